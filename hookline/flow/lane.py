@@ -1,0 +1,126 @@
+"""What a lane lets through: how many deliveries a claim may take from it now, and when it is looked at again. Pure.
+
+Both engines ask `admit` under the lane's row lock, take what it allows, and write `after_claim` where the lane is limited.
+A healthy, unlimited lane is never written.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from hookline.model import CircuitPolicy, Frozen, Lane
+from hookline.states import Circuit, EndpointStatus
+
+# A lane that holds its whole share of a worker is looked at again after this long: another worker may have room for it.
+CROWDED_PAUSE = timedelta(milliseconds=50)
+
+
+class Admission(Frozen):
+    """What one claim may do with one lane."""
+
+    quota: int  # at most this many deliveries now
+    rest_at: datetime | None  # when to look again at what was left; None: no token is inserted for it
+    waits: bool = False  # what is left waits for room: whoever frees some inserts the token
+    counted: bool = False  # those that are taken add to `in_flight`
+    probe: bool = False
+    rate: float | None = None  # starts a second; the lane's `tat` moves on by 1/rate for each one taken
+
+
+def limited(lane: Lane) -> bool:
+    """Whether claims on this lane are counted and written."""
+    return lane.circuit != Circuit.CLOSED or lane.throttle_rate is not None or lane.concurrency is not None
+
+
+def admit(
+    lane: Lane, *, now: datetime, want: int, crowded: int | None, lease: float, policy: CircuitPolicy
+) -> Admission:
+    """Decide for one lane. `want` is its fair part of the claim; `crowded` is what its share of this worker still allows."""
+    if lane.status != EndpointStatus.ACTIVE:
+        return Admission(quota=0, rest_at=None)  # held: resume inserts a token; the sweep ends those of a deleted one
+    if lane.held_until is not None and lane.held_until > now:
+        return Admission(quota=0, rest_at=lane.held_until)
+    if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
+        return _probe(lane, now, lease)
+    if crowded is not None and crowded <= 0:
+        return Admission(quota=0, rest_at=now + CROWDED_PAUSE)
+    quota = want if crowded is None else min(want, crowded)
+    if not limited(lane):
+        return Admission(quota=quota, rest_at=now)
+    return _limit(lane, now, quota, policy)
+
+
+def _probe(lane: Lane, now: datetime, lease: float) -> Admission:
+    """One probe at a time. It holds the lane until its lease is over, so a dead prober needs no sweep."""
+    if lane.probe_at is not None and lane.probe_at > now:
+        return Admission(quota=0, rest_at=lane.probe_at, waits=lane.circuit == Circuit.HALF_OPEN)
+    return Admission(quota=1, rest_at=now + timedelta(seconds=lease), waits=True, counted=True, probe=True)
+
+
+def _limit(lane: Lane, now: datetime, want: int, policy: CircuitPolicy) -> Admission:
+    room = want
+    for bound in (lane.concurrency, lane.window):
+        if bound is not None:
+            room = min(room, bound - lane.in_flight)
+    if room <= 0:
+        return Admission(quota=0, rest_at=None, waits=True)
+    rate = effective_rate(lane, policy)
+    if rate is None:
+        full = room < want
+        return Admission(quota=room, rest_at=None if full else now, waits=full, counted=True)
+    starts, next_at = gcra(lane.tat, now, rate)
+    if starts < room:
+        return Admission(quota=starts, rest_at=next_at, counted=True, rate=rate)
+    full = room < want
+    return Admission(quota=room, rest_at=None if full else now, waits=full, counted=True, rate=rate)
+
+
+def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
+    """Starts a second: the endpoint's throttle, and while it recovers the window's part of the recovery rate."""
+    rates = [rate for rate in (lane.throttle_rate,) if rate is not None]
+    if lane.circuit == Circuit.RECOVERING and lane.window is not None:
+        rates.append(lane.window * policy.recovery_rate)
+    return min(rates, default=None)
+
+
+def burst(rate: float) -> float:
+    """Starts that may come at once: a tenth of the rate. As much as the rate would let twice the rate through in a second."""
+    return max(1.0, rate / 10)
+
+
+def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
+    """How many starts conform now, and the instant of the next one after those."""
+    step = 1.0 / rate
+    ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0
+    slack = burst(rate) * step - ahead  # each start uses one step of it
+    starts = max(0, int(slack / step + 1e-9))
+    wait = max(0.0, (starts + 1) * step - slack)
+    return starts, now + timedelta(seconds=wait)
+
+
+def advance(tat: datetime | None, now: datetime, rate: float, starts: int) -> datetime:
+    """The theoretical arrival time after `starts` more."""
+    base = now if tat is None or tat < now else tat
+    return base + timedelta(seconds=starts / rate)
+
+
+def after_claim(
+    lane: Lane, admission: Admission, *, taken: int, left_floor: datetime | None, now: datetime, lease: float
+) -> Lane:
+    """The lane once `taken` were leased; `left_floor` is the smallest due instant of what was left, if anything was."""
+    changes: dict[str, object] = {}
+    if admission.counted and taken:
+        changes["in_flight"] = lane.in_flight + taken
+    if admission.rate is not None and taken:
+        changes["tat"] = advance(lane.tat, now, admission.rate, taken)
+    if admission.probe and taken:
+        changes |= {"circuit": Circuit.HALF_OPEN, "probe_at": now + timedelta(seconds=lease)}
+        if lane.circuit == Circuit.HALF_OPEN:  # the last prober is lost: its late outcome must not count
+            changes["epoch"] = lane.epoch + 1
+    if admission.waits and left_floor is not None:
+        floor = lane.waiting_floor
+        changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
+    elif lane.waiting_floor is not None:
+        changes["waiting_floor"] = None  # its token has come: this claim has seen all that waited
+    return msgspec.structs.replace(lane, **changes) if changes else lane

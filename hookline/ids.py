@@ -1,0 +1,51 @@
+"""Public ids: a prefix and a KSUID with milliseconds, so that they sort by the time they were made.
+
+Written out rather than imported: one id costs 2 µs here and 13 µs in the usual package, and there are three per message.
+`tests/unit/test_ids.py` compares both.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = 1_400_000_000
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_VALUE = {letter: value for value, letter in enumerate(_ALPHABET)}
+_LENGTH = 27
+
+ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
+DEAD_LETTER = "dl_"
+
+
+def mint(prefix: str, at: datetime) -> str:
+    """A new id. The first five bytes hold the instant in steps of 4 ms, the other fifteen are random."""
+    micros = int(at.timestamp() * 1_000_000)
+    steps = (micros // 1_000_000 - _EPOCH) * 256 + micros % 1_000_000 // 4_000
+    number = (steps << 120) | int.from_bytes(secrets.token_bytes(15))
+    tail = []
+    for _ in range(13):
+        number, pair = divmod(number, 3_844)
+        tail.append(_PAIRS[pair])
+    tail.append(_ALPHABET[number])
+    tail.reverse()
+    return prefix + "".join(tail)
+
+
+def minted_at(public_id: str) -> datetime | None:
+    """When the id was made, to within 4 ms; None if it is not one of ours."""
+    body = public_id.rpartition("_")[2]
+    if len(body) != _LENGTH:
+        return None
+    number = 0
+    for letter in body:
+        value = _VALUE.get(letter)
+        if value is None:
+            return None
+        number = number * 62 + value
+    steps = number >> 120
+    if steps >> 40:
+        return None
+    seconds, ticks = divmod(steps, 256)
+    return datetime.fromtimestamp(_EPOCH + seconds, UTC) + timedelta(milliseconds=4 * ticks)

@@ -1,0 +1,527 @@
+"""The nouns of the glossary, frozen. Instants are aware datetimes, durations are seconds, payloads are bytes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Health, Reason
+
+
+class Frozen(Struct, frozen=True, kw_only=True):
+    """Base of the nouns."""
+
+
+# ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Strategy(StrEnum):
+    FULL_JITTER = "full_jitter"
+    DECORRELATED = "decorrelated"
+    FIXED = "fixed"
+
+
+class RetryPolicy(Frozen):
+    """How long and how often a delivery is tried. The deployment has one; `PolicyOverride` changes parts of it."""
+
+    strategy: Strategy = Strategy.FULL_JITTER
+    base: float = 1.0  # seconds
+    factor: float = 3.0
+    cap: float = 6 * 3600.0
+    max_attempts: int = 12
+    max_age: float = 24 * 3600.0  # time budget from acceptance, replay or resume on
+    schedule: tuple[float, ...] = ()  # delays of the fixed strategy; the last one repeats
+    retry_after_cap: float = 3600.0  # the longest Retry-After that is honoured
+
+
+class PolicyOverride(Frozen, omit_defaults=True, forbid_unknown_fields=True):
+    """Set on an event type, an endpoint or a message; the later wins. Fixed when the delivery is made."""
+
+    strategy: Strategy | None = None
+    base: float | None = None
+    factor: float | None = None
+    cap: float | None = None
+    max_attempts: int | None = None
+    max_age: float | None = None
+    schedule: tuple[float, ...] | None = None
+    retry_after_cap: float | None = None
+
+
+class CircuitPolicy(Frozen):
+    threshold: int = 5  # consecutive failures that open it ...
+    spread: float = 1.0  # ... when they lie at least this far apart, first to last, in seconds
+    cooldown: float = 60.0  # before the first probe; doubles with each failed probe
+    cooldown_cap: float = 3600.0
+    recovery_window: int = 2  # after a good probe: requests in flight, doubling each `recovery_step` ...
+    recovery_step: float = 1.0
+    recovery_rate: float = 10.0  # ... with at most window * this many starts a second
+    recovery_done: int = 128  # the circuit is closed when the window would pass this
+
+
+# ── catalogue ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Organization(Frozen):
+    id: str
+    name: str
+    created_at: datetime
+    tokens_valid_after: datetime | None = None
+
+
+class Application(Frozen):
+    no: int  # the database's own key; never shown
+    id: str
+    org_id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    uid: str | None = None
+    throttle_rate: int | None = None
+    metadata: dict[str, str] = {}
+    tokens_valid_after: datetime | None = None
+
+
+class EventType(Frozen):
+    org_id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    description: str = ""
+    archived: bool = False
+    deprecated: bool = False
+    schemas: dict[str, Any] | None = None
+    feature_flags: tuple[str, ...] = ()
+    group_name: str | None = None
+    policy: PolicyOverride | None = None
+
+
+class Scheme(StrEnum):
+    """Names of the signature headers and what is signed. `signing.py` has the details."""
+
+    STANDARD = "standard"
+    SVIX = "svix"
+    HEX = "hex"
+    GITHUB = "github"
+    STRIPE = "stripe"
+
+
+class Ordering(StrEnum):
+    NONE = "none"
+    KEY = "key"
+    FIFO = "fifo"
+
+
+class Secret(Frozen):
+    key: str  # whsec_<base64> (HMAC) or whsk_<base64> (Ed25519)
+    expires_at: datetime | None = None  # None: current; else it still signs until then, beside its successor
+
+    def __repr__(self) -> str:
+        return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
+
+
+class Endpoint(Frozen):
+    no: int
+    id: str
+    app_no: int
+    app_id: str
+    org_id: str
+    url: str
+    created_at: datetime
+    updated_at: datetime
+    uid: str | None = None
+    description: str = ""
+    version: int = 1
+    event_types: tuple[str, ...] | None = None  # None: all
+    channels: tuple[str, ...] | None = None  # None: messages on any channel or none
+    status: EndpointStatus = EndpointStatus.ACTIVE
+    status_reason: str | None = None
+    throttle_rate: float | None = None  # starts a second
+    concurrency: int | None = None  # most requests in flight
+    ordering: Ordering = Ordering.NONE
+    scheme: Scheme = Scheme.STANDARD
+    secrets: tuple[Secret, ...] = ()  # the current one first
+    headers: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    policy: PolicyOverride | None = None
+    revision: int = 1  # grows with each change; workers cache endpoints by it
+
+
+class NewApplication(Frozen):
+    name: str
+    uid: str | None = None
+    throttle_rate: int | None = None
+    metadata: dict[str, str] = {}
+
+
+class NewEndpoint(Frozen):
+    """What a caller gives. Checked by `catalogue.check_endpoint` before it comes to the store."""
+
+    url: str
+    uid: str | None = None
+    description: str = ""
+    version: int = 1
+    event_types: tuple[str, ...] | None = None
+    channels: tuple[str, ...] | None = None
+    status: EndpointStatus = EndpointStatus.ACTIVE
+    throttle_rate: float | None = None
+    concurrency: int | None = None
+    ordering: Ordering = Ordering.NONE
+    scheme: Scheme = Scheme.STANDARD
+    secrets: tuple[Secret, ...] = ()
+    headers: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    policy: PolicyOverride | None = None
+
+
+class EndpointChange(Frozen):
+    """Fields that are UNSET stay as they are."""
+
+    url: str | UnsetType = UNSET
+    uid: str | None | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    event_types: tuple[str, ...] | None | UnsetType = UNSET
+    channels: tuple[str, ...] | None | UnsetType = UNSET
+    throttle_rate: float | None | UnsetType = UNSET
+    concurrency: int | None | UnsetType = UNSET
+    ordering: Ordering | UnsetType = UNSET
+    scheme: Scheme | UnsetType = UNSET
+    secrets: tuple[Secret, ...] | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+    policy: PolicyOverride | None | UnsetType = UNSET
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewMessage(Frozen):
+    """One event to accept. The id is made before COMMIT, so that a lost answer can be looked up."""
+
+    id: str
+    app_no: int
+    event_type: str
+    payload: bytes  # as it came; these bytes are stored, signed and sent
+    event_id: str | None = None
+    channels: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    ordering_key: str | None = None
+    deliver_at: datetime | None = None
+    policy: PolicyOverride | None = None
+    idempotency_key: bytes | None = None  # hash of organization and key
+    idempotency_body: bytes | None = None  # hash of the request body
+
+
+class IngestStatus(StrEnum):
+    ACCEPTED = "accepted"
+    REPLAYED = "replayed"  # same idempotency key, same body: `message_id` is the first one's
+    KEY_REUSED = "key_reused"  # same idempotency key, another body
+    EVENT_ID_TAKEN = "event_id_taken"  # `message_id` is the one that has it
+    NO_APPLICATION = "no_application"
+
+
+class Accepted(Frozen):
+    status: IngestStatus
+    message_id: str
+    created_at: datetime | None = None
+    deliveries: int = 0  # how many endpoints it fanned out to
+
+
+class Message(Frozen):
+    seq: int  # the order in which the database accepted it
+    id: str
+    app_no: int
+    app_id: str
+    event_type: str
+    payload: bytes | None  # None: expunged, or taken by retention
+    created_at: datetime
+    event_id: str | None = None
+    channels: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    ordering_key: str | None = None
+    deliver_at: datetime | None = None
+    policy: PolicyOverride | None = None
+
+
+# ── deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Delivery(Frozen):
+    """One message to one endpoint, wherever it is kept: open, done or dead."""
+
+    id: int
+    state: DeliveryState
+    app_no: int
+    endpoint_no: int
+    endpoint_id: str
+    message_id: str
+    event_type: str
+    attempts: int  # that count against the budget
+    sent: int  # all attempts ever made, probes and those before a replay included
+    accepted_at: datetime
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: Reason | None = None
+    detail: str | None = None
+
+
+class Job(Frozen):
+    """A delivery that this worker has leased, with all that is needed to send it."""
+
+    delivery_id: int
+    claim: int  # the fence: every later write names it
+    message_id: str
+    app_no: int
+    endpoint_no: int
+    revision: int  # of the endpoint; see `Store.endpoints_for`
+    event_type: str
+    payload: bytes
+    attempts: int
+    sent: int
+    accepted_at: datetime
+    expires_at: datetime
+    claimed_at: datetime  # the database's clock
+    lease_until: datetime
+    due_at: datetime
+    epoch: int  # of the lane when it was claimed
+    counted: bool  # adds to `lane.in_flight`
+    probe: bool
+    trigger: int  # 0 scheduled, 1 manual
+    policy: PolicyOverride | None = None
+    last_delay: float = 0.0  # of the retry that led here; decorrelated jitter grows from it
+
+
+class ClaimBatch(Frozen):
+    jobs: list[Job]
+    now: datetime
+    next_at: datetime | None  # the earliest future token, only looked up when there are no jobs
+
+
+class Timing(Frozen):
+    """Microseconds from the start of the attempt to the end of each phase; 0 where it did not happen."""
+
+    dns: int = 0
+    connect: int = 0
+    tls: int = 0
+    first_byte: int = 0
+    total: int = 0
+
+
+class Sent(Frozen):
+    """What came of one HTTP request: either a status, or an error and what kind."""
+
+    status: int | None = None
+    error: ErrorKind | None = None
+    detail: str = ""  # for people; never a secret
+    headers: dict[str, str] = {}  # those of interest, names in lower case
+    body: bytes = b""
+    truncated: bool = False
+    address: str = ""  # that was dialled
+    started_at: datetime
+    timing: Timing = Timing()
+    untouched: bool = False  # it failed before any byte of the request was sent
+
+
+class Delivered(Frozen, tag=True):
+    pass
+
+
+class Retry(Frozen, tag=True):
+    at: datetime
+    spends: bool = True  # it counts against the attempt budget
+    fresh: bool = False  # at once, on a new connection
+    delay: float = 0.0  # the jittered delay; decorrelated jitter grows from it
+
+
+class Dead(Frozen, tag=True):
+    reason: Reason
+    detail: str
+
+
+Verdict = Delivered | Retry | Dead
+
+
+class Judgement(Frozen):
+    verdict: Verdict
+    health: Health
+    hold_until: datetime | None = None  # Retry-After of a 429 or 503 holds the whole lane
+    gone: bool = False  # 410: the endpoint is to be disabled
+
+
+class Result(Frozen):
+    """A job, what came of it, and what follows: the input of `Store.record`."""
+
+    job: Job
+    attempt_id: str
+    sent: Sent
+    judgement: Judgement
+
+
+class Attempt(Frozen):
+    """One HTTP request, as it is kept."""
+
+    id: str
+    delivery_id: int
+    message_id: str
+    endpoint_no: int
+    endpoint_id: str
+    event_type: str
+    number: int  # 1, 2, 3 ... over the whole life of the delivery
+    trigger: int
+    outcome: str  # delivered | retry | dead
+    probe: bool
+    started_at: datetime
+    status_code: int | None
+    error: ErrorKind | None
+    detail: str
+    address: str
+    response_headers: dict[str, str]
+    response_body: bytes
+    truncated: bool
+    timing: Timing
+
+
+# ── lanes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Lane(Frozen):
+    """The queue of one endpoint and what governs it. Written only under its row lock."""
+
+    endpoint_no: int
+    app_no: int
+    status: EndpointStatus = EndpointStatus.ACTIVE
+    revision: int = 1
+    circuit: Circuit = Circuit.CLOSED
+    epoch: int = 0  # grows with each change of the circuit
+    failures: int = 0  # in a row
+    failing_since: datetime | None = None  # the first failure since the last success
+    trips: int = 0  # openings since the circuit was last closed
+    opened_at: datetime | None = None
+    probe_at: datetime | None = None  # open: the next probe; half-open: until when the probe holds the lane
+    window: int | None = None  # recovering: most requests in flight
+    window_at: datetime | None = None  # when the window last grew
+    in_flight: int = 0  # claims that were made while the lane was limited
+    waiting_floor: datetime | None = None  # somebody found no room: whoever frees some inserts a token with this floor
+    throttle_rate: float | None = None
+    concurrency: int | None = None
+    tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
+    held_until: datetime | None = None  # by a Retry-After
+
+
+class LaneEventKind(StrEnum):
+    CIRCUIT_OPENED = "circuit_opened"
+    CIRCUIT_PROBE_FAILED = "circuit_probe_failed"
+    CIRCUIT_RECOVERING = "circuit_recovering"
+    CIRCUIT_CLOSED = "circuit_closed"
+    ENDPOINT_PAUSED = "endpoint_paused"
+    ENDPOINT_RESUMED = "endpoint_resumed"
+    ENDPOINT_DISABLED = "endpoint_disabled"
+    ENDPOINT_ENABLED = "endpoint_enabled"
+    LANE_HELD = "lane_held"
+
+
+class LaneEvent(Frozen):
+    """An operational event of one endpoint, with its cause: the circuit's timeline is made of these."""
+
+    endpoint_no: int
+    at: datetime
+    kind: LaneEventKind
+    cause: str
+
+
+class RecordReport(Frozen):
+    recorded: int  # results whose claim still held
+    stale: int  # results of a lost lease: nothing was written for them
+    events: tuple[LaneEvent, ...] = ()
+    refused: tuple[int, ...] = ()  # delivery ids whose row the database will not take, whatever is tried
+
+
+# ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DeadLetter(Frozen):
+    id: int  # the delivery's
+    app_no: int
+    app_id: str
+    endpoint_no: int
+    endpoint_id: str
+    endpoint_url: str
+    message_id: str
+    event_type: str
+    reason: Reason
+    detail: str
+    attempts: int
+    sent: int
+    accepted_at: datetime
+    died_at: datetime
+    last_status: int | None = None
+    resolved_at: datetime | None = None
+    note: str | None = None
+
+
+class DeadFilter(Frozen):
+    """All of the given fields must match. Resolved ones only where asked for."""
+
+    org_id: str | None = None
+    app_no: int | None = None
+    endpoint_no: int | None = None
+    event_type: str | None = None
+    reason: Reason | None = None
+    since: datetime | None = None  # died at or after
+    until: datetime | None = None  # died before
+    ids: tuple[int, ...] | None = None
+    resolved: bool | None = False  # None: both
+
+
+class DeadStats(Frozen):
+    dead: int
+    resolved: int
+    by_reason: dict[str, int]
+    oldest: datetime | None = None
+
+
+# ── outbox and sweep ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RelayReport(Frozen):
+    relayed: int
+    repeated: int  # the event id was taken already: harmless
+    set_aside: int  # rows that cannot become messages; kept with their reason
+
+
+class SweepReport(Frozen):
+    leases: int = 0  # expired, back to pending
+    expired: int = 0  # time budget over: dead
+    deleted: int = 0  # endpoint gone: dead
+    retired: int = 0  # rows or partitions taken by retention
+    repaired: int = 0  # lanes that would not have woken: must stay 0
+    paused: int = 0
+    disabled: int = 0
+    events: tuple[LaneEvent, ...] = ()
+
+
+class LaneView(Frozen):
+    """A lane for people: `hookline endpoints`, `doctor`, the health route and the dashboard."""
+
+    lane: Lane
+    endpoint_id: str
+    url: str
+    app_id: str
+    depth: int  # open deliveries, counted up to a bound
+    oldest_due: datetime | None
+    last_error: str | None = None
+
+
+class Counts(Frozen):
+    """Open deliveries by state, dead letters, lanes by circuit."""
+
+    pending: int
+    scheduled: int
+    delivering: int
+    dead: int
+    lanes_open: int
+    oldest_due: datetime | None
