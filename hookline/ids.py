@@ -9,21 +9,27 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime, timedelta
 
+from hookline.clock import to_micros
+
 _EPOCH = 1_400_000_000
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _VALUE = {letter: value for value, letter in enumerate(_ALPHABET)}
 _LENGTH = 27
+_LAST_STEP = (1 << 40) - 1
 
 ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
 DEAD_LETTER = "dl_"
 
 
 def mint(prefix: str, at: datetime) -> str:
-    """A new id. The first five bytes hold the instant in steps of 4 ms, the other fifteen are random."""
-    micros = int(at.timestamp() * 1_000_000)
-    steps = (micros // 1_000_000 - _EPOCH) * 256 + micros % 1_000_000 // 4_000
-    number = (steps << 120) | int.from_bytes(secrets.token_bytes(15))
+    """A new id. The first five bytes hold the instant in steps of 4 ms, the other fifteen are random.
+
+    A clock that stands before 2014 or after 2150 still gives good ids; only their order is lost.
+    """
+    seconds, micros = divmod(to_micros(at), 1_000_000)
+    steps = (seconds - _EPOCH) * 256 + micros // 4_000
+    number = (min(max(steps, 0), _LAST_STEP) << 120) | int.from_bytes(secrets.token_bytes(15))
     tail = []
     for _ in range(13):
         number, pair = divmod(number, 3_844)

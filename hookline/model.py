@@ -10,11 +10,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Health, Reason
 
-
-class Frozen(Struct, frozen=True, kw_only=True):
-    """Base of the nouns."""
-
-
 # ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -24,7 +19,7 @@ class Strategy(StrEnum):
     FIXED = "fixed"
 
 
-class RetryPolicy(Frozen):
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     """How long and how often a delivery is tried. The deployment has one; `PolicyOverride` changes parts of it."""
 
     strategy: Strategy = Strategy.FULL_JITTER
@@ -37,7 +32,7 @@ class RetryPolicy(Frozen):
     retry_after_cap: float = 3600.0  # the longest Retry-After that is honoured
 
 
-class PolicyOverride(Frozen, omit_defaults=True, forbid_unknown_fields=True):
+class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Set on an event type, an endpoint or a message; the later wins. Fixed when the delivery is made."""
 
     strategy: Strategy | None = None
@@ -50,7 +45,7 @@ class PolicyOverride(Frozen, omit_defaults=True, forbid_unknown_fields=True):
     retry_after_cap: float | None = None
 
 
-class CircuitPolicy(Frozen):
+class CircuitPolicy(Struct, frozen=True, kw_only=True):
     threshold: int = 5  # consecutive failures that open it ...
     spread: float = 1.0  # ... when they lie at least this far apart, first to last, in seconds
     cooldown: float = 60.0  # before the first probe; doubles with each failed probe
@@ -64,14 +59,14 @@ class CircuitPolicy(Frozen):
 # ── catalogue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Organization(Frozen):
+class Organization(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     created_at: datetime
     tokens_valid_after: datetime | None = None
 
 
-class Application(Frozen):
+class Application(Struct, frozen=True, kw_only=True):
     no: int  # the database's own key; never shown
     id: str
     org_id: str
@@ -84,7 +79,7 @@ class Application(Frozen):
     tokens_valid_after: datetime | None = None
 
 
-class EventType(Frozen):
+class EventType(Struct, frozen=True, kw_only=True):
     org_id: str
     name: str
     created_at: datetime
@@ -114,7 +109,7 @@ class Ordering(StrEnum):
     FIFO = "fifo"
 
 
-class Secret(Frozen):
+class Secret(Struct, frozen=True, kw_only=True):
     key: str  # whsec_<base64> (HMAC) or whsk_<base64> (Ed25519)
     expires_at: datetime | None = None  # None: current; else it still signs until then, beside its successor
 
@@ -122,7 +117,7 @@ class Secret(Frozen):
         return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
 
 
-class Endpoint(Frozen):
+class Endpoint(Struct, frozen=True, kw_only=True):
     no: int
     id: str
     app_no: int
@@ -149,14 +144,14 @@ class Endpoint(Frozen):
     revision: int = 1  # grows with each change; workers cache endpoints by it
 
 
-class NewApplication(Frozen):
+class NewApplication(Struct, frozen=True, kw_only=True):
     name: str
     uid: str | None = None
     throttle_rate: int | None = None
     metadata: dict[str, str] = {}
 
 
-class NewEndpoint(Frozen):
+class NewEndpoint(Struct, frozen=True, kw_only=True):
     """What a caller gives. Checked by `catalogue.check_endpoint` before it comes to the store."""
 
     url: str
@@ -176,29 +171,29 @@ class NewEndpoint(Frozen):
     policy: PolicyOverride | None = None
 
 
-class EndpointChange(Frozen):
+class EndpointChange(Struct, frozen=True, kw_only=True):
     """Fields that are UNSET stay as they are."""
 
     url: str | UnsetType = UNSET
-    uid: str | None | UnsetType = UNSET
+    uid: str | UnsetType | None = UNSET
     description: str | UnsetType = UNSET
     version: int | UnsetType = UNSET
-    event_types: tuple[str, ...] | None | UnsetType = UNSET
-    channels: tuple[str, ...] | None | UnsetType = UNSET
-    throttle_rate: float | None | UnsetType = UNSET
-    concurrency: int | None | UnsetType = UNSET
+    event_types: tuple[str, ...] | UnsetType | None = UNSET
+    channels: tuple[str, ...] | UnsetType | None = UNSET
+    throttle_rate: float | UnsetType | None = UNSET
+    concurrency: int | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
     scheme: Scheme | UnsetType = UNSET
     secrets: tuple[Secret, ...] | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
-    policy: PolicyOverride | None | UnsetType = UNSET
+    policy: PolicyOverride | UnsetType | None = UNSET
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class NewMessage(Frozen):
+class NewMessage(Struct, frozen=True, kw_only=True):
     """One event to accept. The id is made before COMMIT, so that a lost answer can be looked up."""
 
     id: str
@@ -223,14 +218,14 @@ class IngestStatus(StrEnum):
     NO_APPLICATION = "no_application"
 
 
-class Accepted(Frozen):
+class Accepted(Struct, frozen=True, kw_only=True):
     status: IngestStatus
     message_id: str
     created_at: datetime | None = None
     deliveries: int = 0  # how many endpoints it fanned out to
 
 
-class Message(Frozen):
+class Message(Struct, frozen=True, kw_only=True):
     seq: int  # the order in which the database accepted it
     id: str
     app_no: int
@@ -249,7 +244,7 @@ class Message(Frozen):
 # ── deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Delivery(Frozen):
+class Delivery(Struct, frozen=True, kw_only=True):
     """One message to one endpoint, wherever it is kept: open, done or dead."""
 
     id: int
@@ -269,7 +264,7 @@ class Delivery(Frozen):
     detail: str | None = None
 
 
-class Job(Frozen):
+class Job(Struct, frozen=True, kw_only=True):
     """A delivery that this worker has leased, with all that is needed to send it."""
 
     delivery_id: int
@@ -295,13 +290,13 @@ class Job(Frozen):
     last_delay: float = 0.0  # of the retry that led here; decorrelated jitter grows from it
 
 
-class ClaimBatch(Frozen):
+class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[Job]
     now: datetime
     next_at: datetime | None  # the earliest future token, only looked up when there are no jobs
 
 
-class Timing(Frozen):
+class Timing(Struct, frozen=True, kw_only=True):
     """Microseconds from the start of the attempt to the end of each phase; 0 where it did not happen."""
 
     dns: int = 0
@@ -311,7 +306,7 @@ class Timing(Frozen):
     total: int = 0
 
 
-class Sent(Frozen):
+class Sent(Struct, frozen=True, kw_only=True):
     """What came of one HTTP request: either a status, or an error and what kind."""
 
     status: int | None = None
@@ -326,18 +321,18 @@ class Sent(Frozen):
     untouched: bool = False  # it failed before any byte of the request was sent
 
 
-class Delivered(Frozen, tag=True):
+class Delivered(Struct, frozen=True, kw_only=True, tag=True):
     pass
 
 
-class Retry(Frozen, tag=True):
+class Retry(Struct, frozen=True, kw_only=True, tag=True):
     at: datetime
     spends: bool = True  # it counts against the attempt budget
     fresh: bool = False  # at once, on a new connection
     delay: float = 0.0  # the jittered delay; decorrelated jitter grows from it
 
 
-class Dead(Frozen, tag=True):
+class Dead(Struct, frozen=True, kw_only=True, tag=True):
     reason: Reason
     detail: str
 
@@ -345,14 +340,14 @@ class Dead(Frozen, tag=True):
 Verdict = Delivered | Retry | Dead
 
 
-class Judgement(Frozen):
+class Judgement(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     health: Health
     hold_until: datetime | None = None  # Retry-After of a 429 or 503 holds the whole lane
     gone: bool = False  # 410: the endpoint is to be disabled
 
 
-class Result(Frozen):
+class Result(Struct, frozen=True, kw_only=True):
     """A job, what came of it, and what follows: the input of `Store.record`."""
 
     job: Job
@@ -361,7 +356,7 @@ class Result(Frozen):
     judgement: Judgement
 
 
-class Attempt(Frozen):
+class Attempt(Struct, frozen=True, kw_only=True):
     """One HTTP request, as it is kept."""
 
     id: str
@@ -388,7 +383,7 @@ class Attempt(Frozen):
 # ── lanes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Lane(Frozen):
+class Lane(Struct, frozen=True, kw_only=True):
     """The queue of one endpoint and what governs it. Written only under its row lock."""
 
     endpoint_no: int
@@ -424,7 +419,7 @@ class LaneEventKind(StrEnum):
     LANE_HELD = "lane_held"
 
 
-class LaneEvent(Frozen):
+class LaneEvent(Struct, frozen=True, kw_only=True):
     """An operational event of one endpoint, with its cause: the circuit's timeline is made of these."""
 
     endpoint_no: int
@@ -433,7 +428,7 @@ class LaneEvent(Frozen):
     cause: str
 
 
-class RecordReport(Frozen):
+class RecordReport(Struct, frozen=True, kw_only=True):
     recorded: int  # results whose claim still held
     stale: int  # results of a lost lease: nothing was written for them
     events: tuple[LaneEvent, ...] = ()
@@ -443,7 +438,7 @@ class RecordReport(Frozen):
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class DeadLetter(Frozen):
+class DeadLetter(Struct, frozen=True, kw_only=True):
     id: int  # the delivery's
     app_no: int
     app_id: str
@@ -463,7 +458,7 @@ class DeadLetter(Frozen):
     note: str | None = None
 
 
-class DeadFilter(Frozen):
+class DeadFilter(Struct, frozen=True, kw_only=True):
     """All of the given fields must match. Resolved ones only where asked for."""
 
     org_id: str | None = None
@@ -477,7 +472,7 @@ class DeadFilter(Frozen):
     resolved: bool | None = False  # None: both
 
 
-class DeadStats(Frozen):
+class DeadStats(Struct, frozen=True, kw_only=True):
     dead: int
     resolved: int
     by_reason: dict[str, int]
@@ -487,13 +482,13 @@ class DeadStats(Frozen):
 # ── outbox and sweep ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class RelayReport(Frozen):
+class RelayReport(Struct, frozen=True, kw_only=True):
     relayed: int
     repeated: int  # the event id was taken already: harmless
     set_aside: int  # rows that cannot become messages; kept with their reason
 
 
-class SweepReport(Frozen):
+class SweepReport(Struct, frozen=True, kw_only=True):
     leases: int = 0  # expired, back to pending
     expired: int = 0  # time budget over: dead
     deleted: int = 0  # endpoint gone: dead
@@ -504,7 +499,7 @@ class SweepReport(Frozen):
     events: tuple[LaneEvent, ...] = ()
 
 
-class LaneView(Frozen):
+class LaneView(Struct, frozen=True, kw_only=True):
     """A lane for people: `hookline endpoints`, `doctor`, the health route and the dashboard."""
 
     lane: Lane
@@ -516,7 +511,7 @@ class LaneView(Frozen):
     last_error: str | None = None
 
 
-class Counts(Frozen):
+class Counts(Struct, frozen=True, kw_only=True):
     """Open deliveries by state, dead letters, lanes by circuit."""
 
     pending: int

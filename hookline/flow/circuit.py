@@ -11,13 +11,14 @@ import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Frozen, Lane, LaneEvent, LaneEventKind
+from hookline.model import CircuitPolicy, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus, Health
 
 
-class LaneOutcome(Frozen):
+class LaneOutcome(Struct, frozen=True, kw_only=True):
     """What one recorded result, or one lost lease, means to its lane."""
 
     health: Health
@@ -29,7 +30,7 @@ class LaneOutcome(Frozen):
     cause: str = ""  # for people
 
 
-class Fold(Frozen):
+class Fold(Struct, frozen=True, kw_only=True):
     lane: Lane
     events: tuple[LaneEvent, ...] = ()
     wake_at: datetime | None = None  # insert a token for then, with the floor that was waiting
@@ -40,127 +41,134 @@ def fold(
     lane: Lane, outcomes: Sequence[LaneOutcome], *, now: datetime, policy: CircuitPolicy, chance: random.Random
 ) -> Fold:
     """The lane after these outcomes, in the order of completion."""
-    events: list[LaneEvent] = []
+    step = _Step(now, policy, chance)
     for outcome in outcomes:
-        lane = _one(lane, outcome, now, policy, chance, events)
+        lane = step.apply(lane, outcome)
+    events = tuple(step.events)
     freed = any(outcome.counted for outcome in outcomes)
     if lane.waiting_floor is None or not (freed or events):
-        return Fold(lane=lane, events=tuple(events))
-    wake_at = _wake_at(lane, now)
-    floor = lane.waiting_floor
+        return Fold(lane=lane, events=events)
     return Fold(
-        lane=msgspec.structs.replace(lane, waiting_floor=None), events=tuple(events), wake_at=wake_at, wake_floor=floor
+        lane=replace(lane, waiting_floor=None),
+        events=events,
+        wake_at=_wake_at(lane, now),
+        wake_floor=lane.waiting_floor,
     )
 
 
-def _one(
-    lane: Lane,
-    outcome: LaneOutcome,
-    now: datetime,
-    policy: CircuitPolicy,
-    chance: random.Random,
-    events: list[LaneEvent],
-) -> Lane:
-    if outcome.counted:
-        lane = msgspec.structs.replace(lane, in_flight=max(0, lane.in_flight - 1))
-    if outcome.hold_until is not None and (lane.held_until is None or outcome.hold_until > lane.held_until):
-        lane = msgspec.structs.replace(lane, held_until=outcome.hold_until)
-        events.append(_event(lane, now, LaneEventKind.LANE_HELD, outcome.cause))
-    if outcome.gone and lane.status == EndpointStatus.ACTIVE:
-        lane = msgspec.structs.replace(lane, status=EndpointStatus.DISABLED)
-        events.append(_event(lane, now, LaneEventKind.ENDPOINT_DISABLED, outcome.cause))
-    if outcome.epoch != lane.epoch or outcome.health == Health.NONE:
-        if outcome.probe and outcome.epoch == lane.epoch and lane.circuit == Circuit.HALF_OPEN:
-            # A probe that says nothing (released, lost, ambiguous): the next one may go at once.
-            return msgspec.structs.replace(lane, circuit=Circuit.OPEN, probe_at=now, epoch=lane.epoch + 1)
-        return lane
-    if outcome.health == Health.GOOD:
-        return _good(lane, outcome, now, policy, events)
-    return _bad(lane, outcome, now, policy, chance, events)
+class _Step:
+    """One fold: what stays the same over its outcomes, and the events they caused."""
 
+    def __init__(self, now: datetime, policy: CircuitPolicy, chance: random.Random) -> None:
+        self.now = now
+        self.policy = policy
+        self.chance = chance
+        self.events: list[LaneEvent] = []
 
-def _good(lane: Lane, outcome: LaneOutcome, now: datetime, policy: CircuitPolicy, events: list[LaneEvent]) -> Lane:
-    if lane.failures or lane.failing_since is not None:
-        lane = msgspec.structs.replace(lane, failures=0, failing_since=None)
-    if lane.circuit == Circuit.HALF_OPEN:
-        events.append(_event(lane, now, LaneEventKind.CIRCUIT_RECOVERING, outcome.cause))
-        return msgspec.structs.replace(
-            lane,
-            circuit=Circuit.RECOVERING,
-            epoch=lane.epoch + 1,
-            probe_at=None,
-            window=policy.recovery_window,
-            window_at=now,
-            tat=None,
-        )
-    if lane.circuit == Circuit.RECOVERING and lane.window is not None:
-        since = (now - lane.window_at).total_seconds() if lane.window_at is not None else policy.recovery_step
-        if since < policy.recovery_step:
+    def apply(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+        if outcome.counted:
+            lane = replace(lane, in_flight=max(0, lane.in_flight - 1))
+        if outcome.hold_until is not None:
+            lane = self._hold(lane, outcome.hold_until, outcome.cause)
+        if outcome.gone and lane.status == EndpointStatus.ACTIVE:
+            self._note(lane, LaneEventKind.ENDPOINT_DISABLED, outcome.cause)
+            lane = replace(lane, status=EndpointStatus.DISABLED)
+        if outcome.epoch != lane.epoch:
+            return lane  # claimed before the circuit last changed: it says nothing about now
+        match outcome.health:
+            case Health.GOOD:
+                return self._good(lane, outcome.cause)
+            case Health.BAD:
+                return self._bad(lane, outcome.cause)
+            case Health.NONE:
+                return self._silent(lane, outcome)
+
+    def _hold(self, lane: Lane, until: datetime, cause: str) -> Lane:
+        """Only the first of a burst of answers is an event; the others at most hold the lane a little longer."""
+        held = lane.held_until
+        if until <= self.now or (held is not None and until <= held):
             return lane
-        if lane.window * 2 <= policy.recovery_done:
-            return msgspec.structs.replace(lane, window=lane.window * 2, window_at=now)
-        events.append(_event(lane, now, LaneEventKind.CIRCUIT_CLOSED, outcome.cause))
-        return msgspec.structs.replace(
-            lane,
-            circuit=Circuit.CLOSED,
-            epoch=lane.epoch + 1,
-            trips=0,
-            opened_at=None,
-            probe_at=None,
-            window=None,
-            window_at=None,
-        )
-    return lane
+        if held is None or held <= self.now:
+            self._note(lane, LaneEventKind.LANE_HELD, cause)
+        return replace(lane, held_until=until)
 
-
-def _bad(
-    lane: Lane,
-    outcome: LaneOutcome,
-    now: datetime,
-    policy: CircuitPolicy,
-    chance: random.Random,
-    events: list[LaneEvent],
-) -> Lane:
-    lane = msgspec.structs.replace(lane, failures=lane.failures + 1, failing_since=lane.failing_since or now)
-    if lane.circuit == Circuit.HALF_OPEN:
-        return _open(lane, now, policy, chance, events, LaneEventKind.CIRCUIT_PROBE_FAILED, outcome.cause)
-    if lane.circuit == Circuit.OPEN:
+    def _silent(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+        """Released, lost or ambiguous. If it was the probe, the next one may go at once."""
+        if outcome.probe and lane.circuit == Circuit.HALF_OPEN:
+            return replace(lane, circuit=Circuit.OPEN, probe_at=self.now, epoch=lane.epoch + 1)
         return lane
-    if lane.circuit == Circuit.RECOVERING and lane.window is not None:
-        lane = msgspec.structs.replace(lane, window=max(1, lane.window // 2), window_at=now)
-    first = lane.failing_since or now
-    if lane.failures >= policy.threshold and (now - first).total_seconds() >= policy.spread:
-        return _open(lane, now, policy, chance, events, LaneEventKind.CIRCUIT_OPENED, outcome.cause)
-    return lane
 
+    def _good(self, lane: Lane, cause: str) -> Lane:
+        if lane.failures or lane.failing_since is not None:
+            lane = replace(lane, failures=0, failing_since=None)
+        match lane.circuit:
+            case Circuit.HALF_OPEN:
+                self._note(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
+                return self._turn(lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now)
+            case Circuit.RECOVERING:
+                return self._widen(lane, cause)
+            case _:
+                return lane
 
-def _open(
-    lane: Lane,
-    now: datetime,
-    policy: CircuitPolicy,
-    chance: random.Random,
-    events: list[LaneEvent],
-    kind: LaneEventKind,
-    cause: str,
-) -> Lane:
-    events.append(_event(lane, now, kind, cause))
-    return msgspec.structs.replace(
-        lane,
-        circuit=Circuit.OPEN,
-        epoch=lane.epoch + 1,
-        trips=lane.trips + 1,
-        opened_at=lane.opened_at or now,
-        probe_at=now + timedelta(seconds=cooldown(lane.trips, policy, chance)),
-        window=None,
-        window_at=None,
-        tat=None,
-    )
+    def _widen(self, lane: Lane, cause: str) -> Lane:
+        """The window doubles at most once a step; past the last one the circuit is closed."""
+        window, since = lane.window or self.policy.recovery_window, lane.window_at or self.now
+        if (self.now - since).total_seconds() < self.policy.recovery_step:
+            return lane
+        if window * 2 <= self.policy.recovery_done:
+            return replace(lane, window=window * 2, window_at=self.now)
+        self._note(lane, LaneEventKind.CIRCUIT_CLOSED, cause)
+        return replace(self._turn(lane, Circuit.CLOSED), trips=0, opened_at=None)
+
+    def _bad(self, lane: Lane, cause: str) -> Lane:
+        first = lane.failing_since or self.now
+        lane = replace(lane, failures=lane.failures + 1, failing_since=first)
+        if lane.circuit == Circuit.OPEN:
+            return lane
+        if lane.circuit == Circuit.HALF_OPEN:
+            return self._open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
+        # A stray failure leaves the window alone: an endpoint that fails one in twenty would never get out of recovery.
+        if lane.window is not None and 2 * lane.failures > self.policy.threshold:
+            lane = replace(lane, window=max(1, lane.window // 2), window_at=self.now)
+        spread = (self.now - first).total_seconds()
+        if lane.failures >= self.policy.threshold and spread >= self.policy.spread:
+            return self._open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
+        return lane
+
+    def _open(self, lane: Lane, kind: LaneEventKind, cause: str) -> Lane:
+        self._note(lane, kind, cause)
+        wait = timedelta(seconds=cooldown(lane.trips, self.policy, self.chance))
+        lane = self._turn(lane, Circuit.OPEN, probe_at=self.now + wait)
+        return replace(lane, trips=lane.trips + 1, opened_at=lane.opened_at or self.now)
+
+    def _turn(
+        self,
+        lane: Lane,
+        circuit: Circuit,
+        *,
+        probe_at: datetime | None = None,
+        window: int | None = None,
+        window_at: datetime | None = None,
+    ) -> Lane:
+        """Each change of the circuit raises the epoch and begins with its own probe, window and pace."""
+        return replace(
+            lane,
+            circuit=circuit,
+            epoch=lane.epoch + 1,
+            probe_at=probe_at,
+            window=window,
+            window_at=window_at,
+            tat=None if lane.throttle_rate is None else lane.tat,
+        )
+
+    def _note(self, lane: Lane, kind: LaneEventKind, cause: str) -> None:
+        self.events.append(LaneEvent(endpoint_no=lane.endpoint_no, at=self.now, kind=kind, cause=cause))
 
 
 def cooldown(trips: int, policy: CircuitPolicy, chance: random.Random) -> float:
-    """Seconds to the next probe after `trips` earlier openings: doubling to the cap, then jittered by a fifth both ways."""
-    doubled = policy.cooldown * 2.0 ** min(trips, 60)
-    return min(doubled, policy.cooldown_cap) * chance.uniform(0.8, 1.2)
+    """Seconds to the next probe after `trips` earlier openings: doubling, jittered by a fifth both ways, never past the cap."""
+    doubled = min(policy.cooldown_cap, policy.cooldown * 2.0 ** min(trips, 60))
+    return chance.uniform(0.8 * doubled, min(1.2 * doubled, policy.cooldown_cap))
 
 
 def _wake_at(lane: Lane, now: datetime) -> datetime:
@@ -168,7 +176,3 @@ def _wake_at(lane: Lane, now: datetime) -> datetime:
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
         return max(now, lane.probe_at)
     return max(now, lane.held_until) if lane.held_until is not None else now
-
-
-def _event(lane: Lane, now: datetime, kind: LaneEventKind, cause: str) -> LaneEvent:
-    return LaneEvent(endpoint_no=lane.endpoint_no, at=now, kind=kind, cause=cause)

@@ -6,23 +6,25 @@ A healthy, unlimited lane is never written.
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import Struct
 
-from hookline.model import CircuitPolicy, Frozen, Lane
+from hookline.model import CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus
 
 # A lane that holds its whole share of a worker is looked at again after this long: another worker may have room for it.
 CROWDED_PAUSE = timedelta(milliseconds=50)
 
 
-class Admission(Frozen):
+class Admission(Struct, frozen=True, kw_only=True):
     """What one claim may do with one lane."""
 
     quota: int  # at most this many deliveries now
-    rest_at: datetime | None  # when to look again at what was left; None: no token is inserted for it
-    waits: bool = False  # what is left waits for room: whoever frees some inserts the token
+    rest_at: datetime | None  # when to look again at what was left, or once it is due if that is later; None: no token
+    waits: bool = False  # there is no room at all: whoever frees some inserts the token
     counted: bool = False  # those that are taken add to `in_flight`
     probe: bool = False
     rate: float | None = None  # starts a second; the lane's `tat` moves on by 1/rate for each one taken
@@ -34,15 +36,23 @@ def limited(lane: Lane) -> bool:
 
 
 def admit(
-    lane: Lane, *, now: datetime, want: int, crowded: int | None, lease: float, policy: CircuitPolicy
+    lane: Lane,
+    *,
+    now: datetime,
+    want: int,
+    crowded: int | None,
+    lease: float,  # noqa: ARG001 (an engine asks `admit` and tells `after_claim` in the same terms)
+    policy: CircuitPolicy,
 ) -> Admission:
     """Decide for one lane. `want` is its fair part of the claim; `crowded` is what its share of this worker still allows."""
     if lane.status != EndpointStatus.ACTIVE:
         return Admission(quota=0, rest_at=None)  # held: resume inserts a token; the sweep ends those of a deleted one
     if lane.held_until is not None and lane.held_until > now:
         return Admission(quota=0, rest_at=lane.held_until)
+    if want <= 0:
+        return Admission(quota=0, rest_at=now)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
-        return _probe(lane, now, lease)
+        return _probe(lane, now, effective_rate(lane, policy))
     if crowded is not None and crowded <= 0:
         return Admission(quota=0, rest_at=now + CROWDED_PAUSE)
     quota = want if crowded is None else min(want, crowded)
@@ -51,29 +61,36 @@ def admit(
     return _limit(lane, now, quota, policy)
 
 
-def _probe(lane: Lane, now: datetime, lease: float) -> Admission:
+# What a claim leaves is looked at once more at once, even where its quota fills the lane: the claim may take fewer than its
+# quota (rows not yet due, or locked elsewhere), and then nobody is in flight to free the room that the rest would wait for.
+# Only a look that gets nothing puts the lane off: until the next start, or until whoever took the room gives it back.
+
+
+def _probe(lane: Lane, now: datetime, rate: float | None) -> Admission:
     """One probe at a time. It holds the lane until its lease is over, so a dead prober needs no sweep."""
     if lane.probe_at is not None and lane.probe_at > now:
         return Admission(quota=0, rest_at=lane.probe_at, waits=lane.circuit == Circuit.HALF_OPEN)
-    return Admission(quota=1, rest_at=now + timedelta(seconds=lease), waits=True, counted=True, probe=True)
+    if rate is not None:
+        starts, next_at = gcra(lane.tat, now, rate)
+        if not starts:
+            return Admission(quota=0, rest_at=next_at)
+    return Admission(quota=1, rest_at=now, counted=True, probe=True, rate=rate)
 
 
 def _limit(lane: Lane, now: datetime, want: int, policy: CircuitPolicy) -> Admission:
     room = want
     for bound in (lane.concurrency, lane.window):
         if bound is not None:
-            room = min(room, bound - lane.in_flight)
+            room = min(room, max(1, bound) - lane.in_flight)
     if room <= 0:
         return Admission(quota=0, rest_at=None, waits=True)
     rate = effective_rate(lane, policy)
     if rate is None:
-        full = room < want
-        return Admission(quota=room, rest_at=None if full else now, waits=full, counted=True)
+        return Admission(quota=room, rest_at=now, counted=True)
     starts, next_at = gcra(lane.tat, now, rate)
-    if starts < room:
-        return Admission(quota=starts, rest_at=next_at, counted=True, rate=rate)
-    full = room < want
-    return Admission(quota=room, rest_at=None if full else now, waits=full, counted=True, rate=rate)
+    if not starts:
+        return Admission(quota=0, rest_at=next_at)
+    return Admission(quota=min(room, starts), rest_at=now, counted=True, rate=rate)
 
 
 def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
@@ -92,23 +109,33 @@ def burst(rate: float) -> float:
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
     """How many starts conform now, and the instant of the next one after those."""
     step = 1.0 / rate
-    ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0
-    slack = burst(rate) * step - ahead  # each start uses one step of it
+    slack = burst(rate) * step - _ahead(tat, now, rate)  # each start uses one step of it
     starts = max(0, int(slack / step + 1e-9))
-    wait = max(0.0, (starts + 1) * step - slack)
-    return starts, now + timedelta(seconds=wait)
+    return starts, now + _ceil((starts + 1) * step - slack)
 
 
 def advance(tat: datetime | None, now: datetime, rate: float, starts: int) -> datetime:
     """The theoretical arrival time after `starts` more."""
-    base = now if tat is None or tat < now else tat
-    return base + timedelta(seconds=starts / rate)
+    return now + _ceil(_ahead(tat, now, rate) + starts / rate)
+
+
+def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
+    """Seconds by which the lane is ahead of its rate: never more than its burst, though the rate rose or the clock fell."""
+    return min(burst(rate) / rate, max(0.0, (tat - now).total_seconds())) if tat is not None else 0.0
+
+
+def _ceil(seconds: float) -> timedelta:
+    """Rounded up to the microsecond: rounded down, a start comes too early, and a wait of less than one never ends."""
+    return timedelta(microseconds=max(0, math.ceil(seconds * 1e6 - 1e-3)))
 
 
 def after_claim(
     lane: Lane, admission: Admission, *, taken: int, left_floor: datetime | None, now: datetime, lease: float
 ) -> Lane:
-    """The lane once `taken` were leased; `left_floor` is the smallest due instant of what was left, if anything was."""
+    """The lane once `taken` were leased; `left_floor` is the smallest due instant of what was left, if anything was.
+
+    The jobs carry the epoch of this lane, not of the one before: a probe in place of a lost one begins an epoch.
+    """
     changes: dict[str, object] = {}
     if admission.counted and taken:
         changes["in_flight"] = lane.in_flight + taken
@@ -119,8 +146,7 @@ def after_claim(
         if lane.circuit == Circuit.HALF_OPEN:  # the last prober is lost: its late outcome must not count
             changes["epoch"] = lane.epoch + 1
     if admission.waits and left_floor is not None:
+        # Only `fold` clears it: this claim may have scanned from a later floor than that of what already waits.
         floor = lane.waiting_floor
         changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
-    elif lane.waiting_floor is not None:
-        changes["waiting_floor"] = None  # its token has come: this claim has seen all that waited
     return msgspec.structs.replace(lane, **changes) if changes else lane

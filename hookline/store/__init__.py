@@ -1,0 +1,23 @@
+"""Where everything is kept. One protocol (`base.Store`), two engines."""
+
+from __future__ import annotations
+
+from hookline.errors import ConfigError
+from hookline.store.base import Store, StoreOptions
+from hookline.vault import Vault
+
+__all__ = ["Store", "StoreOptions", "open_store"]
+
+
+async def open_store(url: str, *, vault: Vault, options: StoreOptions) -> Store:
+    """Open the database that `url` names: `sqlite:///file.db` or `postgresql://…`. It is not migrated by this."""
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        from hookline.store.sqlite import SqliteStore
+
+        return await SqliteStore.open(url, vault=vault, options=options)
+    if scheme in ("postgresql", "postgres"):
+        from hookline.store.postgres import PostgresStore
+
+        return await PostgresStore.open(url, vault=vault, options=options)
+    raise ConfigError("the database URL must begin with sqlite:// or postgresql://")

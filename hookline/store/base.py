@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from msgspec import Struct
+
 from hookline.model import (
     Accepted,
     Application,
@@ -24,7 +26,6 @@ from hookline.model import (
     Endpoint,
     EndpointChange,
     EventType,
-    Frozen,
     Job,
     LaneEvent,
     LaneView,
@@ -44,7 +45,7 @@ from hookline.states import EndpointStatus
 SCHEMA_VERSION = 1
 
 
-class StoreOptions(Frozen):
+class StoreOptions(Struct, frozen=True, kw_only=True):
     """What the deployment decides for its store."""
 
     retry: RetryPolicy = RetryPolicy()
@@ -56,7 +57,7 @@ class StoreOptions(Frozen):
     pool_size: int = 8  # PostgreSQL connections of one process
 
 
-class Page(Frozen):
+class Page(Struct, frozen=True, kw_only=True):
     """Where a listing goes on: rows after (or, backwards, before) `iterator`, at most `limit`."""
 
     limit: int = 50

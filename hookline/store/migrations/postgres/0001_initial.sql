@@ -288,6 +288,14 @@ BEGIN
     RETURN made;
 END $$;
 
+-- Called in the transaction that adds work. A worker that sleeps holds one of sixteen advisory locks; whoever adds work takes
+-- all of them shared until it has committed, and notifies only if it cannot: NOTIFY takes a database-wide lock at commit.
+-- Shared, so that two of them do not take each other for sleepers. A worker cannot go to sleep between our look and our commit.
+CREATE FUNCTION hookline.announce() RETURNS void LANGUAGE sql AS $$
+    SELECT CASE WHEN NOT (SELECT bool_and(pg_try_advisory_xact_lock_shared(1214541, slot)) FROM generate_series(1, 16) AS slot)
+                THEN pg_notify('hookline_wake', '') END
+$$;
+
 CREATE TABLE hookline.message_default PARTITION OF hookline.message DEFAULT;
 CREATE TABLE hookline.delivery_done_default PARTITION OF hookline.delivery_done DEFAULT;
 CREATE TABLE hookline.attempt_default PARTITION OF hookline.attempt DEFAULT;

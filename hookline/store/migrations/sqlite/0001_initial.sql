@@ -22,6 +22,7 @@ CREATE TABLE application (
 ) STRICT;
 CREATE UNIQUE INDEX application_uid ON application (org_id, uid) WHERE deleted_at IS NULL AND uid IS NOT NULL;
 CREATE INDEX application_list ON application (org_id, id) WHERE deleted_at IS NULL;
+CREATE INDEX application_org ON application (org_id);
 
 CREATE TABLE event_type (
     org_id        text NOT NULL REFERENCES organization (id),
@@ -144,7 +145,7 @@ CREATE TABLE delivery (
 ) STRICT;
 CREATE INDEX delivery_due ON delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON delivery (lease_until) WHERE state = 2;
-CREATE INDEX delivery_expires ON delivery (expires_at) WHERE state < 2;
+CREATE INDEX delivery_expires ON delivery (expires_at, state) WHERE state < 2;
 CREATE INDEX delivery_message ON delivery (message_id);
 
 CREATE TABLE delivery_done (
@@ -181,8 +182,8 @@ CREATE TABLE dead_letter (
     resolved_at integer,
     note        text
 ) STRICT;
-CREATE INDEX dead_letter_app ON dead_letter (app_no, id) WHERE resolved_at IS NULL;
-CREATE INDEX dead_letter_endpoint ON dead_letter (endpoint_no, died_at) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_app ON dead_letter (app_no, id);
+CREATE INDEX dead_letter_endpoint ON dead_letter (endpoint_no, id);
 CREATE INDEX dead_letter_open ON dead_letter (id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_message ON dead_letter (message_id);
 CREATE INDEX dead_letter_age ON dead_letter (died_at);
@@ -242,9 +243,10 @@ CREATE TABLE lane (
 ) STRICT;
 CREATE INDEX lane_failing ON lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON lane (endpoint_no) WHERE status = 3;
+CREATE INDEX lane_open ON lane (circuit) WHERE circuit > 0;
 
 CREATE TABLE wake (
-    id          integer PRIMARY KEY AUTOINCREMENT,
+    id          integer PRIMARY KEY,
     endpoint_no integer NOT NULL,
     at          integer NOT NULL,
     floor       integer NOT NULL    -- the smallest due_at of the rows that the token announces

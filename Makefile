@@ -1,0 +1,74 @@
+# `make` lists the targets. Everything lives in .venv, set up on first use from the hashed files in requirements/.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# The first interpreter that runs and is 3.11 or newer. Give your own with `make PYTHON=/path/to/python3.12 ...`.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+# Loopback is refused to webhooks unless it is opened; a server that is started from here is for trying things out.
+TRY_NETS := 127.0.0.0/8,::1/128
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check format bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.runtime ## Set up .venv with what Hookline needs to run
+
+serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard in one process
+	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline serve
+
+test: $(VENV)/.dev ## Run every test; a PostgreSQL server is started for them
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## Formatting, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Format the code and mend what lint can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## Measure deliveries per second and latency on both engines
+	$(BIN)/python -m bench
+
+lock: ## Pin every dependency anew, with hashes (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--upgrade pyproject.toml --group build -o requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--upgrade pyproject.toml --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## Remove .venv, caches and builds; databases stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ── the stamps: newer than what they were made from, so that the second start is quick ──
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Hookline needs Python 3.11 or newer, and none of python3, python3.11 ... python3.14 \
+	on your PATH is. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Hookline needs Python 3.11 or newer; $(PYTHON) is older or does not run." >&2; exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PIP) --version >/dev/null || { rm -rf $(VENV); \
+		echo "$(PYTHON) makes virtual environments without pip. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+$(VENV)/.runtime: pyproject.toml requirements/runtime.txt | $(BIN)/python
+	@$(PIP) install --require-hashes -r requirements/runtime.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.runtime

@@ -1,0 +1,171 @@
+"""Drain and steady flow on both engines, with the bare libcurl sender in the same run beside them.
+
+drain   a backlog is loaded, then one worker process delivers it: deliveries a second, from its first request to its last record
+steady  50 messages a second into an idle system: from the call that accepts a message to its arrival
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from bench.receiver import running_receiver
+from bench.sender import bare_sender
+from hookline.clock import monotonic
+from hookline.model import Application, Secret
+from hookline.signing import new_secret
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory
+from tests.support.postgres import private_server
+from tests.support.processes import environment, running
+from tests.support.receiver import Receiver
+
+BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4200, "note": "x" * 400}}).encode()
+
+
+def main() -> None:
+    options = _options()
+    console = Console()
+    drains: list[tuple[str, float]] = []
+    waits: list[tuple[str, list[float]]] = []
+    for _ in range(options.rounds):
+        with console.status("bare sender"), running_receiver() as receiver:
+            drains.append(("bare sender", bare_sender(receiver.url, options.messages, body=BODY)))
+        for engine in options.engines:
+            with database(engine) as url:
+                drains.append((engine, asyncio.run(drain(url, options.messages, options.endpoints, console))))
+            if options.steady:
+                with database(engine) as url:
+                    waits.append((engine, asyncio.run(steady(url, options.steady))))
+    console.print(_table(drains, waits))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--messages", type=int, default=20_000, help="in the backlog (20,000)")
+    parser.add_argument("--endpoints", type=int, default=8, help="that share the backlog (8)")
+    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
+    parser.add_argument("--steady", type=int, default=500, help="messages of the steady flow, 50 a second; 0: none (500)")
+    parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
+    return parser.parse_args()
+
+
+@contextmanager
+def database(engine: str) -> Iterator[str]:
+    """A durable database of its own: every commit is on the disk before it is acknowledged."""
+    if engine == "postgres":
+        with private_server(durable=True, settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}) as server:
+            yield server.url("postgres")
+    else:
+        with tempfile.TemporaryDirectory(prefix="hookline-bench-") as directory:
+            yield f"sqlite:///{directory}/hookline.db"
+
+
+async def drain(url: str, messages: int, endpoints: int, console: Console) -> float:
+    """Deliveries a second of one worker process."""
+    env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
+    with running_receiver() as receiver, tempfile.TemporaryDirectory() as directory:
+        store = await _open(url, env)
+        apps = [await _application(store, f"{receiver.url}/{number}") for number in range(endpoints)]
+        await _load(store, apps, messages, console)
+        with running(["worker"], env, Path(directory) / "worker.log") as worker:
+            began = await _first_arrival(receiver.count)
+            await _drained(store)
+            seconds = monotonic() - began
+            worker.stop()
+        if receiver.count() != messages:
+            sys.exit(f"{receiver.count()} of {messages} arrived\n{worker.said()}")
+        await store.close()
+    return messages / seconds
+
+
+async def steady(url: str, messages: int) -> list[float]:
+    """Milliseconds from the call that accepts a message to its arrival, for each of them."""
+    env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
+    with Receiver() as receiver, tempfile.TemporaryDirectory() as directory:
+        store = await _open(url, env)
+        app = await _application(store, receiver.url)
+        with running(["worker"], env, Path(directory) / "worker.log") as worker:
+            warm = factory.new_messages(app.no, 20, payload=BODY)
+            for message in warm:
+                await store.ingest([message])
+            await receiver.arrived(len(warm), timeout=30)
+            called: dict[str, float] = {}
+            start = monotonic()
+            for number in range(messages):
+                await asyncio.sleep(max(0.0, start + number / 50 - monotonic()))
+                message = factory.new_message(app.no, payload=BODY)
+                called[message.id] = monotonic()
+                await store.ingest([message])
+            arrived = await receiver.arrived(messages + len(warm), timeout=30)
+            worker.stop()
+        await store.close()
+    return [
+        (received.at - called[received.headers["webhook-id"]]) * 1000
+        for received in arrived
+        if received.headers["webhook-id"] in called
+    ]
+
+
+async def _open(url: str, env: dict[str, str]) -> Store:
+    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    return store
+
+
+async def _application(store: Store, url: str) -> Application:
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, factory.new_application())
+    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+    return app
+
+
+async def _load(store: Store, apps: list[Application], messages: int, console: Console) -> None:
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"loading {messages:,} messages", total=messages)
+        for start in range(0, messages, 500):
+            numbers = range(start, min(start + 500, messages))
+            await store.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
+            progress.advance(task, len(numbers))
+
+
+async def _first_arrival(count: object) -> float:
+    while not count():  # type: ignore[operator]
+        await asyncio.sleep(0.005)
+    return monotonic()
+
+
+async def _drained(store: Store) -> None:
+    while True:
+        counts = await store.counts()
+        if counts.pending + counts.scheduled + counts.delivering == 0:
+            return
+        await asyncio.sleep(0.05)
+
+
+def _table(drains: list[tuple[str, float]], waits: list[tuple[str, list[float]]]) -> Table:
+    table = Table("what", "deliveries/s", "of the bare sender", "p50 ms", "p99 ms", title="medians over the rounds")
+    bare = statistics.median(rate for name, rate in drains if name == "bare sender")
+    for name in dict.fromkeys(name for name, _ in drains):
+        rate = statistics.median(value for found, value in drains if found == name)
+        samples = sorted(sample for found, values in waits if found == name for sample in values)
+        p50 = f"{statistics.median(samples):.1f}" if samples else ""
+        p99 = f"{samples[int(len(samples) * 0.99)]:.1f}" if samples else ""
+        table.add_row(name, f"{rate:,.0f}", f"{rate / bare:.2f}", p50, p99)
+    return table
+
+
+if __name__ == "__main__":
+    main()

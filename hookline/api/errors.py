@@ -1,0 +1,112 @@
+"""Every error as JSON in Svix's shape: `{"code", "detail"}`, and a list of faults for a 422. Even an unknown route."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookline.errors import (
+    BlockedAddress,
+    Conflict,
+    HooklineError,
+    InvalidInput,
+    NotFound,
+    SignatureError,
+    StoreUnavailable,
+)
+
+log = structlog.get_logger(__name__)
+
+_AT = re.compile(r" - at `\$(?P<path>.*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+
+_CODES = {
+    400: "bad_request",
+    401: "authentication_failed",
+    403: "insufficient_access",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "payload_too_large",
+    500: "server_error",
+    503: "unavailable",
+}
+
+_STATUS: list[tuple[type[HooklineError], int]] = [
+    (SignatureError, 401),
+    (NotFound, 404),
+    (Conflict, 409),
+    (StoreUnavailable, 503),
+]
+
+
+class Refused(HooklineError):
+    """An answer that only HTTP has: 400, 401, 403, 413."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def problem(status: int, detail: str) -> Response:
+    headers = {"retry-after": "1"} if status == 503 else {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
+
+
+def invalid(message: str, path: str = "") -> Response:
+    """A 422. `path` is where msgspec found the fault, such as `.channels[0]`."""
+    loc: list[str | int] = ["body"]
+    for name, index in _STEP.findall(path):
+        loc.append(name or (int(index) if index.isdigit() else index))
+    return json_response({"detail": [{"loc": loc, "msg": message, "type": "value_error"}]}, 422)
+
+
+def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+
+
+def answer(error: Exception) -> Response:
+    """The response for an error that a handler raised."""
+    match error:
+        case Refused():
+            return problem(error.status, str(error))
+        case msgspec.ValidationError():
+            return _invalid_shape(error)
+        case msgspec.DecodeError():
+            return problem(400, f"the body is not valid JSON: {error}")
+        case InvalidInput() | BlockedAddress():
+            return invalid(str(error))
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return problem(status, str(error))
+    return problem(500, "something went wrong here; it was logged")
+
+
+def _invalid_shape(error: msgspec.ValidationError) -> Response:
+    text = str(error)
+    found = _AT.search(text)
+    if found is None:
+        return invalid(text)
+    return invalid(text[: found.start()], found["path"])
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    response = answer(error)
+    if response.status_code == 500:
+        log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    return response
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's own 404 and 405."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return problem(404, f"no such route: {request.method} {request.url.path}")
+    return problem(error.status_code, error.detail)

@@ -1,0 +1,69 @@
+"""`migrate` and `token`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hookline import clock, tokens
+from hookline.cli import params
+from hookline.cli.output import Output
+from hookline.cli.session import Session, load_config, run, session
+from hookline.store import open_store
+from hookline.store.base import SCHEMA_VERSION
+from hookline.vault import Vault
+
+
+def migrate(as_json: params.Json = False) -> None:
+    """Bring the database to this release's version. `serve` does it by itself unless HOOKLINE_AUTO_MIGRATE=false.
+
+    Safe to run anywhere, any number of times: one lock, forward only.
+    """
+    out = Output(as_json)
+    applied = run(_migrate())
+    words = ", ".join(map(str, applied))
+    out.result(
+        {"applied": applied, "version": SCHEMA_VERSION},
+        people=lambda: out.line(f"applied {words}" if applied else f"nothing to do: version {SCHEMA_VERSION}"),
+    )
+
+
+async def _migrate() -> list[int]:
+    config = load_config()
+    store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    try:
+        return await store.migrate()
+    finally:
+        await store.close()
+
+
+def token(
+    org: params.Org = params.DEFAULT_ORG_ID,
+    app: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
+    days: Annotated[float | None, typer.Option("--days", min=0, help="How long it is valid.")] = None,
+    as_json: params.Json = False,
+) -> None:
+    """Make a token for the API.
+
+    curl -H "Authorization: Bearer $(hookline token)" http://127.0.0.1:8071/api/v1/app
+    """
+    out = Output(as_json)
+    made = run(_token(org, app, days))
+    out.result(made, people=lambda: out.line(made["token"] or ""))
+
+
+async def _token(org: str, app_ref: str | None, days: float | None) -> dict[str, str | None]:
+    async with session(org) as opened:
+        app_id = None if app_ref is None else (await opened.application(app_ref)).id
+        return {"token": issue(opened, app_id, days), "orgId": opened.org_id, "appId": app_id}
+
+
+def issue(opened: Session, app_id: str | None = None, days: float | None = None) -> str:
+    return tokens.issue(
+        opened.config.jwt_secret,
+        opened.org_id,
+        app_id=app_id,
+        now=clock.wall(),
+        lifetime=None if days is None else days * 86_400,
+    )

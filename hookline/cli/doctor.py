@@ -1,0 +1,262 @@
+"""`doctor`: is this deployment able to do its work, and if not, what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from msgspec import Struct
+
+from hookline import clock
+from hookline.cli import params
+from hookline.cli.output import Output, span
+from hookline.cli.session import load_config, run
+from hookline.config import Config, shown_url
+from hookline.errors import HooklineError
+from hookline.flow import backoff
+from hookline.flow.resolve import Answer, Resolver
+from hookline.model import LaneView
+from hookline.states import Circuit, EndpointStatus
+from hookline.store import open_store
+from hookline.store.base import SCHEMA_VERSION, Store
+from hookline.vault import Vault
+
+SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
+MOST_NAMES = 50
+LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
+SHORTEST_SPAN = (
+    3600.0  # expected seconds of retrying below which an ordinary outage loses deliveries to the dead letters
+)
+
+
+class Finding(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(Struct, frozen=True):
+    name: str
+    finding: Finding
+    detail: str
+
+
+MARKS = {Finding.OK: ("●", "green"), Finding.WARN: ("▲", "yellow"), Finding.FAIL: ("✕", "red")}
+
+
+def doctor(
+    reach: Annotated[bool, typer.Option("--reach", help="Also connect to every endpoint's host (no request).")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that would not have woken.")] = False,
+    as_json: params.Json = False,
+) -> None:
+    """Check configuration, database, clock, retries, lanes, DNS and, with --reach, the way out.
+
+    The exit code is 1 when a check failed. Nothing is changed without --repair, and nothing leaves this machine but DNS
+    look-ups of the endpoints' names.
+    """
+    out = Output(as_json)
+    found = run(_collect(out, reach=reach, repair=repair))
+    failed = [check for check in found if check.finding == Finding.FAIL]
+    if as_json:
+        out.json_line({"ok": not failed, "checks": found})
+    if failed:
+        raise typer.Exit(1)
+
+
+async def _collect(out: Output, *, reach: bool, repair: bool) -> list[Check]:
+    found = []
+    async for check in _examine(reach=reach, repair=repair):
+        found.append(check)
+        if not out.as_json:
+            mark, style = MARKS[check.finding]
+            out.line(f"{mark} {check.finding.value:<4}  {check.name:<13}  {check.detail}", style)
+    return found
+
+
+async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
+    """Each check as it is done; what cannot be looked at without an earlier one is left out."""
+    try:
+        config = load_config()
+        store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    except HooklineError as error:
+        yield Check("configuration", Finding.FAIL, str(error))
+        return
+    yield Check("configuration", Finding.OK, shown_url(config.database_url))
+    yield check_retries(config)
+    try:
+        async for check in _examine_database(config, store, reach=reach, repair=repair):
+            yield check
+    except HooklineError as error:
+        yield Check("database", Finding.FAIL, str(error))
+    finally:
+        await store.close()
+
+
+async def _examine_database(config: Config, store: Store, *, reach: bool, repair: bool) -> AsyncIterator[Check]:
+    version = await store.version()
+    yield check_version(version)
+    yield await _check_clock(store)
+    if version != SCHEMA_VERSION:
+        return
+    yield await _check_lanes(store, repair=repair)
+    views = await store.lanes()
+    yield check_health(views)
+    yield await _check_dns(config, views)
+    if reach:
+        yield await _check_reach(config, views)
+
+
+# ── what needs no database ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_retries(config: Config) -> Check:
+    expected, longest = backoff.span(config.retry)
+    text = f"{config.retry.max_attempts} attempts: {span(expected)} expected, {span(longest)} at the longest"
+    if expected < SHORTEST_SPAN:
+        return Check("retries", Finding.WARN, f"{text}; an outage of an hour would turn deliveries into dead letters")
+    return Check("retries", Finding.OK, text)
+
+
+def check_version(version: int) -> Check:
+    if version == SCHEMA_VERSION:
+        return Check("migrations", Finding.OK, f"version {version}")
+    if version > SCHEMA_VERSION:
+        return Check("migrations", Finding.FAIL, f"version {version} is newer than this release's {SCHEMA_VERSION}")
+    return Check("migrations", Finding.FAIL, f"version {version}, not {SCHEMA_VERSION}: run hookline migrate")
+
+
+# ── database ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _check_clock(store: Store) -> Check:
+    """The database's clock schedules and ours signs: receivers refuse timestamps that are minutes off."""
+    before = clock.wall()
+    theirs = await store.now()
+    after = clock.wall()
+    return check_skew((theirs - before).total_seconds(), (theirs - after).total_seconds())
+
+
+def check_skew(since_before: float, since_after: float) -> Check:
+    """`theirs` should lie between the two looks at our own clock; how far outside is the skew."""
+    skew = max(0.0, -since_before, since_after)
+    text = f"the database's clock and this machine's differ by {span(skew)}"
+    if skew >= SKEW_FAIL:
+        return Check("clock", Finding.FAIL, f"{text}: synchronise them (NTP)")
+    if skew >= SKEW_WARN:
+        return Check("clock", Finding.WARN, f"{text}: synchronise them (NTP)")
+    return Check("clock", Finding.OK, "the database's clock and this machine's agree")
+
+
+async def _check_lanes(store: Store, *, repair: bool) -> Check:
+    stuck = await store.audit(repair=repair)
+    if not stuck:
+        return Check("lanes", Finding.OK, "every open delivery is in a lane that will wake")
+    if repair:
+        return Check("lanes", Finding.WARN, f"{len(stuck)} lanes would not have woken; repaired. Please report it")
+    return Check(
+        "lanes", Finding.FAIL, f"{len(stuck)} lanes will not wake: run hookline doctor --repair, and report it"
+    )
+
+
+def check_health(views: list[LaneView]) -> Check:
+    sick = [view for view in views if view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)]
+    held = [view for view in views if view.lane.status in (EndpointStatus.PAUSED, EndpointStatus.DISABLED)]
+    text = f"{len(views)} in all, {len(sick)} with an open circuit, {len(held)} paused or disabled"
+    return Check("endpoints", Finding.WARN if sick or held else Finding.OK, text)
+
+
+# ── the way out ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hosts(views: Iterable[LaneView]) -> list[tuple[str, int]]:
+    """Host and port of each endpoint, once each."""
+    parts = (urlsplit(view.url) for view in views)
+    found = {(part.hostname or "", part.port or (443 if part.scheme == "https" else 80)) for part in parts}
+    return sorted(found)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _check_dns(config: Config, views: list[LaneView]) -> Check:
+    names = sorted({host for host, _ in hosts(views) if not _is_address(host)})
+    if not names:
+        return Check("dns", Finding.OK, "no endpoint has a name to look up")
+    asked = names[:MOST_NAMES]
+    answers = await look_up(config, asked)
+    bad = [f"{name} ({answer.problem})" for name, answer in answers.items() if answer.problem]
+    rest = f" (the first {len(asked)} of {len(names)})" if len(names) > len(asked) else ""
+    if not bad:
+        return Check("dns", Finding.OK, f"{len(asked)} names resolve{rest}")
+    finding = Finding.FAIL if len(bad) == len(asked) else Finding.WARN
+    return Check("dns", finding, f"{len(bad)} of {len(asked)} names do not resolve{rest}: {', '.join(bad[:5])}")
+
+
+async def look_up(config: Config, names: list[str]) -> dict[str, Answer]:
+    """With the very resolver that the sender uses."""
+    loop = asyncio.get_running_loop()
+    resolver = Resolver(servers=config.dns_servers)
+    try:
+        return dict(await asyncio.gather(*(_answer(loop, resolver, name) for name in names)))
+    finally:
+        resolver.close()
+
+
+async def _answer(loop: asyncio.AbstractEventLoop, resolver: Resolver, name: str) -> tuple[str, Answer]:
+    future: asyncio.Future[Answer] = loop.create_future()
+
+    def settle(answer: Answer) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    def heard(_name: str, answer: Answer) -> None:
+        loop.call_soon_threadsafe(settle, answer)
+
+    resolver.look_up(name, heard)
+    try:
+        return name, await asyncio.wait_for(future, LOOKUP_TIMEOUT)
+    except TimeoutError:
+        return name, Answer(problem="no answer in time")
+
+
+async def _check_reach(config: Config, views: list[LaneView]) -> Check:
+    targets = hosts(views)[:MOST_NAMES]
+    if not targets:
+        return Check("reach", Finding.OK, "no endpoint to connect to")
+    problems = await asyncio.gather(*(_connect(config, host, port) for host, port in targets))
+    bad = [f"{host}:{port} ({why})" for (host, port), why in zip(targets, problems, strict=True) if why]
+    if not bad:
+        return Check("reach", Finding.OK, f"{len(targets)} hosts accept connections")
+    finding = Finding.FAIL if len(bad) == len(targets) else Finding.WARN
+    return Check("reach", finding, f"{len(bad)} of {len(targets)} hosts cannot be reached: {', '.join(bad[:5])}")
+
+
+async def _connect(config: Config, host: str, port: int) -> str | None:
+    """Why no connection could be made; the address is one that the guard lets through, and nothing is sent."""
+    found = Answer(addresses=(host,)) if _is_address(host) else (await look_up(config, [host]))[host]
+    if found.problem:
+        return found.problem
+    guard = config.guard()
+    allowed = [address for address in found.addresses if guard.allows(address)]
+    if not allowed:
+        return "refused by the guard; see HOOKLINE_ALLOW_NETS"
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _reader, writer = await asyncio.open_connection(allowed[0], port)
+    except TimeoutError:
+        return "no answer in time"
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno else "failed"
+    writer.close()
+    return None

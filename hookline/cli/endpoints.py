@@ -1,0 +1,211 @@
+"""`endpoints list|show|add|pause|resume`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hookline import manage
+from hookline.api import wire
+from hookline.cli import params
+from hookline.cli.output import Cell, Output
+from hookline.cli.session import run, session
+from hookline.errors import InvalidInput
+from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Ordering, Scheme, Secret
+from hookline.states import Circuit, EndpointStatus
+
+app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
+
+Ref = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id; its uid where --app is given.")]
+
+
+@app.command("list")
+def list_endpoints(
+    app_ref: params.App = None, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False
+) -> None:
+    """List endpoints with what governs them: status, circuit, backlog, last error."""
+    out = Output(as_json)
+    found = run(_list(org, app_ref))
+    out.result(
+        {"data": [wire.lane(each) for each in found]},
+        people=lambda: out.table(
+            ("id", "application", "url", "status", "circuit", "backlog", "last error"),
+            [_row(each) for each in found],
+            empty="No endpoints yet. Add one: hookline endpoints add APP https://example.com/hooks",
+        ),
+    )
+
+
+def _row(view: LaneView) -> tuple[Cell, ...]:
+    lane = view.lane
+    words = (lane.status.name.lower(), lane.circuit.name.lower().replace("_", "-"))
+    return (view.endpoint_id, view.app_id, view.url, *words, view.depth, view.last_error)
+
+
+async def _list(org: str, app_ref: str | None) -> list[LaneView]:
+    async with session(org) as opened:
+        app_no = None if app_ref is None else (await opened.application(app_ref)).no
+        return await opened.store.lanes(opened.org_id, app_no)
+
+
+@app.command("show")
+def show(
+    ref: Ref,
+    app_ref: params.App = None,
+    with_secret: Annotated[bool, typer.Option("--secret", help="Print its signing secrets too.")] = False,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Show one endpoint: settings, lane, and what happened to its circuit."""
+    out = Output(as_json)
+    endpoint, view, events = run(_show(org, ref, app_ref))
+    secrets = [secret.key for secret in endpoint.secrets] if with_secret else None
+    document: dict[str, object] = {
+        "endpoint": wire.endpoint(endpoint),
+        "lane": None if view is None else wire.lane(view),
+        "events": [wire.lane_event(event) for event in events],
+    }
+    if secrets is not None:
+        document["secrets"] = secrets
+    out.result(document, people=lambda: _print(out, endpoint, view, events, secrets))
+
+
+async def _show(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, LaneView | None, list[LaneEvent]]:
+    async with session(org) as opened:
+        endpoint = await opened.endpoint(ref, app_ref)
+        view = await opened.store.lane_view(endpoint.no)
+        return endpoint, view, await opened.store.lane_events(endpoint.no, limit=20)
+
+
+def _print(
+    out: Output, endpoint: Endpoint, view: LaneView | None, events: list[LaneEvent], secrets: list[str] | None
+) -> None:
+    types = ", ".join(endpoint.event_types) if endpoint.event_types else "all"
+    pairs: list[tuple[str, Cell]] = [
+        ("id", endpoint.id),
+        ("uid", endpoint.uid),
+        ("url", endpoint.url),
+        ("application", endpoint.app_id),
+        ("status", endpoint.status.name.lower() + (f" ({endpoint.status_reason})" if endpoint.status_reason else "")),
+        ("event types", types),
+        ("channels", ", ".join(endpoint.channels) if endpoint.channels else "any"),
+        ("scheme", endpoint.scheme.value),
+        ("throttle", None if endpoint.throttle_rate is None else f"{endpoint.throttle_rate:g}/s"),
+        ("concurrency", endpoint.concurrency),
+        ("ordering", endpoint.ordering.value),
+    ]
+    pairs += [("secret", secret) for secret in secrets or ()]
+    out.fields(pairs + ([] if view is None else _lane_pairs(view)))
+    for event in events:
+        out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}")
+
+
+def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
+    lane = view.lane
+    circuit = lane.circuit.name.lower().replace("_", "-")
+    if lane.circuit == Circuit.OPEN and lane.probe_at is not None:
+        circuit += f" (next probe {lane.probe_at.isoformat(timespec='seconds')})"
+    pairs: list[tuple[str, Cell]] = [("circuit", circuit), ("backlog", view.depth), ("last error", view.last_error)]
+    if lane.failing_since is not None:
+        pairs.append(("failing since", lane.failing_since))
+    return pairs
+
+
+@app.command("add")
+def add(
+    app_ref: Annotated[str, typer.Argument(metavar="APP", help="The application's id or uid.")],
+    url: Annotated[str, typer.Argument(help="Where the webhooks go.")],
+    uid: Annotated[str | None, typer.Option("--uid", help="Your own name for it.")] = None,
+    event_type: Annotated[
+        list[str] | None, typer.Option("--event-type", "-t", help="Only these; can be given several times.")
+    ] = None,
+    channel: Annotated[list[str] | None, typer.Option("--channel", help="Only messages on these channels.")] = None,
+    secret: Annotated[str | None, typer.Option("--secret", help="whsec_...", show_default="made for you")] = None,
+    scheme: Annotated[Scheme, typer.Option("--scheme", help="How requests are signed.")] = Scheme.STANDARD,
+    throttle: Annotated[float | None, typer.Option("--throttle", help="Most requests a second.")] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Most requests in flight.")] = None,
+    ordering: Annotated[Ordering, typer.Option("--ordering", help="Keep the order, by key or of all.")] = Ordering.NONE,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Add an endpoint; prints its id and its signing secret.
+
+    hookline endpoints add acme https://acme.example/hooks -t order.paid
+
+    Private and loopback addresses are refused unless HOOKLINE_ALLOW_NETS opens them.
+    """
+    out = Output(as_json)
+    new = NewEndpoint(
+        url=url,
+        uid=uid,
+        event_types=tuple(event_type) if event_type else None,
+        channels=tuple(channel) if channel else None,
+        secrets=() if secret is None else (Secret(key=secret),),
+        scheme=scheme,
+        throttle_rate=throttle,
+        concurrency=concurrency,
+        ordering=ordering,
+    )
+    made = run(_add(org, app_ref, new))
+    key = made.secrets[0].key
+    out.result(
+        {"endpoint": wire.endpoint(made), "secret": key},
+        people=lambda: out.fields([("id", made.id), ("url", made.url), ("secret", key)]),
+    )
+
+
+async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
+    async with session(org) as opened:
+        app = await opened.application(app_ref)
+        return await manage.add_endpoint(opened.store, opened.guard, app, new)
+
+
+@app.command("pause")
+def pause(
+    ref: Ref,
+    app_ref: params.App = None,
+    why: Annotated[str, typer.Option("--why", help="Kept in the endpoint's history.")] = "paused from the command line",
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
+    _set_status(Output(as_json), org, ref, app_ref, EndpointStatus.PAUSED, why)
+
+
+@app.command("resume")
+def resume(
+    ref: Ref,
+    app_ref: params.App = None,
+    why: Annotated[
+        str, typer.Option("--why", help="Kept in the endpoint's history.")
+    ] = "resumed from the command line",
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Send again to a paused or disabled endpoint. What was held gets a new time budget."""
+    _set_status(Output(as_json), org, ref, app_ref, EndpointStatus.ACTIVE, why)
+
+
+def _set_status(out: Output, org: str, ref: str, app_ref: str | None, status: EndpointStatus, why: str) -> None:
+    changed, view = run(_change(org, ref, app_ref, status, why))
+    waiting = f", {view.depth} waiting" if view is not None and view.depth else ""
+    out.result(
+        wire.endpoint(changed),
+        people=lambda: out.line(f"{changed.id} is {changed.status.name.lower()}{waiting}"),
+    )
+
+
+async def _change(
+    org: str, ref: str, app_ref: str | None, status: EndpointStatus, why: str
+) -> tuple[Endpoint, LaneView | None]:
+    async with session(org) as opened:
+        endpoint = await opened.endpoint(ref, app_ref)
+        _check_move(endpoint, status)
+        changed = await opened.store.set_endpoint_status(endpoint.no, status, why)
+        return changed, await opened.store.lane_view(endpoint.no)
+
+
+def _check_move(endpoint: Endpoint, status: EndpointStatus) -> None:
+    if endpoint.status == EndpointStatus.DISABLED and status == EndpointStatus.PAUSED:
+        raise InvalidInput(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")

@@ -1,0 +1,210 @@
+"""`listen`: a local receiver that prints and verifies what arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from ipaddress import ip_network
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from hookline import clock, ids, manage, signing
+from hookline.cli import http, params
+from hookline.cli.output import Output
+from hookline.cli.receiver import CONTROL, Arrival, Behaviour, Receiver, command
+from hookline.cli.send import accept
+from hookline.cli.session import Session, run, session
+from hookline.errors import HooklineError, InvalidInput
+from hookline.flow.guard import Guard
+from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
+from hookline.states import EndpointStatus
+
+LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+PING_TYPE = "hookline.ping"
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    behaviour: Behaviour
+    scheme: Scheme
+    secret: str | None
+    register: str | None
+    ping: bool
+    count: int
+    org: str
+
+
+def listen(
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes any free one.")] = 8072,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    secret: Annotated[str | None, typer.Option("--secret", help="Verify with this one: whsec_...")] = None,
+    scheme: Annotated[Scheme, typer.Option("--scheme", help="How the requests are signed.")] = Scheme.STANDARD,
+    status: Annotated[int, typer.Option("--status", help="Answer with this status.")] = 200,
+    delay: Annotated[float, typer.Option("--delay", help="Wait this many seconds before answering.")] = 0,
+    fail_rate: Annotated[float, typer.Option("--fail-rate", help="Answer this part of them with 500 (0 to 1).")] = 0,
+    register: Annotated[str | None, typer.Option("--register", metavar="APP", help="Become an endpoint of it.")] = None,
+    ping: Annotated[bool, typer.Option("--ping", help="With --register: send one message, to see it arrive.")] = False,
+    count: Annotated[int, typer.Option("--count", min=0, help="End after this many arrivals; 0: never.")] = 0,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Receive webhooks here: print each one, verify its signature, answer as you like.
+
+    hookline listen --register demo
+
+    hookline listen --port 9000 --secret whsec_... --fail-rate 0.3
+
+    While it runs, type `status 503`, `delay 2`, `fail 0.5` or `ok`, or POST {"status": 503, "delay": 0, "failRate": 0} to
+    /_hookline/behaviour. With --register the application is made if need be, and the endpoint's own secret verifies;
+    the server must be allowed to reach it: HOOKLINE_ALLOW_NETS=127.0.0.0/8. With --json: one line per arrival.
+    """
+    if ping and register is None:
+        raise InvalidInput("--ping needs --register APP")
+    if secret is not None:
+        signing.check_secret(secret, scheme)
+    behaviour = Behaviour(status=status, delay=delay, fail_rate=fail_rate).checked()
+    options = Options(
+        behaviour=behaviour, scheme=scheme, secret=secret, register=register, ping=ping, count=count, org=org
+    )
+    run(_listen(Output(as_json), http.bind(host, port), options))
+
+
+async def _listen(out: Output, listener: socket.socket, options: Options) -> None:
+    url = http.address(listener)
+    secrets: tuple[Secret, ...] = () if options.secret is None else (Secret(key=options.secret),)
+    if options.register is not None:
+        endpoint = await _register(options.register, url, listener.getsockname()[1], options)
+        secrets = endpoint.secrets
+        out.note(f"registered as {endpoint.id} of {options.register}")
+    with http.stop_on_signals() as stop:
+        receiver = Receiver(
+            _printer(out, options.count, stop),
+            behaviour=options.behaviour,
+            scheme=options.scheme,
+            secrets=secrets,
+            wall=clock.wall,
+            chance=clock.chance,
+        )
+        _announce(out, url, verifies=bool(secrets))
+        _obey_stdin(out, receiver, asyncio.get_running_loop())
+        await http.serve(receiver, listener, stop=stop, grace=1)
+
+
+def _announce(out: Output, url: str, *, verifies: bool) -> None:
+    document = {"listening": url, "verifies": verifies, "control": url + CONTROL}
+    words = "verifying" if verifies else "not verifying: no --secret"
+    out.result(document, people=lambda: out.line(f"listening on {url} ({words})"))
+    out.note("type status 503, delay 2, fail 0.5 or ok; Ctrl-C ends it")
+    sys.stdout.flush()
+
+
+# ── registration ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _register(app_uid: str, url: str, port: int, options: Options) -> Endpoint:
+    async with session(options.org) as opened:
+        endpoint = await _endpoint(opened, app_uid, url, f"listen-{port}", options)
+        if options.ping:
+            await _ping(opened, app_uid)
+        return endpoint
+
+
+async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: Options) -> Endpoint:
+    """This listener's endpoint: made now, or the one of an earlier run on the same port."""
+    app = await opened.store.application(opened.org_id, app_ref)
+    if app is None:
+        app = await manage.add_application(opened.store, opened.org_id, NewApplication(name=app_ref, uid=app_ref))
+    known = await opened.store.endpoint(app.no, uid)
+    if known is not None:
+        return await _reuse(opened, known, url, options)
+    # The address is our own: it is safe to save here, and the server still asks its own guard before it dials.
+    guard = Guard((*opened.config.allow_nets, *LOOPBACK))
+    secrets = () if options.secret is None else (Secret(key=options.secret),)
+    new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
+    return await manage.add_endpoint(opened.store, guard, app, new)
+
+
+async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -> Endpoint:
+    if known.url != f"{url}/" or known.scheme != options.scheme:
+        raise InvalidInput(
+            f"endpoint {known.uid} is another one already ({known.url}, {known.scheme}): take another --port"
+        )
+    if known.status != EndpointStatus.ACTIVE:
+        return await opened.store.set_endpoint_status(known.no, EndpointStatus.ACTIVE, "hookline listen")
+    return known
+
+
+async def _ping(opened: Session, app_ref: str) -> None:
+    payload = b'{"hello": "from hookline"}'
+    draft = NewMessage(id=ids.mint(ids.MESSAGE, clock.wall()), app_no=0, event_type=PING_TYPE, payload=payload)
+    await accept(opened, app_ref, draft)
+
+
+# ── what it prints and what it is told ────────────────────────────────────────────────────────────────────────────
+
+
+def _printer(out: Output, count: int, stop: asyncio.Event) -> Callable[[Arrival], None]:
+    arrived = 0
+
+    def show(arrival: Arrival) -> None:
+        nonlocal arrived
+        arrived += 1
+        out.result(arrival, people=lambda: out.line(_line(arrival), _style(arrival)))
+        sys.stdout.flush()
+        if count and arrived >= count:
+            stop.set()
+
+    return show
+
+
+def _line(arrival: Arrival) -> str:
+    trust = {True: "✓ verified", False: f"✕ not verified: {arrival.problem}", None: "unverified"}[arrival.verified]
+    parts = [
+        arrival.at.astimezone().strftime("%H:%M:%S"),
+        arrival.event_type or f"{arrival.method} {arrival.path}",
+        arrival.webhook_id or "no webhook-id",
+        f"attempt {arrival.attempt}" if arrival.attempt else "",
+        "again" if arrival.again else "",
+        trust,
+        f"→ {arrival.status}",
+        arrival.body[:500].replace("\n", " "),
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _style(arrival: Arrival) -> str | None:
+    if arrival.verified is False:
+        return "red"
+    return "yellow" if arrival.status >= 300 else None
+
+
+def _obey_stdin(out: Output, receiver: Receiver, loop: asyncio.AbstractEventLoop) -> None:
+    """Commands, line by line. A thread, because a file or /dev/null cannot be waited for by the loop."""
+    if sys.stdin is None or sys.stdin.closed or _in_background():
+        return
+
+    def obey(line: str) -> None:
+        try:
+            receiver.behaviour = command(receiver.behaviour, line)
+        except HooklineError as error:
+            print(f"hookline: {error}", file=sys.stderr)
+            return
+        now = receiver.behaviour
+        out.note(f"status {now.status}, delay {now.delay:g} s, failure rate {now.fail_rate:g}")
+
+    def read() -> None:
+        for line in sys.stdin:
+            if line.strip() and not loop.is_closed():
+                loop.call_soon_threadsafe(obey, line)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+
+
+def _in_background() -> bool:
+    """A shell's background job that reads from its terminal is stopped by the kernel."""
+    return sys.stdin.isatty() and os.getpgrp() != os.tcgetpgrp(sys.stdin.fileno())

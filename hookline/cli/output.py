@@ -1,0 +1,142 @@
+"""What a command prints: tables for people, tab-separated lines for pipes, one JSON document for `--json`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+# The states of DASHBOARD's table: a mark and a word, never colour alone.
+STYLES = {
+    "delivered": ("●", "green"),
+    "pending": ("◐", "blue"),
+    "delivering": ("◐", "blue"),
+    "scheduled": ("◷", "yellow"),
+    "held": ("❚❚", "magenta"),
+    "dead": ("✕", "red"),
+    "resolved": ("✓", "bright_black"),
+}
+
+Cell = str | int | float | datetime | None
+
+
+class Output:
+    """One per command run; `as_json` is its `--json`."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.human = sys.stdout.isatty() and not as_json
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    def result(self, value: object, *, people: Callable[[], None]) -> None:
+        """The command's answer: `value` as JSON, or whatever `people` prints."""
+        if self.as_json:
+            self.json_line(value)
+        else:
+            people()
+
+    def json_line(self, value: object) -> None:
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.flush()
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """Never markup: what tenants write must not be read as ours. Control characters of theirs are made visible."""
+        self._console.print(Text(clean(text, keep="\n"), style=style or ""))
+
+    def note(self, text: str) -> None:
+        """For people only, and never in the way of what is piped."""
+        if self.human:
+            self.line(text, "bright_black")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> None:
+        if not self.human:
+            for row in (columns, *rows):
+                sys.stdout.write("\t".join(clean(plain(cell)) for cell in row) + "\n")
+            return
+        if not rows:
+            self.line(empty, "bright_black")
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for name in columns:
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*(_styled(clean(shown(cell))) for cell in row))
+        Console(highlight=False).print(table)
+
+    def fields(self, pairs: Sequence[tuple[str, Cell]]) -> None:
+        """`name  value` lines."""
+        width = max(len(name) for name, _ in pairs)
+        for name, value in pairs:
+            text = _styled(clean(shown(value))) if self.human else Text(clean(plain(value)))
+            self._console.print(Text.assemble((f"{name:<{width}}  ", "bright_black"), text))
+
+    @contextmanager
+    def progress(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A bar on standard error for work that takes a while; nothing where nobody looks."""
+        console = Console(stderr=True)
+        if self.as_json or not console.is_terminal:
+            yield lambda _done: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.advance(task, done)
+
+
+def clean(text: str, keep: str = "") -> str:
+    """Escape control characters: an endpoint's answer must not move the operator's cursor or forge a line."""
+    return "".join(
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def plain(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
+
+
+def shown(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return cell.astimezone().strftime("%Y-%m-%d %H:%M:%S") if isinstance(cell, datetime) else str(cell)
+
+
+def span(seconds: float) -> str:
+    """`90` → `1 min 30 s`: the two largest units."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    rest, parts = round(seconds), []
+    for name, size in units:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])
+
+
+def ago(then: datetime, now: datetime) -> str:
+    gap = now - then
+    return f"in {span(-gap.total_seconds())}" if gap < timedelta(0) else f"{span(gap.total_seconds())} ago"
+
+
+def _styled(text: str) -> Text:
+    mark, style = STYLES.get(text, ("", ""))
+    return Text(f"{mark} {text}" if mark else text, style=style)
+
+
+def state_word(state: str, *, held: bool) -> str:
+    """What people see: a waiting delivery behind an open circuit or a pause is held."""
+    return "held" if held and state in ("pending", "scheduled") else state
+
+
+JsonValue = dict[str, Any]

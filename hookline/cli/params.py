@@ -1,0 +1,40 @@
+"""Options and arguments that several commands have, and the readers of what people type into them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from hookline.errors import InvalidInput
+from hookline.manage import DEFAULT_ORG
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Org = Annotated[
+    str, typer.Option("--org", help="The organization, where there are several.", show_default="the default one")
+]
+App = Annotated[str | None, typer.Option("--app", help="Only this application (id or uid).")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most rows.")]
+After = Annotated[str | None, typer.Option("--after", help="Go on after this id, the last one of the page before.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+DEFAULT_ORG_ID = DEFAULT_ORG
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def read_instant(text: str, now: datetime) -> datetime:
+    """`2026-01-31T12:00:00Z`, or how long ago: `90s`, `15m`, `2h`, `7d`."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is not None:
+        return now - timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r} is not an instant: give 2026-01-31T12:00:00Z, or how long ago: 15m, 2h, 7d"
+        ) from None
+    return at if at.tzinfo is not None else at.astimezone()

@@ -1,0 +1,193 @@
+"""`serve` and `worker`: one process, or one that looks after several."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+from starlette.types import ASGIApp
+
+from hookline import clock, dashboard, manage, runtime, tokens
+from hookline.api.app import create_app
+from hookline.api.auth import Auth
+from hookline.api.services import Services
+from hookline.cli import http, logs, params
+from hookline.cli.output import Output
+from hookline.cli.session import load_config
+from hookline.cli.supervise import Supervisor
+from hookline.config import Config, shown_url
+from hookline.errors import ConfigError
+from hookline.flow.ingest import Ingest
+from hookline.store.base import Store
+
+
+class Role(StrEnum):
+    ALL = "all"
+    API = "api"
+    WORKER = "worker"
+
+
+Processes = Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
+
+
+def serve(
+    role: Annotated[Role, typer.Option("--role", help="What this process does.")] = Role.ALL,
+    processes: Processes = 1,
+    as_json: params.Json = False,
+) -> None:
+    """Run Hookline: API and dashboard, worker, or both.
+
+    hookline serve                       everything in one process
+
+    hookline serve --processes 4         API here, four workers beside it (PostgreSQL)
+
+    hookline serve --role api            on one machine ...
+
+    hookline worker --processes 4        ... and workers on others
+    """
+    config = load_config()
+    _check(config, role, processes)
+    logs.configure(config)
+    if role == Role.WORKER:
+        _run(_workers(config, processes))
+    else:
+        # Bound before the database is touched: a second server on the port must not even migrate.
+        listener = http.bind(config.host, config.port)
+        _run(_serve(config, listener, role, processes, Output(as_json)))
+
+
+def worker(processes: Processes = 1) -> None:
+    """Deliver, retry and sweep; no API. Start as many as you like, on as many machines, on PostgreSQL.
+
+    hookline worker --processes 4
+    """
+    config = load_config()
+    _check(config, Role.WORKER, processes)
+    logs.configure(config)
+    _run(_workers(config, processes))
+
+
+def _check(config: Config, role: Role, processes: int) -> None:
+    if processes > 1 and config.database_file is not None:
+        raise ConfigError("--processes needs PostgreSQL: SQLite has one writer, so one process does all its work")
+    if processes > 1 and role == Role.API:
+        raise ConfigError("--processes counts workers, and --role api has none")
+
+
+def _run(work: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(work)
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended it: the parts of a process are ended by the first one that fails."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _workers(config: Config, processes: int) -> None:
+    with http.stop_on_signals() as stop:
+        if processes == 1:
+            await runtime.run_worker(config, stop=stop)
+        else:
+            await Supervisor(processes, grace=config.shutdown_timeout).run(stop)
+
+
+async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
+    with http.stop_on_signals() as stop:
+        async with runtime.opened(config) as store, asyncio.TaskGroup() as parts:
+            await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
+            ingest = Ingest(store)
+            app = compose(store, config, ingest)
+            parts.create_task(_answer(app, listener, stop, config, ingest))
+            if processes > 1:
+                parts.create_task(Supervisor(processes, grace=config.shutdown_timeout).run(stop))
+            elif role == Role.ALL:
+                parts.create_task(runtime.work(store, config, stop=stop))
+            _announce(out, config, http.address(listener), role, processes)
+
+
+def compose(store: Store, config: Config, ingest: Ingest) -> ASGIApp:
+    """API and dashboard on one store."""
+    services = Services(
+        store=store,
+        submit=ingest.submit,
+        auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
+        guard=config.guard(),
+        wall=clock.wall,
+        max_payload=config.max_payload,
+    )
+    return create_app(services, dashboard.routes(services))
+
+
+async def _answer(app: ASGIApp, listener: socket.socket, stop: asyncio.Event, config: Config, ingest: Ingest) -> None:
+    await http.serve(app, listener, stop=stop, grace=config.shutdown_timeout)
+    await ingest.close()
+
+
+# ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _announce(out: Output, config: Config, address: str, role: Role, processes: int) -> None:
+    token = _token(config)
+    document = {"address": address, "role": role.value, "processes": processes, "token": token}
+    out.result(document, people=lambda: _banner(out, config, address, token))
+    sys.stdout.flush()
+
+
+def _token(config: Config) -> str | None:
+    """Only where the output is its owner's own terminal: a file of one's own, served to this machine alone."""
+    if config.database_file is None or not _is_loopback(config.host):
+        return None
+    return tokens.issue(config.jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _banner(out: Output, config: Config, address: str, token: str | None) -> None:
+    name = program()
+    out.line(f"Hookline is running on {shown_url(config.database_url)}")
+    out.line()
+    out.line(f"  address   {address}   (the dashboard asks for the token)")
+    out.line(f"  token     {token or f'{name} token'}")
+    shown = token or f"$({name} token)"
+    out.line("  try       " + try_line(address, shown))
+    out.line(f"            {name} listen --register demo --ping")
+    out.line()
+
+
+def try_line(address: str, token: str) -> str:
+    """Makes the application `demo`, or shows it; works any number of times."""
+    return (
+        f"""curl -X POST '{address}/api/v1/app?get_if_exists=true' -H "Authorization: Bearer {token}" """
+        """-H 'content-type: application/json' -d '{"name": "Demo", "uid": "demo"}'"""
+    )
+
+
+def program() -> str:
+    """How to call this very command again from here."""
+    called = Path(sys.argv[0])
+    found = shutil.which("hookline")
+    if found is not None and Path(found).resolve() == called.resolve():
+        return "hookline"
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m hookline.cli"
+    return shlex.quote(str(called))

@@ -1,0 +1,62 @@
+"""The database behind one command: configuration from the environment, the store, the organization."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from hookline import config, manage, runtime
+from hookline.config import Config
+from hookline.errors import NotFound
+from hookline.model import Application, Endpoint
+from hookline.store.base import Store
+
+T = TypeVar("T")
+
+
+class Session:
+    """What a command works with. Everything it finds belongs to `org_id`."""
+
+    def __init__(self, settings: Config, store: Store, org_id: str, now: datetime) -> None:
+        self.config = settings
+        self.store = store
+        self.org_id = org_id
+        self.now = now  # the database's clock, when the command began
+        self.guard = settings.guard()
+
+    async def application(self, ref: str) -> Application:
+        try:
+            return await manage.find_application(self.store, self.org_id, ref)
+        except NotFound as error:
+            raise NotFound(f"{error}; `hookline apps add` makes one") from None
+
+    async def endpoint(self, ref: str, app: str | None) -> Endpoint:
+        """By id; by uid where the application is given."""
+        if app is not None:
+            return await manage.find_endpoint(self.store, await self.application(app), ref)
+        found = await self.store.endpoint_by_id(self.org_id, ref)
+        if found is None:
+            raise NotFound(f"no endpoint {ref!r}; a uid needs --app beside it")
+        return found
+
+
+def load_config() -> Config:
+    return config.load(os.environ)
+
+
+@asynccontextmanager
+async def session(org_id: str = manage.DEFAULT_ORG) -> AsyncIterator[Session]:
+    settings = load_config()
+    async with runtime.opened(settings) as store:
+        now = await store.now()
+        org = await manage.open_organization(store, org_id, now)
+        yield Session(settings, store, org.id, now)
+
+
+def run(work: Coroutine[None, None, T]) -> T:
+    """One command's work, to its end or to Ctrl-C."""
+    return asyncio.run(work)

@@ -1,0 +1,77 @@
+"""Several worker processes under one: started, restarted when they die, stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from hookline import clock
+from hookline.errors import ConfigError
+
+log = structlog.get_logger(__name__)
+
+WORKER = (sys.executable, "-m", "hookline.cli", "worker")
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a dead one is started again; doubles while it keeps dying
+STEADY = 60.0  # one that lived this long starts anew at the first pause
+KILL_MARGIN = 10.0  # beyond the grace, to close what is open
+REFUSED_CONFIG = 2  # the exit code that no restart will mend
+
+
+class Supervisor:
+    def __init__(self, processes: int, *, grace: float, command: Sequence[str] = WORKER) -> None:
+        self._processes = processes
+        self._grace = grace
+        self._command = command
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until the stop; returns once all of them have ended."""
+        async with asyncio.TaskGroup() as children:
+            for number in range(self._processes):
+                children.create_task(self._keep(number, stop))
+
+    async def _keep(self, number: int, stop: asyncio.Event) -> None:
+        pause = FIRST_PAUSE
+        while not stop.is_set():
+            born = clock.monotonic()
+            code = await self._live(stop)
+            if stop.is_set():
+                return
+            if code == REFUSED_CONFIG:
+                raise ConfigError("a worker process refused its configuration; its own line says why")
+            pause = FIRST_PAUSE if clock.monotonic() - born > STEADY else min(pause * 2, LONGEST_PAUSE)
+            log.error("worker process died", number=number, exit_code=code, restart_in=pause)
+            await _sleep(stop, pause)
+
+    async def _live(self, stop: asyncio.Event) -> int:
+        """One life of one process; its exit code."""
+        child = await asyncio.create_subprocess_exec(*self._command)
+        ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                child.terminate()
+                await asyncio.wait({ended}, timeout=self._grace + KILL_MARGIN)
+            return await ended if ended.done() else await _kill(child)
+        except asyncio.CancelledError:
+            if child.returncode is None:
+                child.terminate()
+            raise
+        finally:
+            stopped.cancel()
+            ended.cancel()
+
+
+async def _kill(child: asyncio.subprocess.Process) -> int:
+    log.error("worker process did not stop in time", pid=child.pid)
+    child.kill()
+    return await child.wait()
+
+
+async def _sleep(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

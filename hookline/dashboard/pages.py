@@ -1,0 +1,130 @@
+"""Routes of the dashboard. Everything but the login and the style sheet needs an organization's token, kept in a cookie."""
+
+from __future__ import annotations
+
+from importlib import resources
+from urllib.parse import parse_qs
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hookline.api.auth import Caller
+from hookline.api.errors import Refused
+from hookline.api.services import Services
+from hookline.dashboard.html import Safe
+from hookline.dashboard.view import Status, login_page, status_page
+from hookline.errors import HooklineError, SignatureError, StoreUnavailable
+from hookline.model import DeadFilter
+from hookline.store.base import Page
+
+log = structlog.get_logger(__name__)
+
+COOKIE = "hookline_token"
+COOKIE_AGE = 7 * 86_400
+MOST_FORM = 8 * 1024
+NEWEST = 20  # dead letters
+
+# Nothing from elsewhere, no script at all, no frames: a tenant's text on this page can do nothing.
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    dashboard = Dashboard(services)
+    return [
+        Route("/", dashboard.status, methods=["GET"]),
+        Route("/login", dashboard.login_form, methods=["GET"]),
+        Route("/login", dashboard.login, methods=["POST"]),
+        Route("/logout", dashboard.logout, methods=["POST"]),
+        Route("/static/style.css", style, methods=["GET"]),
+    ]
+
+
+class Dashboard:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def status(self, request: Request) -> Response:
+        try:
+            caller = await self._holder(request.cookies.get(COOKIE, ""))
+            return _html(status_page(await self._read(caller.org_id)))
+        except (SignatureError, Refused):
+            return _redirect("/login")
+        except StoreUnavailable as error:
+            return Response(f"The database cannot be reached: {error}", 503, HEADERS, media_type="text/plain")
+
+    async def _holder(self, token: str) -> Caller:
+        if not token:
+            raise SignatureError("no token")
+        caller = await self._services.auth.holder(token)
+        self._services.auth.whole_organization(caller)
+        return caller
+
+    async def _read(self, org_id: str) -> Status:
+        store = self._services.store
+        everything = DeadFilter(org_id=org_id, resolved=None)
+        return Status(
+            now=await store.now(),
+            lanes=await store.lanes(org_id),
+            stats=await store.dead_stats(everything),
+            letters=await store.dead_letters(DeadFilter(org_id=org_id), Page(limit=NEWEST)),
+        )
+
+    async def login_form(self, _request: Request) -> Response:
+        return _html(login_page())
+
+    async def login(self, request: Request) -> Response:
+        token = await _form_field(request, "token")
+        try:
+            await self._holder(token)
+        except HooklineError as error:
+            return _html(login_page(str(error)), 401)
+        answer = _redirect("/")
+        # Strict: another site's form or link never carries it.
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=COOKIE_AGE,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+            path="/",
+        )
+        return answer
+
+    async def logout(self, _request: Request) -> Response:
+        answer = _redirect("/login")
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+
+async def style(_request: Request) -> Response:
+    text = resources.files("hookline.dashboard").joinpath("static/style.css").read_bytes()
+    return Response(text, headers={"cache-control": "max-age=300"}, media_type="text/css")
+
+
+async def _form_field(request: Request, name: str) -> str:
+    """One field of a small form; empty if there is none."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM:
+            return ""
+    values = parse_qs(body.decode("latin-1")).get(name, [""])
+    return values[0].strip()
+
+
+def _html(content: Safe, status: int = 200) -> Response:
+    return Response(content, status, HEADERS, media_type="text/html")
+
+
+def _redirect(path: str) -> RedirectResponse:
+    return RedirectResponse(path, 303, HEADERS)

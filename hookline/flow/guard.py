@@ -1,0 +1,374 @@
+"""Where a webhook may go. Pure: nothing here asks DNS.
+
+Two gates. `Guard.check_url` judges a URL by its spelling when an endpoint is saved, and returns the only form of it that
+is kept: what libcurl is given has one reading. `Guard.allows` judges the address itself at every connect, so that
+a name which changes its answer between two look-ups gains nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import quote
+
+import idna
+
+from hookline.errors import BlockedAddress, ConfigError, InvalidInput
+
+Network = IPv4Network | IPv6Network
+
+MAX_URL = 8000  # what RFC 9110 asks every server to take in a request line
+MAX_HOST = 253
+MAX_HEADERS = 50
+MAX_HEADER_NAME = 128
+MAX_HEADERS_SIZE = 8192
+
+# ── addresses ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# The IANA special-purpose registries, globally reachable entries included: no webhook is received there.
+
+_DENIED_V4 = (
+    "0.0.0.0/8",  # this network; 0.0.0.0 reaches the loopback
+    "10.0.0.0/8",  # private
+    "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata
+    "127.0.0.0/8",  # loopback
+    "168.63.129.16/32",  # Azure's wire server, a public address that answers only inside
+    "169.254.0.0/16",  # link-local; 169.254.169.254 and 169.254.170.2 are metadata
+    "172.16.0.0/12",  # private
+    "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata
+    "192.0.2.0/24",  # documentation
+    "192.31.196.0/24",  # AS112
+    "192.52.193.0/24",  # automatic multicast tunnels
+    "192.88.99.0/24",  # 6to4 relays
+    "192.168.0.0/16",  # private
+    "192.175.48.0/24",  # AS112
+    "198.18.0.0/15",  # benchmarks
+    "198.51.100.0/24",  # documentation
+    "203.0.113.0/24",  # documentation
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved; 255.255.255.255 is broadcast
+)
+_DENIED_V6 = (
+    "::/3",  # not global unicast. In it:
+    "::/128",  # unspecified; reaches the loopback
+    "::1/128",  # loopback
+    "::/96",  # IPv4-compatible
+    "::ffff:0:0/96",  # IPv4-mapped: dials IPv4
+    "::ffff:0:0:0/96",  # IPv4-translated
+    "64:ff9b::/96",  # NAT64
+    "64:ff9b:1::/48",  # NAT64, local use
+    "100::/64",  # discard
+    "100:0:0:1::/64",  # dummy
+    "2001::/23",  # protocol assignments: Teredo 2001::/32, benchmarks 2001:2::/48, ORCHID 2001:10::/28, 2001:20::/28
+    "2001:db8::/32",  # documentation
+    "2002::/16",  # 6to4
+    "2620:4f:8000::/48",  # AS112
+    "3ffe::/16",  # the former 6bone
+    "3fff::/20",  # documentation
+    "4000::/2",  # not global unicast. In it:
+    "5f00::/16",  # segment routing
+    "8000::/1",  # not global unicast. In it:
+    "fc00::/7",  # private; fd00:ec2::254 and fd20:ce::254 are metadata
+    "fe80::/10",  # link-local
+    "fec0::/10",  # site-local
+    "ff00::/8",  # multicast
+)
+_LOOPBACKS = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+_METADATA = int(IPv4Address("169.254.169.254"))
+_NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
+_LOW = 0xFFFF_FFFF
+
+
+class _Ranges:
+    """Merged networks of one family as numbers: a look-up is one bisection."""
+
+    def __init__(self, networks: Iterable[Network]) -> None:
+        merged = sorted((int(net[0]), int(net[-1])) for net in networks)
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in merged:
+            if self._ends and start <= self._ends[-1] + 1:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def __contains__(self, value: int) -> bool:
+        at = bisect_right(self._starts, value) - 1
+        return at >= 0 and value <= self._ends[at]
+
+
+_SPECIAL_V4 = _Ranges(map(IPv4Network, _DENIED_V4))
+_SPECIAL_V6 = _Ranges(map(IPv6Network, _DENIED_V6))
+
+
+def _embedded(value: int) -> tuple[int, ...]:
+    """The IPv4 addresses that an IPv6 address leads to through a translator or tunnel."""
+    low = value & _LOW
+    match value >> 32:
+        case 0:  # IPv4-compatible; `::` and `::1` are not
+            return (low,) if value > 1 else ()
+        case 0xFFFF | 0xFFFF_0000 | 0x0064_FF9B_0000_0000_0000_0000:  # mapped, translated, NAT64
+            return (low,)
+    if value >> 80 == 0x0064_FF9B_0001:  # NAT64 for local use, a /96: see `Guard.__init__`
+        return (low,)
+    if value >> 112 == 0x2002:  # 6to4
+        return (value >> 80 & _LOW,)
+    if value >> 96 == 0x2001_0000:  # Teredo: its server, and its client with every bit flipped
+        return (value >> 64 & _LOW, ~value & _LOW)
+    if value >> 32 & 0xFDFF_FFFF == 0x5EFE:  # ISATAP, under any prefix
+        return (low,)
+    return ()
+
+
+# ── names and ports ───────────────────────────────────────────────────────────────────────────────────────────────
+# Each stands for itself and for every name below it.
+
+_LOOPBACK_NAMES = frozenset(
+    {"localhost", "localdomain", "localhost4", "localhost6", "localdomain4", "localdomain6", "ip6-localhost"}
+    | {"ip6-loopback", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "localho.st"}
+)
+_METADATA_NAMES = frozenset(
+    {"metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.tencentyun.com"}
+    | {"instance-data", "instance-data.ec2.internal", "metadata.packet.net", "metadata.platformequinix.com"}
+)
+_PRIVATE_NAMES = frozenset(
+    {"local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa", "svc", "consul", "localnet"}
+)
+
+# The ports that browsers refuse (the "bad ports" of the WHATWG's Fetch): other protocols that an HTTP request could speak.
+_BAD_PORTS = frozenset(
+    {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
+    | {110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530}
+    | {531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190}
+    | {5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
+)
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Guard:
+    """Denies every special-purpose address but those in the networks of `allow`."""
+
+    def __init__(self, allow: Sequence[Network] = ()) -> None:
+        for net in allow:
+            # A translator's prefix says where the IPv4 address is; only in a /96 is it always in the last 32 bits.
+            if net.version == 6 and net.prefixlen < 96 and net.subnet_of(_NAT64_LOCAL):
+                raise ConfigError(f"{net} is NAT64: allow the translator's own /96 prefix")
+        self._allow_v4 = _Ranges(net for net in allow if net.version == 4)
+        self._allow_v6 = _Ranges(net for net in allow if net.version == 6)
+        self._opens_any = bool(allow)
+        self._opens_loopback = any(_overlap(net, loopback) for net in allow for loopback in _LOOPBACKS)
+        self._verdicts = lru_cache(maxsize=8192)(self._judge)
+
+    def allows(self, address: str) -> bool:
+        """Whether this IP address may be dialled. Text that is not an address may not."""
+        return self._verdicts(address)
+
+    def check_url(self, url: str) -> str:
+        """The URL in the one form that is stored and dialled, or `InvalidInput` or `BlockedAddress`."""
+        _check_characters(url)
+        scheme, authority, target = _split(url)
+        host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
+        if port in _BAD_PORTS:
+            raise BlockedAddress(f"url: port {port} is not for HTTP")
+        origin = f"{scheme}://{self._check_host(host)}"
+        if port != _DEFAULT_PORTS[scheme]:
+            origin += f":{port}"
+        checked = origin + _encode_target(target)
+        if len(checked) > MAX_URL:
+            raise InvalidInput(f"url: longer than {MAX_URL} characters")
+        return checked
+
+    def _judge(self, address: str) -> bool:
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        return self._allows_v4(int(parsed)) if parsed.version == 4 else self._allows_v6(int(parsed))
+
+    def _allows_v4(self, value: int) -> bool:
+        return value not in _SPECIAL_V4 or value in self._allow_v4
+
+    def _allows_v6(self, value: int) -> bool:
+        """To open a translator's prefix does not open the private addresses behind it."""
+        if value in _SPECIAL_V6 and value not in self._allow_v6:
+            return False
+        return all(self._allows_v4(inner) for inner in _embedded(value))
+
+    def _check_host(self, host: str) -> str:
+        if host.startswith("["):
+            return f"[{self._check_literal(_ipv6(host))}]"
+        name = _ascii_name(host)
+        literal = _ipv4(name)
+        if literal is not None:
+            return self._check_literal(literal)
+        self._check_name(name)
+        return name
+
+    def _check_literal(self, address: IPv4Address | IPv6Address) -> str:
+        text = str(address)
+        if not self.allows(text):
+            raise BlockedAddress(f"url: the address {text} is not public; HOOKLINE_ALLOW_NETS can allow it")
+        return text
+
+    def _check_name(self, name: str) -> None:
+        labels = name.split(".")
+        tails = {".".join(labels[start:]) for start in range(len(labels))}
+        if tails & _LOOPBACK_NAMES:
+            allowed = self._opens_loopback
+        elif tails & _METADATA_NAMES:
+            allowed = _METADATA in self._allow_v4
+        elif tails & _PRIVATE_NAMES or len(labels) == 1:
+            allowed = self._opens_any  # where it leads is judged when it is dialled
+        else:
+            return
+        if not allowed:
+            raise BlockedAddress(f"url: {name!r} is a name inside a private network; see HOOKLINE_ALLOW_NETS")
+
+
+def _overlap(one: Network, other: Network) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+# ── spelling ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?]+)(?P<target>.*)", re.I | re.A)
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]+)(?P<port>:[0-9]{1,5})?")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# Controls, invisible formatting, surrogates, private and unassigned characters, every kind of space.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
+
+
+def _check_characters(url: str) -> None:
+    if len(url) > MAX_URL:
+        raise InvalidInput(f"url: longer than {MAX_URL} characters")
+    for letter in url:
+        if unicodedata.category(letter) in _UNSEEN:
+            raise InvalidInput(f"url: has the character U+{ord(letter):04X}; give it percent-encoded")
+    if "\\" in url:  # libcurl reads it as part of the authority, browsers as a slash
+        raise InvalidInput("url: has a backslash")
+    if "#" in url:
+        raise InvalidInput("url: has a fragment (#...), which is never sent")
+
+
+def _split(url: str) -> tuple[str, str, str]:
+    found = _URL.fullmatch(url)
+    scheme = found["scheme"].lower() if found else ""
+    if found is None or scheme not in _DEFAULT_PORTS:
+        raise InvalidInput("url: must be absolute and begin with https:// or http://")
+    return scheme, found["authority"], found["target"]
+
+
+def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
+    if "@" in authority:
+        raise InvalidInput("url: must not have a user or password; send credentials in a header")
+    if "%" in authority:
+        raise InvalidInput("url: must not have percent-encoding or a zone in its host")
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        raise InvalidInput(f"url: {authority!r} is not a host with an optional port")
+    port = int(found["port"][1:]) if found["port"] else default_port
+    if port > 65535:
+        raise InvalidInput(f"url: port {port} is above 65535")
+    return found["host"], port
+
+
+def _ipv6(host: str) -> IPv6Address:
+    try:
+        return IPv6Address(host[1:-1])
+    except ValueError:
+        raise InvalidInput(f"url: {host!r} is not an IPv6 address") from None
+
+
+def _ascii_name(host: str) -> str:
+    """Lower case, in ASCII, without the root's dot; only letters, digits, hyphens and underscores, so all parsers agree."""
+    if len(host) > MAX_HOST + 1:
+        raise InvalidInput(f"url: the host is longer than {MAX_HOST} characters")
+    try:
+        name = host.lower() if host.isascii() else idna.encode(host, uts46=True, std3_rules=True).decode("ascii")
+    except UnicodeError:
+        raise InvalidInput(f"url: {host!r} is not an internationalised host name; try its xn-- form") from None
+    name = name.removesuffix(".")
+    if len(name) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise InvalidInput(f"url: {host!r} is not a host name")
+    return name
+
+
+def _ipv4(name: str) -> IPv4Address | None:
+    """As browsers and libcurl read it: one to four numbers, decimal, octal or hexadecimal, the last one fills the rest.
+
+    A name whose last label is a number is an address or an error, never a name.
+    """
+    labels = name.split(".")
+    if not _NUMBER.fullmatch(labels[-1]):
+        return None
+    try:
+        *heads, last = (_number(label) for label in labels)
+    except ValueError:
+        raise InvalidInput(f"url: {name!r} is not an IPv4 address") from None
+    if len(heads) > 3 or any(head > 255 for head in heads) or last >= 256 ** (4 - len(heads)):
+        raise InvalidInput(f"url: {name!r} is not an IPv4 address")
+    for place, head in enumerate(heads):
+        last += head << 8 * (3 - place)
+    return IPv4Address(last)
+
+
+def _number(label: str) -> int:
+    if not _NUMBER.fullmatch(label):
+        raise ValueError(label)
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    return int(label, 8 if label.startswith("0") else 10)
+
+
+def _encode_target(target: str) -> str:
+    """Path and query as they were given; what a request line cannot hold is percent-encoded."""
+    if _STRAY_PERCENT.search(target):
+        raise InvalidInput("url: has a % that two hexadecimal digits do not follow")
+    if not target.startswith("/"):
+        target = "/" + target
+    return quote(target, safe="/?%:@!$&'()*+,;=-._~[]|^")
+
+
+# ── custom headers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# No obs-text: a receiver's framework may read it as Latin-1 or as UTF-8. No tab: some proxies fold on it.
+_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_REFUSED_HEADERS = frozenset(
+    {"host", "user-agent", "content-length", "content-type", "content-encoding", "accept-encoding", "expect", "date"}
+    | {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "via"}
+    | {"cookie", "cookie2", "set-cookie", "metadata", "metadata-flavor"}  # the last two unlock cloud metadata
+    | {"stripe-signature", "x-hub-signature", "x-hub-signature-256", "x-github-delivery", "signature"}
+)
+_REFUSED_PREFIXES = ("webhook-", "svix-", "hookline-", "x-hookline-", "proxy-", "sec-", "x-aws-", "x-amz-", "x-goog")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Custom headers of an endpoint: `InvalidInput` unless each can be sent as it is and none changes the request."""
+    if len(headers) > MAX_HEADERS:
+        raise InvalidInput(f"headers: more than {MAX_HEADERS}")
+    if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_SIZE:
+        raise InvalidInput(f"headers: more than {MAX_HEADERS_SIZE} bytes in all")
+    seen: set[str] = set()
+    for name, value in headers.items():
+        _check_header(name, value)
+        if name.lower() in seen:
+            raise InvalidInput(f"headers: {name!r} is given twice")
+        seen.add(name.lower())
+
+
+def _check_header(name: str, value: str) -> None:
+    """The value may be a secret: it is in no error."""
+    if len(name) > MAX_HEADER_NAME or not _TOKEN.fullmatch(name):
+        raise InvalidInput(f"headers: {name[:MAX_HEADER_NAME]!r} is not a header name")
+    if name.lower() in _REFUSED_HEADERS or name.lower().startswith(_REFUSED_PREFIXES):
+        raise InvalidInput(f"headers: {name!r} is set by Hookline or by the connection")
+    if not _VALUE.fullmatch(value):
+        raise InvalidInput(f"headers: the value of {name!r} must be printable ASCII, not empty, without outer spaces")

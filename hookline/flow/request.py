@@ -1,0 +1,67 @@
+"""One delivery as an HTTP request: what its headers say, and the signature, made anew for each attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from hookline import __version__
+from hookline.model import Endpoint, Job
+from hookline.signing import Signer
+from hookline.store.base import Store
+
+_ALWAYS = (
+    "Content-Type: application/json",
+    f"User-Agent: Hookline/{__version__}",
+    "Accept: */*",
+)
+
+
+class Target:
+    """An endpoint, prepared once per revision: its constant headers and its keys."""
+
+    __slots__ = ("_constant", "_signer", "endpoint")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        custom = {name.lower() for name in endpoint.headers}
+        always = [line for line in _ALWAYS if line.partition(":")[0].lower() not in custom]
+        self._constant = always + [f"{name}: {value}" for name, value in endpoint.headers.items()]
+        self._signer = Signer(endpoint.scheme, endpoint.secrets)
+
+    def headers(self, job: Job, now: datetime) -> list[str]:
+        """All header lines of this attempt."""
+        return [
+            *self._constant,
+            *self._signer.headers(job.message_id, int(now.timestamp()), job.payload, now),
+            f"webhook-attempt: {job.sent + 1}",
+            f"webhook-event-type: {job.event_type}",
+            f"webhook-created-at: {job.accepted_at.isoformat(timespec='milliseconds')}",
+        ]
+
+
+class Targets:
+    """The endpoints that this worker sends to, by number. A job names the revision it needs."""
+
+    def __init__(self, store: Store, *, most: int = 20_000) -> None:
+        self._store = store
+        self._most = most
+        self._known: dict[int, Target] = {}
+
+    async def load(self, jobs: Iterable[Job]) -> None:
+        """Fetch those that are new, or have changed since they were seen."""
+        stale = {job.endpoint_no for job in jobs if not self._fits(job)}
+        if not stale:
+            return
+        if len(self._known) + len(stale) > self._most:
+            self._known.clear()
+            stale = {job.endpoint_no for job in jobs}
+        for endpoint in await self._store.endpoints_for(stale):
+            self._known[endpoint.no] = Target(endpoint)
+
+    def get(self, endpoint_no: int) -> Target | None:
+        return self._known.get(endpoint_no)
+
+    def _fits(self, job: Job) -> bool:
+        target = self._known.get(job.endpoint_no)
+        return target is not None and target.endpoint.revision >= job.revision

@@ -1,0 +1,197 @@
+"""What a setting may be: text in, value out, `ValueError` saying what it takes. `config.SETTINGS` puts them together."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from hookline.errors import ConfigError
+from hookline.flow.guard import Guard, Network
+
+MIN_JWT_SECRET = 32
+
+Parser = Callable[[str], Any]
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?", re.A)
+_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB)?", re.A)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
+_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    return float(found[1]) * _SECONDS[found[2] or "s"] if found else math.nan
+
+
+def span(seconds: float) -> str:
+    """60 → `1m`: the longest unit that leaves a whole number."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds * 1000:g}ms" if seconds else "0"
+
+
+def volume(size: int) -> str:
+    for unit in ("MiB", "KiB"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def duration(lowest: float, highest: float) -> Parser:
+    def parse(text: str) -> float:
+        seconds = _seconds(text)
+        if not lowest <= seconds <= highest:
+            raise ValueError(f"a duration from {span(lowest)} to {span(highest)}, such as 250ms, 30s, 5m, 6h or 5d")
+        return seconds
+
+    return parse
+
+
+def durations(lowest: float, highest: float, most: int) -> Parser:
+    def parse(text: str) -> tuple[float, ...]:
+        found = tuple(_seconds(part) for part in _parts(text))
+        if len(found) > most or not all(lowest <= seconds <= highest for seconds in found):
+            raise ValueError(f"up to {most} durations up to {span(highest)}, separated by commas, such as 5s,5m,1h")
+        return found
+
+    return parse
+
+
+def size(lowest: int, highest: int) -> Parser:
+    def parse(text: str) -> int:
+        found = _SIZE.fullmatch(text)
+        value = int(found[1][:20]) * _BYTES[found[2] or "B"] if found else -1
+        if not lowest <= value <= highest:
+            raise ValueError(f"a size from {volume(lowest)} to {volume(highest)}, such as 16384 or 16KiB")
+        return value
+
+    return parse
+
+
+def integer(lowest: int, highest: int) -> Parser:
+    def parse(text: str) -> int:
+        value = int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.A) else -1
+        if not lowest <= value <= highest:
+            raise ValueError(f"a whole number from {lowest} to {highest}")
+        return value
+
+    return parse
+
+
+def number(lowest: float, highest: float) -> Parser:
+    def parse(text: str) -> float:
+        value = float(text) if re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text, re.A) else math.nan
+        if not lowest <= value <= highest:
+            raise ValueError(f"a number from {lowest:g} to {highest:g}")
+        return value
+
+    return parse
+
+
+def choice(*names: str) -> Parser:
+    def parse(text: str) -> str:
+        if text.lower() not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return text.lower()
+
+    return parse
+
+
+def flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError("true or false")
+    return _FLAGS[text.lower()]
+
+
+def share(text: str) -> float | int:
+    """A whole number counts slots; anything else is a part of them."""
+    if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A):
+        return int(text)
+    scale = 0.01 if text.endswith("%") else 1.0
+    digits = text.removesuffix("%")
+    part = float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
+    if not 0 < part <= 1:
+        raise ValueError("a part of the slots, such as 0.25 or 25%, or a number of them, such as 64")
+    return part
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    try:
+        found = tuple(ip_network(part) for part in _parts(text))
+        Guard(found)
+    except (ValueError, ConfigError) as error:
+        raise ValueError(f"networks, separated by commas, such as 127.0.0.0/8,10.1.0.0/16 ({error})") from None
+    return found
+
+
+def servers(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    for server in found:
+        try:
+            parts = urlsplit(f"//{server if server.count(':') < 2 or server.startswith('[') else f'[{server}]'}")
+            ip_address(parts.hostname or "")
+            usable = parts.port != 0 and not (parts.path or parts.query or parts.username)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("addresses, separated by commas, such as 9.9.9.9,[2620:fe::fe]:53")
+    return found
+
+
+def existing_file(text: str) -> str | None:
+    if text and not (Path(text).is_file() and os.access(text, os.R_OK)):
+        raise ValueError("a file that can be read")
+    return text or None
+
+
+def host_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
+        raise ValueError("an address or a host name, such as 127.0.0.1 or 0.0.0.0")
+    return text
+
+
+def database_url(text: str) -> str:
+    takes = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
+    path = sqlite_path(text)
+    if path is not None:
+        if path.name in ("", ":memory:") or "\x00" in str(path):
+            raise ValueError(takes + " (a file: memory is not shared with the other processes)")
+        return text
+    scheme, found, rest = text.partition("://")
+    if scheme not in ("postgresql", "postgres") or not found or not rest:
+        raise ValueError(takes)
+    return text
+
+
+def jwt_secret(text: str) -> str:
+    if text and len(text.encode()) < MIN_JWT_SECRET:
+        raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
+    return text
+
+
+def secret_keys(text: str) -> tuple[str, ...]:
+    from hookline.vault import Vault
+
+    keys = tuple(_parts(text))
+    if keys:
+        try:
+            Vault(keys)
+        except ConfigError as error:
+            raise ValueError(f"one or more keys, separated by commas ({error})") from None
+    return keys
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in (piece.strip() for piece in text.split(",")) if part]
+
+
+def sqlite_path(url: str) -> Path | None:
+    return Path(unquote(url.removeprefix("sqlite:///"))) if url.startswith("sqlite:///") else None

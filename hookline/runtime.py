@@ -1,0 +1,90 @@
+"""The composition of one process: configuration in, running parts out. The command line and the tests start here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from hookline import clock
+from hookline.config import Config
+from hookline.errors import MigrationNeeded
+from hookline.flow.guard import Guard
+from hookline.flow.outage import Outage
+from hookline.flow.relay import Relay
+from hookline.flow.resolve import Resolver
+from hookline.flow.send import Request, Sender
+from hookline.flow.sweep import Sweeper, SweepSettings
+from hookline.model import Sent
+from hookline.store import open_store
+from hookline.store.base import SCHEMA_VERSION, Store
+from hookline.vault import Vault
+from hookline.worker import Worker, WorkerSettings
+
+
+@asynccontextmanager
+async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
+    """The store, migrated if the configuration (or the caller) says so, closed at the end."""
+    store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    try:
+        if config.auto_migrate if migrate is None else migrate:
+            await store.migrate()
+        elif await store.version() != SCHEMA_VERSION:
+            raise MigrationNeeded("the database is not at this release's version: run `hookline migrate`")
+        yield store
+    finally:
+        await store.close()
+
+
+async def run_worker(config: Config, *, stop: asyncio.Event) -> None:
+    """A worker process: until the stop, then until what it holds is recorded or released."""
+    async with opened(config) as store:
+        await work(store, config, stop=stop)
+
+
+async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
+    """Deliver, relay and sweep on a store that is open. The sweep and the relay end at once; the worker drains."""
+    outage = Outage(clock.chance)
+    worker = Worker(
+        store, worker_settings(config), make_sender=sender_factory(config), outage=outage, chance=clock.chance
+    )
+    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(worker.run(stop))
+        tasks.create_task(sweeper.run(stop))
+        tasks.create_task(Relay(store, outage).run(stop))
+
+
+def worker_settings(config: Config) -> WorkerSettings:
+    return WorkerSettings(
+        slots=config.concurrency,
+        share=config.lane_share,
+        deadline=config.request_timeout,
+        retry=config.retry,
+        poll=config.poll_interval,
+        drain=config.shutdown_timeout,
+    )
+
+
+def sweep_settings(config: Config) -> SweepSettings:
+    return SweepSettings(lease=config.lease, pause_dead=config.pause_dead_per_day, disable_after=config.disable_after)
+
+
+def sender_factory(
+    config: Config,
+) -> Callable[[Callable[[Request], Request | Sent], Callable[[list[tuple[Request, Sent]]], None]], Sender]:
+    def make(
+        prepare: Callable[[Request], Request | Sent], on_results: Callable[[list[tuple[Request, Sent]]], None]
+    ) -> Sender:
+        return Sender(
+            Guard(config.allow_nets),
+            slots=config.concurrency,
+            body_limit=config.response_body_limit,
+            ca_bundle=config.ca_bundle,
+            connect_timeout=config.connect_timeout,
+            resolver=Resolver(servers=config.dns_servers),
+            prepare=prepare,
+            on_results=on_results,
+        )
+
+    return make

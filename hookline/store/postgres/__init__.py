@@ -1,0 +1,32 @@
+"""The PostgreSQL engine: any number of processes on any number of machines share one database."""
+
+from __future__ import annotations
+
+from hookline.store.base import StoreOptions
+from hookline.store.postgres.claim import Claim
+from hookline.store.postgres.database import Database
+from hookline.store.postgres.dead import DeadLetters
+from hookline.store.postgres.life import Life
+from hookline.store.postgres.record import Record
+from hookline.store.postgres.relay import Relay
+from hookline.store.postgres.retire import Retire
+from hookline.store.postgres.views import Views
+from hookline.vault import Vault
+
+__all__ = ["PostgresStore"]
+
+
+class PostgresStore(Life, Relay, Claim, Record, Retire, DeadLetters, Views):
+    """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
+
+    engine = "postgres"
+
+    @classmethod
+    async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> PostgresStore:
+        database = Database(url, options)
+        await database.open()
+        return cls(database, vault, options)
+
+    async def close(self) -> None:
+        await self._close_listener()
+        await self._db.close()

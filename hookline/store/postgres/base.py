@@ -1,0 +1,112 @@
+"""What the parts of the engine share: the database, the vault, and how rows are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline import clock, ids
+from hookline.flow.circuit import Fold, LaneOutcome, fold
+from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.store import rows
+from hookline.store.base import StoreOptions
+from hookline.store.postgres.database import Connection, Database
+from hookline.vault import Vault
+
+
+def _same(value: Any) -> datetime:
+    at: datetime = value
+    return at
+
+
+READ = rows.Reading(instant=_same, texts=tuple)
+
+
+_MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
+_ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))
+
+
+def made_within(message_id: str) -> tuple[datetime, datetime]:
+    """When a message of this id can have been accepted: only those partitions are searched."""
+    at = ids.minted_at(message_id)
+    return _ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
+
+
+class Part:
+    """A part of `PostgresStore`."""
+
+    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._vault = vault
+        self._options = options
+        self._chance = clock.chance
+        self._loop = asyncio.get_running_loop()
+
+    # ── lanes, under their locks ──
+
+    async def _lock_lanes(
+        self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
+    ) -> tuple[list[Lane], datetime | None]:
+        """Those in `always`, and the unhealthy ones among the others: in endpoint order, or four recorders deadlock."""
+        found = await connection.fetch(self._sql["record_lanes"], all_of, always)
+        return [rows.lane(row, READ) for row in found], found[0]["now"] if found else None
+
+    async def _fold_lanes(
+        self, connection: Connection, lanes: Sequence[Lane], outcomes: dict[int, list[LaneOutcome]], now: datetime
+    ) -> tuple[LaneEvent, ...]:
+        """Apply the outcomes to the locked lanes and write what changed: lanes, events, tokens, endpoints that are gone."""
+        folds = []
+        for lane in lanes:
+            found = outcomes.get(lane.endpoint_no)
+            if found:
+                folded = fold(lane, found, now=now, policy=self._options.circuit, chance=self._chance)
+                folds.append((lane, _with_revision(lane, folded)))
+        await self._write_lanes(connection, [after.lane for before, after in folds if after.lane != before])
+        await self._write_wakes(connection, [after for _, after in folds])
+        events = tuple(event for _, after in folds for event in after.events)
+        if events:
+            await self._write_lane_events(connection, events)
+            await self._disable_gone(connection, events)
+        return events
+
+    async def _write_lanes(self, connection: Connection, lanes: Sequence[Lane]) -> None:
+        if lanes:
+            columns = [[getattr(lane, name) for lane in lanes] for name in ("endpoint_no", *rows.LANE_WRITTEN)]
+            await connection.execute(self._sql["lane_write"], *columns)
+
+    async def _write_wakes(self, connection: Connection, folds: Sequence[Fold]) -> None:
+        woken = [after for after in folds if after.wake_at is not None]
+        if woken:
+            await connection.execute(
+                self._sql["wake_lanes"],
+                [after.lane.endpoint_no for after in woken],
+                [after.wake_at for after in woken],
+                [after.wake_floor for after in woken],
+            )
+
+    async def _write_lane_events(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
+        await connection.execute(
+            self._sql["lane_events_write"],
+            [event.endpoint_no for event in events],
+            [event.at for event in events],
+            [event.kind.value for event in events],
+            [event.cause for event in events],
+        )
+
+    async def _disable_gone(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
+        disabled = [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED]
+        if disabled:
+            nos, causes = [event.endpoint_no for event in disabled], [event.cause for event in disabled]
+            await connection.execute(self._sql["endpoints_disable"], nos, causes)
+
+
+def _with_revision(before: Lane, folded: Fold) -> Fold:
+    """A lane that changed its status has a new revision, as its endpoint will have."""
+    if folded.lane.status == before.status:
+        return folded
+    return replace(folded, lane=replace(folded.lane, revision=before.revision + 1))

@@ -1,0 +1,283 @@
+"""Organizations, applications, event types and endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from asyncpg import ForeignKeyViolationError, UniqueViolationError
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from hookline import ids
+from hookline.clock import wall
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.flow.record import clean
+from hookline.model import (
+    Application,
+    Endpoint,
+    EndpointChange,
+    EventType,
+    LaneEvent,
+    LaneEventKind,
+    NewApplication,
+    NewEndpoint,
+    Organization,
+)
+from hookline.states import EndpointStatus
+from hookline.store import rows
+from hookline.store.base import Page
+from hookline.store.postgres.base import READ, Part
+from hookline.store.postgres.database import DATA_ERRORS, Connection
+
+
+@contextmanager
+def _taken(what: str) -> Iterator[None]:
+    try:
+        yield
+    except UniqueViolationError as error:
+        raise Conflict(f"{what} is taken") from error
+    except ForeignKeyViolationError as error:
+        raise NotFound("the organization does not exist") from error
+    except DATA_ERRORS as error:
+        raise InvalidInput(f"a value cannot be stored: {error}") from error
+
+
+class Catalogue(Part):
+    # ── organizations ──
+
+    async def save_organization(self, org: Organization) -> Organization:
+        with _taken("the organization's id"):
+            await self._db.execute("organization_insert", org.id, org.name, org.tokens_valid_after, org.created_at)
+        found = await self.organization(org.id)
+        assert found is not None
+        return found
+
+    async def organization(self, org_id: str) -> Organization | None:
+        row = await self._db.fetchrow("organization", org_id)
+        return None if row is None else rows.organization(row, READ)
+
+    async def revoke_tokens(self, org_id: str, app_no: int | None, before: datetime) -> None:
+        if app_no is None:
+            await self._db.execute("revoke_org_tokens", org_id, before)
+        else:
+            await self._db.execute("revoke_app_tokens", org_id, app_no, before)
+
+    # ── applications ──
+
+    async def create_application(self, org_id: str, new: NewApplication) -> Application:
+        with _taken(f"the uid {new.uid!r}"):
+            row = await self._db.fetchrow(
+                "application_insert",
+                ids.mint(ids.APP, wall()),
+                org_id,
+                new.uid,
+                new.name,
+                new.throttle_rate,
+                rows.json_text(new.metadata),
+            )
+        return rows.application(row, READ)
+
+    async def application(self, org_id: str, ref: str) -> Application | None:
+        row = await self._by_ref("application_by_id", "application_by_uid", org_id, ref)
+        return None if row is None else rows.application(row, READ)
+
+    async def applications(self, org_id: str, page: Page) -> list[Application]:
+        return [rows.application(row, READ) for row in await self._page("applications", org_id, page)]
+
+    async def delete_application(self, app_no: int) -> None:
+        async def work(connection: Connection) -> None:
+            lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
+            if await connection.fetchval(self._sql["application_delete"], app_no) is None:
+                raise NotFound("the application does not exist")
+            await self._delete_endpoints(connection, lanes)
+
+        await self._db.transact(work, calm=True)
+
+    async def _delete_endpoints(self, connection: Connection, nos: list[int]) -> None:
+        await connection.execute(self._sql["lanes_delete_mark"], nos)
+        await connection.execute(self._sql["endpoints_delete"], nos)
+
+    # ── event types ──
+
+    async def save_event_type(self, event_type: EventType) -> EventType:
+        schemas = event_type.schemas
+        with _taken("the name"):
+            row = await self._db.fetchrow(
+                "event_type_save",
+                event_type.org_id,
+                event_type.name,
+                event_type.description,
+                event_type.archived,
+                event_type.deprecated,
+                None if schemas is None else rows.json_text(schemas),
+                list(event_type.feature_flags),
+                event_type.group_name,
+                rows.policy_text(event_type.policy),
+                event_type.created_at,
+                event_type.updated_at,
+            )
+        return rows.event_type(row, READ)
+
+    async def event_type(self, org_id: str, name: str) -> EventType | None:
+        row = await self._db.fetchrow("event_type", org_id, name)
+        return None if row is None else rows.event_type(row, READ)
+
+    async def event_types(self, org_id: str, page: Page) -> list[EventType]:
+        return [rows.event_type(row, READ) for row in await self._page("event_types", org_id, page)]
+
+    # ── endpoints ──
+
+    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
+        endpoint_id = ids.mint(ids.ENDPOINT, wall())
+
+        async def work(connection: Connection) -> Endpoint:
+            values = _endpoint_values(new, self._sealed(endpoint_id, new))
+            no = await connection.fetchval(self._sql["endpoint_insert"], endpoint_id, app_no, int(new.status), *values)
+            if no is None:
+                raise NotFound("the application does not exist")
+            await connection.execute(
+                self._sql["lane_insert"], no, app_no, int(new.status), new.throttle_rate, new.concurrency
+            )
+            return await self._endpoint_by_no(connection, no)
+
+        with _taken(f"the uid {new.uid!r}"):
+            return await self._db.transact(work, calm=True)
+
+    def _sealed(self, endpoint_id: str, new: NewEndpoint | Endpoint) -> tuple[bytes, bytes | None]:
+        return (
+            rows.seal_secrets(self._vault, endpoint_id, new.secrets),
+            rows.seal_headers(self._vault, endpoint_id, new.headers),
+        )
+
+    async def _endpoint_by_no(self, connection: Connection, no: int) -> Endpoint:
+        row = await connection.fetchrow(self._sql["endpoint_by_no"], no)
+        if row is None:
+            raise NotFound("the endpoint does not exist")
+        return rows.endpoint(row, READ, self._vault)
+
+    async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
+        given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+
+        async def work(connection: Connection) -> Endpoint:
+            await self._lock_lane(connection, endpoint_no)
+            after = replace(await self._endpoint_by_no(connection, endpoint_no), **given)
+            values = _endpoint_values(after, self._sealed(after.id, after))
+            await connection.execute(self._sql["endpoint_update"], endpoint_no, *values)
+            await connection.execute(self._sql["lane_limits"], endpoint_no, after.throttle_rate, after.concurrency)
+            await self._wake_lane(connection, endpoint_no)
+            return await self._endpoint_by_no(connection, endpoint_no)
+
+        with _taken(f"the uid {change.uid!r}"):
+            return await self._db.transact(work, calm=True)
+
+    async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
+        async def work(connection: Connection) -> Endpoint:
+            await self._set_status(connection, endpoint_no, status, clean(cause))
+            return await self._endpoint_by_no(connection, endpoint_no)
+
+        if status == EndpointStatus.DELETED:
+            raise InvalidInput("an endpoint is deleted with `delete_endpoint`")
+        return await self._db.transact(work, calm=True)
+
+    async def _set_status(
+        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
+    ) -> LaneEvent | None:
+        """Under the lane's lock. None: it has that status already."""
+        row = await self._lock_lane(connection, endpoint_no)
+        before = EndpointStatus(row["status"])
+        if before == status:
+            return None
+        reason = None if status == EndpointStatus.ACTIVE else cause
+        await connection.execute(self._sql["lane_status"], endpoint_no, int(status))
+        await connection.execute(self._sql["endpoint_status"], endpoint_no, int(status), reason)
+        if before == EndpointStatus.PAUSED:
+            await connection.execute(self._sql["held_renew"], endpoint_no, self._options.retry.max_age)
+        if status == EndpointStatus.ACTIVE:
+            await self._wake_lane(connection, endpoint_no)
+        event = LaneEvent(endpoint_no=endpoint_no, at=row["now"], kind=_event_kind(before, status), cause=cause)
+        await self._write_lane_events(connection, [event])
+        return event
+
+    async def delete_endpoint(self, endpoint_no: int) -> None:
+        async def work(connection: Connection) -> None:
+            await self._lock_lane(connection, endpoint_no)
+            await self._delete_endpoints(connection, [endpoint_no])
+
+        await self._db.transact(work, calm=True)
+
+    async def _lock_lane(self, connection: Connection, endpoint_no: int) -> Any:
+        row = await connection.fetchrow(self._sql["lane_lock"], endpoint_no)
+        if row is None:
+            raise NotFound("the endpoint does not exist")
+        return row
+
+    async def _wake_lane(self, connection: Connection, endpoint_no: int) -> None:
+        await connection.execute(self._sql["lane_wake"], endpoint_no)
+        await connection.execute(self._sql["announce"])
+
+    async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
+        row = await self._by_ref("endpoint_by_ref", "endpoint_by_uid", app_no, ref)
+        return None if row is None else rows.endpoint(row, READ, self._vault)
+
+    async def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Endpoint | None:
+        row = await self._db.fetchrow("endpoint_by_id", org_id, endpoint_id)
+        return None if row is None else rows.endpoint(row, READ, self._vault)
+
+    async def endpoints(self, app_no: int, page: Page) -> list[Endpoint]:
+        return [rows.endpoint(row, READ, self._vault) for row in await self._page("endpoints", app_no, page)]
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        async with self._db.hot() as connection:
+            found = await connection.fetch(self._sql["endpoints_for"], list(nos))
+        return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
+
+    # ── look-ups ──
+
+    async def _by_ref(self, by_id: str, by_uid: str, owner: object, ref: str) -> Any:
+        row = await self._db.fetchrow(by_id, owner, ref)
+        return row if row is not None else await self._db.fetchrow(by_uid, owner, ref)
+
+    async def _page(self, name: str, owner: object, page: Page) -> list[Any]:
+        """In the listing's own order, also when it is read backwards."""
+        if not page.backwards:
+            return await self._db.fetch(name, owner, page.iterator or "", page.limit)
+        found = await self._db.fetch(f"{name}_back", owner, page.iterator or "", page.limit)
+        return found[::-1]
+
+
+def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | None]) -> tuple[Any, ...]:
+    """In the order of `endpoint_update`."""
+    return (
+        new.url,
+        new.uid,
+        new.description,
+        new.version,
+        _maybe_list(new.event_types),
+        _maybe_list(new.channels),
+        new.throttle_rate,
+        new.concurrency,
+        new.ordering.value,
+        new.scheme.value,
+        *sealed,
+        rows.json_text(new.metadata),
+        rows.policy_text(new.policy),
+    )
+
+
+def _maybe_list(texts: tuple[str, ...] | None) -> list[str] | None:
+    return None if texts is None else list(texts)
+
+
+def _event_kind(before: EndpointStatus, after: EndpointStatus) -> LaneEventKind:
+    match after:
+        case EndpointStatus.PAUSED:
+            return LaneEventKind.ENDPOINT_PAUSED
+        case EndpointStatus.DISABLED:
+            return LaneEventKind.ENDPOINT_DISABLED
+        case _ if before == EndpointStatus.DISABLED:
+            return LaneEventKind.ENDPOINT_ENABLED
+        case _:
+            return LaneEventKind.ENDPOINT_RESUMED

@@ -1,0 +1,284 @@
+"""Claim, release, and the sleep of a worker that found nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from asyncpg import InterfaceError
+
+from hookline import clock
+from hookline.errors import StoreUnavailable
+from hookline.flow.claim import admissions
+from hookline.flow.lane import Admission, after_claim
+from hookline.flow.record import released_outcomes
+from hookline.model import ClaimBatch, Job, Lane
+from hookline.store import rows
+from hookline.store.base import StoreOptions
+from hookline.store.postgres.base import READ, Part
+from hookline.store.postgres.database import Connection, Database, translated
+from hookline.vault import Vault
+
+_MOST_LANES = 64  # tokens that one claim looks at
+_STRAY = 1000  # tokens without a lane that an unbounded scan clears away
+_LATE = timedelta(seconds=2)  # a token's instant is when its transaction began: this much later it may still appear
+_FULL_SCAN_EVERY = 2.0  # seconds
+_BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
+_CHANNEL = "hookline_wake"
+
+
+class _Lanes:
+    """The lanes that one claim has locked, and what it may do with each."""
+
+    def __init__(self, found: Sequence[Any], *, claim: int) -> None:
+        self.claim = claim
+        self.now: datetime = found[0]["now"]
+        self.oldest: datetime = found[0]["at"]
+        self.lanes = [rows.lane(row, READ) for row in found]
+        self.floors: list[datetime] = [row["floor"] for row in found]
+        self.admitted: list[Admission] = []
+
+
+class Claim(Part):
+    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
+        super().__init__(database, vault, options)
+        self._watermark = _BEGINNING
+        self._full_scan_at = 0.0  # monotonic
+        self._listener: Connection | None = None
+        self._slot: int | None = None
+        self._woken = asyncio.Event()
+
+    # ── claim ──
+
+    async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
+        if want <= 0:
+            return ClaimBatch(jobs=[], now=await self._now(), next_at=None)
+
+        async def work(connection: Connection) -> ClaimBatch | None:
+            return await self._claim(connection, want, held, share)
+
+        batch = await self._db.transact(work)
+        if batch is not None and batch.jobs:
+            return batch
+        return await self._nothing()
+
+    async def _claim(self, connection: Connection, want: int, held: Mapping[int, int], share: int) -> ClaimBatch | None:
+        tokens = min(want, _MOST_LANES)
+        found = await self._claim_lanes(connection, tokens)
+        if not found:
+            return None
+        locked = _Lanes(found, claim=self._chance.getrandbits(62))
+        self._move_watermark(locked, full=len(found) >= tokens)
+        locked.admitted = admissions(
+            locked.lanes,
+            now=locked.now,
+            want=want,
+            held=held,
+            share=share,
+            lease=self._options.lease,
+            policy=self._options.circuit,
+        )
+        taken = await self._take(connection, locked)
+        payloads = await self._payloads(connection, locked, [row for row in taken if row["id"] is not None])
+        sendable = [row for row in taken if row["id"] in payloads]
+        after = self._after(
+            locked, sendable, {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
+        )
+        await self._write_lanes(
+            connection, [lane for lane, before in zip(after, locked.lanes, strict=True) if lane is not before]
+        )
+        return ClaimBatch(jobs=_jobs(locked, after, sendable, payloads), now=locked.now, next_at=None)
+
+    async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
+        """From the watermark on: under a long transaction the index is full of dead tokens. Everything, every other second."""
+        full = clock.monotonic() >= self._full_scan_at
+        if full:
+            self._full_scan_at = clock.monotonic() + _FULL_SCAN_EVERY
+        since = _BEGINNING if full else self._watermark
+        found: list[Any] = await connection.fetch(self._sql["claim_lanes"], since, tokens, _STRAY if full else 0)
+        return found
+
+    def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
+        """If tokens are left over, the oldest of them are as old as these; if not, new ones come at about now."""
+        self._watermark = (locked.oldest if full else locked.now) - _LATE
+
+    async def _take(self, connection: Connection, locked: _Lanes) -> list[Any]:
+        pairs = list(zip(locked.lanes, locked.admitted, strict=True))
+        taken: list[Any] = await connection.fetch(
+            self._sql["claim_take"],
+            [lane.endpoint_no for lane in locked.lanes],
+            [admission.quota for admission in locked.admitted],
+            locked.floors,
+            [admission.rest_at for admission in locked.admitted],
+            [lane.endpoint_no for lane, admission in pairs if admission.counted],
+            locked.claim,
+            self._options.lease,
+        )
+        return taken
+
+    async def _payloads(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, bytes]:
+        """By delivery. A statement of its own: only so are the message's partitions pruned when it is planned."""
+        if not taken:
+            return {}
+        keys = {row["message_seq"]: row["message_at"] for row in taken}
+        instants = list(keys.values())
+        found = await connection.fetch(
+            self._sql["claim_payloads"], min(instants), max(instants), instants, list(keys.keys())
+        )
+        by_message = {row["seq"]: row["payload"] for row in found}
+        payloads = {row["id"]: by_message.get(row["message_seq"]) for row in taken}
+        lost = [no for no, payload in payloads.items() if payload is None]
+        if lost:
+            await connection.execute(self._sql["claim_unsendable"], lost, locked.claim)
+        return {no: payload for no, payload in payloads.items() if payload is not None}
+
+    def _after(self, locked: _Lanes, taken: Sequence[Any], left: Mapping[int, datetime]) -> list[Lane]:
+        counts = Counter(row["endpoint_no"] for row in taken)
+        return [
+            after_claim(
+                lane,
+                admission,
+                taken=counts[lane.endpoint_no],
+                left_floor=left.get(lane.endpoint_no),
+                now=locked.now,
+                lease=self._options.lease,
+            )
+            for lane, admission in zip(locked.lanes, locked.admitted, strict=True)
+        ]
+
+    async def _nothing(self) -> ClaimBatch:
+        async with self._db.hot() as connection:
+            row = await connection.fetchrow(self._sql["claim_next"])
+        self._watermark = max(self._watermark, row["now"] - _LATE)
+        return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"])
+
+    async def _now(self) -> datetime:
+        async with self._db.hot() as connection:
+            now: datetime = await connection.fetchval("SELECT now()")
+            return now
+
+    async def release(self, jobs: Sequence[Job]) -> int:
+        if not jobs:
+            return 0
+
+        async def work(connection: Connection) -> int:
+            return await self._release(connection, jobs)
+
+        return await self._db.transact(work)
+
+    async def _release(self, connection: Connection, jobs: Sequence[Job]) -> int:
+        counted = sorted({job.endpoint_no for job in jobs if job.counted or job.probe})
+        lanes, now = await self._lock_lanes(connection, counted, counted)
+        ordered = sorted(jobs, key=lambda job: job.delivery_id)
+        found = await connection.fetch(
+            self._sql["release"], [job.delivery_id for job in ordered], [job.claim for job in ordered]
+        )
+        ours = {row["id"] for row in found}
+        if now is not None:
+            outcomes = released_outcomes(job for job in jobs if job.delivery_id in ours)
+            await self._fold_lanes(connection, lanes, outcomes, now)
+        return len(ours)
+
+    # ── sleep ──
+
+    async def arm(self) -> bool:
+        """Take one of the sleepers' locks. Ingest holds all of them shared until it has committed: either it sees us sleep and
+        notifies, or we do not get the lock and poll. So no wake-up is lost, and a busy system does not notify at all."""
+        self._woken.clear()
+        if self._slot is not None:
+            return True
+        try:
+            with translated():
+                listener = await self._listening()
+                self._slot = await listener.fetchval(self._sql["sleep"])
+        except StoreUnavailable:
+            self._drop_listener()
+            raise
+        return self._slot is not None
+
+    async def wait(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._woken.clear()
+            await self._awake()
+
+    def wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def _awake(self) -> None:
+        """Nobody needs to notify us while we are at work."""
+        slot, self._slot = self._slot, None
+        if slot is None or self._listener is None:
+            return
+        try:
+            with translated():
+                await self._listener.execute(self._sql["awake"], slot)
+        except StoreUnavailable:
+            self._drop_listener()
+        except asyncio.CancelledError:
+            self._drop_listener()
+            raise
+
+    async def _listening(self) -> Connection:
+        if self._listener is None or self._listener.is_closed():
+            self._listener = await self._db.connect()
+            await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
+            self._listener.add_termination_listener(lambda *_: self._woken.set())
+        return self._listener
+
+    def _drop_listener(self) -> None:
+        listener, self._listener, self._slot = self._listener, None, None
+        if listener is not None:
+            listener.terminate()
+
+    async def _close_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None and not listener.is_closed():
+            try:
+                await listener.close(timeout=5)
+            except (InterfaceError, OSError, TimeoutError):
+                listener.terminate()
+
+
+def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], payloads: Mapping[int, bytes]) -> list[Job]:
+    """Oldest first. They carry the epoch of the lane after the claim: a probe in place of a lost one begins an epoch."""
+    by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
+    taken = sorted(taken, key=_by_due)
+    return [_job(row, payloads[row["id"]], *by_lane[row["endpoint_no"]], locked) for row in taken]
+
+
+def _by_due(row: Any) -> tuple[datetime, int]:
+    return row["due_at"], row["id"]
+
+
+def _job(row: Any, payload: bytes, lane: Lane, admission: Admission, locked: _Lanes) -> Job:
+    return Job(
+        delivery_id=row["id"],
+        claim=locked.claim,
+        message_id=row["message_id"],
+        app_no=row["app_no"],
+        endpoint_no=lane.endpoint_no,
+        revision=lane.revision,
+        event_type=row["event_type"],
+        payload=payload,
+        attempts=row["attempts"],
+        sent=row["sent"],
+        accepted_at=row["message_at"],
+        expires_at=row["expires_at"],
+        claimed_at=locked.now,
+        lease_until=row["lease_until"],
+        due_at=row["due_at"],
+        epoch=lane.epoch,
+        counted=admission.counted,
+        probe=admission.probe,
+        trigger=row["trigger"],
+        policy=rows.read_policy(row["policy"]),
+        last_delay=row["last_delay"],
+    )

@@ -1,0 +1,167 @@
+"""Connections: two pools and how their errors become ours.
+
+Hot connections (ingest, relay, claim, record, sweep) plan each statement anew and never scan a table: a plan that was made
+when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+from asyncpg import exceptions as pg
+from asyncpg.exceptions import _base as pg_client
+
+from hookline.errors import ConfigError, HooklineError, MigrationNeeded, StoreUnavailable
+from hookline.store.base import StoreOptions
+from hookline.store.sql import load
+
+T = TypeVar("T")
+Connection = Any  # asyncpg has no types
+
+_COMMON = {"application_name": "hookline", "plan_cache_mode": "force_custom_plan", "jit": "off", "timezone": "UTC"}
+_HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+
+_HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT = 30.0, 120.0, 10.0
+_TRIES = 4  # of a transaction that lost a deadlock or a race
+
+# Data that the database, or the driver on its way there, will not take.
+DATA_ERRORS = (
+    pg.DataError,
+    pg.IntegrityConstraintViolationError,
+    pg.ProgramLimitExceededError,
+    pg_client.DataError,
+    UnicodeError,
+)
+_AWAY = (
+    pg.PostgresConnectionError,
+    pg.OperatorInterventionError,  # shut down, starting up, cancelled
+    pg.InsufficientResourcesError,  # too many connections, disk full
+    pg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
+    pg.InvalidAuthorizationSpecificationError,
+    pg.InvalidCatalogNameError,
+    pg.InternalClientError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+_OTHER_SCHEMA = (pg.UndefinedTableError, pg.UndefinedColumnError, pg.InvalidSchemaNameError, pg.UndefinedFunctionError)
+_RACE = (pg.DeadlockDetectedError, pg.SerializationError)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """The driver's errors as ours, except those of data: they mean different things in different places."""
+    try:
+        yield
+    except (HooklineError, *DATA_ERRORS):
+        raise
+    except _OTHER_SCHEMA as error:
+        raise MigrationNeeded(
+            f"the database does not have this release's tables: run `hookline migrate` ({error})"
+        ) from error
+    except (*_AWAY, *_RACE) as error:
+        raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
+
+
+def _text(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+async def _as_it_is(_: Connection) -> None:
+    """Nothing to reset: no session state is ever set on a pooled connection, and the round trip is saved."""
+
+
+class Database:
+    """One database as this process sees it."""
+
+    def __init__(self, url: str, options: StoreOptions) -> None:
+        self.sql = load("postgres")
+        self._url = url
+        calm = max(1, options.pool_size // 4)
+        self._hot = self._pool(max(2, options.pool_size - calm - 1), _HOT, _HOT_TIMEOUT)  # one is for the listener
+        self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
+
+    def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
+        return asyncpg.create_pool(
+            self._url,
+            min_size=0,
+            max_size=size,
+            max_queries=2**62,
+            server_settings=settings,
+            statement_cache_size=400,
+            max_cached_statement_lifetime=0,
+            command_timeout=timeout,
+            timeout=_CONNECT_TIMEOUT,
+            reset=_as_it_is,
+        )
+
+    async def open(self) -> None:
+        """Say early what is wrong with the URL or the server."""
+        try:
+            with translated():
+                await self._hot
+                await self._calm
+                async with self._hot.acquire() as connection:
+                    await connection.execute("SELECT 1")
+        except (pg_client.ClientConfigurationError, ValueError) as error:
+            await self.close()
+            raise ConfigError(f"the database URL cannot be used: {error}") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for pool in (self._hot, self._calm):
+            pool.terminate()
+
+    async def connect(self) -> Connection:
+        """A connection of one's own, outside the pools: for listening and for migrations."""
+        with translated():
+            return await asyncpg.connect(self._url, server_settings=_COMMON, timeout=_CONNECT_TIMEOUT)
+
+    @asynccontextmanager
+    async def hot(self) -> AsyncIterator[Connection]:
+        with translated():
+            async with self._hot.acquire() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def calm(self) -> AsyncIterator[Connection]:
+        with translated():
+            async with self._calm.acquire() as connection:
+                yield connection
+
+    async def transact(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
+        """`work` in one transaction; anew if it lost a deadlock. It must be able to run twice."""
+        pool = self._calm if calm else self._hot
+        with translated():
+            for left in reversed(range(_TRIES)):
+                try:
+                    async with pool.acquire() as connection, connection.transaction():
+                        return await work(connection)
+                except _RACE:
+                    if left == 0:
+                        raise
+        raise AssertionError("unreachable")
+
+    # ── one statement, calm ──
+
+    async def fetch(self, name: str, *args: object) -> list[Any]:
+        async with self.calm() as connection:
+            rows: list[Any] = await connection.fetch(self.sql[name], *args)
+            return rows
+
+    async def fetchrow(self, name: str, *args: object) -> Any:
+        async with self.calm() as connection:
+            return await connection.fetchrow(self.sql[name], *args)
+
+    async def fetchval(self, name: str, *args: object) -> Any:
+        async with self.calm() as connection:
+            return await connection.fetchval(self.sql[name], *args)
+
+    async def execute(self, name: str, *args: object) -> None:
+        async with self.calm() as connection:
+            await connection.execute(self.sql[name], *args)

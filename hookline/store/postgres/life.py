@@ -1,0 +1,62 @@
+"""The database's own life: migrations, its clock, the end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib import resources
+
+from hookline.errors import MigrationNeeded
+from hookline.store.base import SCHEMA_VERSION
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import Connection, translated
+
+
+class Life(Part):
+    async def version(self) -> int:
+        async with self._db.calm() as connection:
+            return await self._version(connection)
+
+    async def _version(self, connection: Connection) -> int:
+        if not await connection.fetchval(self._sql["migration_exists"]):
+            return 0
+        number: int = await connection.fetchval(self._sql["version"])
+        return number
+
+    async def migrate(self) -> list[int]:
+        """On a connection of its own, without a time limit: whoever comes second waits for the first."""
+        connection = await self._db.connect()
+        try:
+            with translated():
+                async with connection.transaction():
+                    return await self._migrate(connection)
+        finally:
+            await connection.close()
+
+    async def _migrate(self, connection: Connection) -> list[int]:
+        await connection.execute(self._sql["migration_lock"])
+        before = await self._version(connection)
+        if before > SCHEMA_VERSION:
+            raise MigrationNeeded(
+                f"the database is at version {before}, newer than this release ({SCHEMA_VERSION}): upgrade"
+            )
+        if before == SCHEMA_VERSION:
+            return []
+        await connection.execute(self._sql["migration_table"])
+        applied = []
+        for number, text in migrations():
+            if before < number <= SCHEMA_VERSION:
+                await connection.execute(text)
+                await connection.execute(self._sql["migration_add"], number)
+                applied.append(number)
+        return applied
+
+    async def now(self) -> datetime:
+        now: datetime = await self._db.fetchval("now")
+        return now
+
+
+def migrations() -> list[tuple[int, str]]:
+    """By number: `0001_initial.sql` is number 1."""
+    folder = resources.files("hookline.store") / "migrations" / "postgres"
+    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    return sorted((int(file.name.partition("_")[0]), file.read_text(encoding="utf-8")) for file in files)

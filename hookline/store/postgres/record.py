@@ -1,0 +1,132 @@
+"""Record: what came of a batch, in one fenced transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hookline.flow.record import bare, clean, halves, moves_lane, outcome_name, outcomes_of
+from hookline.model import Dead, Delivered, RecordReport, Result, Retry
+from hookline.store import rows
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import DATA_ERRORS, Connection
+
+_DELIVERED, _RETRY, _DEAD = 0, 1, 2
+
+
+class _Move(Struct, frozen=True):
+    """One row of `record_moves`."""
+
+    delivery_id: int
+    claim: int
+    kind: int
+    due_at: Any
+    spent: int
+    delay: float
+    status: int | None
+    reason: str | None
+    detail: str | None
+
+
+class Record(Part):
+    async def record(self, results: Sequence[Result]) -> RecordReport:
+        if not results:
+            return RecordReport(recorded=0, stale=0)
+        try:
+            return await self._record_batch(results)
+        except DATA_ERRORS:
+            if len(results) == 1:
+                return await self._record_bare(results[0])
+        first, second = halves(results)
+        return _joined(await self.record(first), await self.record(second))
+
+    async def _record_bare(self, result: Result) -> RecordReport:
+        """One row that the database will not take: once more without what the endpoint sent, so that it still moves on."""
+        try:
+            return await self._record_batch([bare(result)])
+        except DATA_ERRORS:
+            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+
+    async def _record_batch(self, results: Sequence[Result]) -> RecordReport:
+        async def work(connection: Connection) -> RecordReport:
+            return await self._record(connection, results)
+
+        return await self._db.transact(work)
+
+    async def _record(self, connection: Connection, results: Sequence[Result]) -> RecordReport:
+        all_of = sorted({result.job.endpoint_no for result in results})
+        always = sorted({result.job.endpoint_no for result in results if moves_lane(result)})
+        lanes, now = await self._lock_lanes(connection, all_of, always)
+        ours = await self._move(connection, results)
+        held = [result for result in results if result.job.delivery_id in ours]
+        if held:
+            await connection.execute(self._sql["record_attempts"], *_attempt_columns(held))
+        events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
+        return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events)
+
+    async def _move(self, connection: Connection, results: Sequence[Result]) -> set[int]:
+        """The deliveries whose claim still held. A delivery that comes twice in one batch is taken the first time."""
+        moves = sorted(map(_move, results), key=lambda move: move.delivery_id)
+        if all(move.kind == _DELIVERED for move in moves):
+            found = await connection.fetch(
+                self._sql["record_delivered"], [move.delivery_id for move in moves], [move.claim for move in moves]
+            )
+        else:
+            columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
+            found = await connection.fetch(self._sql["record_moves"], *columns)
+        return {row["id"] for row in found}
+
+
+def _move(result: Result) -> _Move:
+    job, sent = result.job, result.sent
+    match result.judgement.verdict:
+        case Delivered():
+            return _Move(job.delivery_id, job.claim, _DELIVERED, None, 1, 0.0, sent.status, None, None)
+        case Retry(at=at, spends=spends, delay=delay):
+            return _Move(job.delivery_id, job.claim, _RETRY, at, int(spends), delay, sent.status, None, None)
+        case Dead(reason=reason, detail=detail):
+            return _Move(job.delivery_id, job.claim, _DEAD, None, 1, 0.0, sent.status, reason.value, clean(detail))
+
+
+def _attempt_columns(results: Sequence[Result]) -> list[list[Any]]:
+    return [list(column) for column in zip(*map(_attempt, results), strict=True)]
+
+
+def _attempt(result: Result) -> tuple[Any, ...]:
+    job, sent, timing = result.job, result.sent, result.sent.timing
+    return (
+        result.attempt_id,
+        job.delivery_id,
+        job.app_no,
+        job.endpoint_no,
+        job.message_id,
+        job.event_type,
+        job.sent + 1,
+        job.trigger,
+        outcome_name(result),
+        job.probe,
+        sent.started_at,
+        sent.status,
+        sent.error and sent.error.value,
+        clean(sent.detail),
+        clean(sent.address),
+        rows.headers_blob(sent.headers),
+        sent.body,
+        sent.truncated,
+        timing.dns,
+        timing.connect,
+        timing.tls,
+        timing.first_byte,
+        timing.total,
+    )
+
+
+def _joined(first: RecordReport, second: RecordReport) -> RecordReport:
+    return RecordReport(
+        recorded=first.recorded + second.recorded,
+        stale=first.stale + second.stale,
+        events=first.events + second.events,
+        refused=first.refused + second.refused,
+    )

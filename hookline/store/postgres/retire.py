@@ -1,0 +1,106 @@
+"""Retention: old days of history are dropped whole, unless an open delivery or a dead letter still needs one."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from asyncpg import LockNotAvailableError
+
+from hookline.model import SweepReport
+from hookline.store.postgres.database import Connection
+from hookline.store.postgres.sweep import Chore, Sweep
+
+# Whoever waits for an exclusive lock makes everybody after it wait: give up soon, and come again.
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '250ms'"
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+_DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery_done": "retire_done"}
+
+
+class Retire(Sweep):
+    async def retire(self, limit: int = 5000) -> SweepReport:
+        """In several transactions: a step that cannot get its lock does not undo the others."""
+        retired = await self._retire_rows(limit)
+        try:
+            await self._guarded(Chore.RETIRE, self._make_partitions, calm=True)
+        except LockNotAvailableError:
+            return SweepReport(retired=retired)
+        for row in await self._db.fetch("retire_partitions", self._options.retention_days):
+            retired += await self._retire_day(row["parent"], row["name"], row["day"], limit)
+        retired += await self._retire_default(limit)
+        return SweepReport(retired=retired)
+
+    async def _make_partitions(self, connection: Connection) -> SweepReport:
+        await connection.execute(_LOCK_TIMEOUT)
+        await connection.execute(self._sql["make_partitions"])
+        return SweepReport()
+
+    async def _retire_rows(self, limit: int) -> int:
+        options = self._options
+        steps: list[tuple[str, tuple[int, ...]]] = [
+            ("retire_key", (limit,)),
+            ("retire_event_id", (options.retention_days, limit)),
+            ("retire_lane_event", (options.retention_days, limit)),
+            ("retire_dead", (options.dead_retention_days, limit)),
+            ("retire_resolved", (options.retention_days, limit)),
+        ]
+
+        async def work(connection: Connection) -> SweepReport:
+            counts = [_count(await connection.execute(self._sql[name], *args)) for name, args in steps]
+            return SweepReport(retired=sum(counts))
+
+        return (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+
+    async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
+        """Drop the day, or as many of its rows as nothing needs."""
+        begin = datetime.combine(day, time(), UTC)
+        end = begin + timedelta(days=1)
+
+        async def work(connection: Connection) -> SweepReport:
+            # The lock comes first: nobody can make a delivery of a message here between the look and the drop.
+            await connection.execute(_LOCK_TIMEOUT)
+            await connection.execute(f"LOCK TABLE hookline.{_quoted(name)} IN ACCESS EXCLUSIVE MODE")
+            if await self._needed(connection, parent, begin, end):
+                return SweepReport()
+            await connection.execute(f"DROP TABLE hookline.{_quoted(name)}")
+            return SweepReport(retired=1)
+
+        try:
+            dropped = (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+        except LockNotAvailableError:
+            return 0
+        return dropped or await self._retire_span(parent, begin, end, limit)
+
+    async def _needed(self, connection: Connection, parent: str, begin: datetime, end: datetime) -> bool:
+        if parent == "delivery_done":
+            return False
+        since = begin if parent == "message" else _BEGINNING
+        needed: bool = await connection.fetchval(self._sql["retire_needed"], since, end)
+        return needed
+
+    async def _retire_default(self, limit: int) -> int:
+        """The default partitions hold what came when a day's own was missing."""
+        now: datetime = await self._db.fetchval("now")
+        cutoff = now - timedelta(days=self._options.retention_days)
+        return sum([await self._retire_span(parent, _BEGINNING, cutoff, limit, default=True) for parent in _DELETE])
+
+    async def _retire_span(
+        self, parent: str, begin: datetime, end: datetime, limit: int, *, default: bool = False
+    ) -> int:
+        statement = self._sql[_DELETE[parent]]
+        if default:
+            statement = statement.replace(f"hookline.{parent} ", f"hookline.{parent}_default ")
+
+        async def work(connection: Connection) -> SweepReport:
+            return SweepReport(retired=_count(await connection.execute(statement, begin, end, limit)))
+
+        return (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+
+
+def _quoted(name: str) -> str:
+    """A name that came from the catalogue and fits its pattern."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _count(status: Any) -> int:
+    return int(str(status).rpartition(" ")[2])

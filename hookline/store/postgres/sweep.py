@@ -1,0 +1,108 @@
+"""Sweep: expired leases and budgets, deleted endpoints, endpoints that only fail, lanes that would not wake."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+
+from hookline.flow.circuit import LaneOutcome
+from hookline.model import LaneEvent, SweepReport
+from hookline.states import EndpointStatus, Health
+from hookline.store.postgres.catalogue import Catalogue
+from hookline.store.postgres.database import Connection
+
+
+class Chore(IntEnum):
+    """The number is the key of its guard."""
+
+    LEASES = 1
+    EXPIRED = 2
+    DELETED = 3
+    FAILING = 4
+    RETIRE = 5
+
+
+class Sweep(Catalogue):
+    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
+        async def work(connection: Connection) -> SweepReport:
+            return await self._sweep_leases(connection, limit)
+
+        return await self._guarded(Chore.LEASES, work)
+
+    async def _sweep_leases(self, connection: Connection, limit: int) -> SweepReport:
+        found = await connection.fetch(self._sql["sweep_leases_find"], limit)
+        if not found:
+            return SweepReport()
+        counted = sorted({row["endpoint_no"] for row in found if row["counted"]})
+        lanes, now = await self._lock_lanes(connection, counted, counted)
+        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found])
+        if now is None:
+            return SweepReport(leases=len(back))
+        epochs = {lane.endpoint_no: lane.epoch for lane in lanes}
+        outcomes: dict[int, list[LaneOutcome]] = {}
+        for row in back:
+            if row["counted"] and row["endpoint_no"] in epochs:
+                lost = LaneOutcome(health=Health.NONE, epoch=epochs[row["endpoint_no"]], counted=True)
+                outcomes.setdefault(row["endpoint_no"], []).append(lost)
+        events = await self._fold_lanes(connection, lanes, outcomes, now)
+        return SweepReport(leases=len(back), events=events)
+
+    async def sweep_expired(self, limit: int = 1000) -> SweepReport:
+        async def work(connection: Connection) -> SweepReport:
+            return SweepReport(expired=await connection.fetchval(self._sql["sweep_expired"], limit))
+
+        return await self._guarded(Chore.EXPIRED, work)
+
+    async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
+        async def work(connection: Connection) -> SweepReport:
+            deleted = await connection.fetchval(self._sql["sweep_deleted"], limit)
+            await connection.execute(self._sql["sweep_lanes_drop"], limit)
+            await connection.execute(self._sql["sweep_tokens"], limit)
+            return SweepReport(deleted=deleted)
+
+        return await self._guarded(Chore.DELETED, work)
+
+    async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
+        async def work(connection: Connection) -> SweepReport:
+            paused = await self._pause_dying(connection, pause_dead)
+            disabled = await self._disable_failing(connection, disable_after)
+            return SweepReport(paused=len(paused), disabled=len(disabled), events=(*paused, *disabled))
+
+        return await self._guarded(Chore.FAILING, work, calm=True)
+
+    async def _pause_dying(self, connection: Connection, most: int) -> list[LaneEvent]:
+        events = []
+        for row in await connection.fetch(self._sql["sweep_failing_dead"], most):
+            cause = f"{row['count']} dead letters in a day"
+            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
+        return [event for event in events if event is not None]
+
+    async def _disable_failing(self, connection: Connection, after: float) -> list[LaneEvent]:
+        events = []
+        for row in await connection.fetch(self._sql["sweep_failing_long"], after):
+            cause = f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC"
+            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
+        return [event for event in events if event is not None]
+
+    async def audit(self, *, repair: bool) -> list[int]:
+        async def work(connection: Connection) -> list[int]:
+            found = await connection.fetch(self._sql["audit"])
+            if repair and found:
+                await connection.execute(
+                    self._sql["audit_repair"], [row["endpoint_no"] for row in found], [row["floor"] for row in found]
+                )
+            return [row["endpoint_no"] for row in found]
+
+        return await self._db.transact(work, calm=True)
+
+    async def _guarded(
+        self, chore: Chore, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
+    ) -> SweepReport:
+        """Nothing, if another worker is at it."""
+
+        async def alone(connection: Connection) -> SweepReport:
+            if not await connection.fetchval(self._sql["sweep_guard"], int(chore)):
+                return SweepReport()
+            return await work(connection)
+
+        return await self._db.transact(alone, calm=calm)

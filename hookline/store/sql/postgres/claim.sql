@@ -1,0 +1,113 @@
+-- Claim: one transaction. `claim_lanes` locks, `flow/lane.py` decides, `claim_take` leases, `lane_write` keeps the books.
+
+-- name: claim_lanes
+-- Token and lane are locked in one join, and the lane's columns come from the locked row: the snapshot is older than the lock.
+-- $1 watermark, $2 most tokens, $3 most tokens without a lane to clear away.
+WITH w AS MATERIALIZED (
+       SELECT w.at, l.*
+       FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
+       WHERE w.at <= now() AND w.at >= $1::timestamptz
+       ORDER BY w.at LIMIT $2::integer
+       FOR NO KEY UPDATE OF w, l SKIP LOCKED),
+     lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM w ORDER BY endpoint_no, at),
+     -- Every visible token of those lanes, future ones too: kept ones would pile up beside the one that is armed anew.
+     mine AS MATERIALIZED (
+       SELECT x.* FROM lanes l CROSS JOIN LATERAL (
+         SELECT id, endpoint_no, floor FROM hookline.wake
+         WHERE endpoint_no = l.endpoint_no ORDER BY endpoint_no LIMIT 1000
+         FOR UPDATE SKIP LOCKED) x),
+     consumed AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM mine))),
+     stray AS MATERIALIZED (
+       SELECT t.id FROM hookline.wake t
+       WHERE t.id = ANY (ARRAY(
+               SELECT s.id FROM (
+                 SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() ORDER BY at LIMIT $3::integer) s
+               WHERE NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = s.endpoint_no)))
+       FOR UPDATE SKIP LOCKED),
+     cleared AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM stray)))
+SELECT l.*, least(f.floor, l.waiting_floor) AS floor, now() AS now,
+       -- A claim that a crash of the server undoes is made again; record waits for the disk, and for every claim before it.
+       (SELECT set_config('synchronous_commit', 'off', true))
+FROM lanes l JOIN (SELECT endpoint_no, min(floor) AS floor FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
+ORDER BY l.at
+
+-- name: claim_take
+-- $1 endpoints, $2 quotas, $3 floors, $4 when to look again, $5 endpoints whose claims are counted, $6 claim token,
+-- $7 lease in seconds. Rows without an id say what was left in a lane.
+WITH p AS MATERIALIZED (
+       SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[])
+                     AS p (endpoint_no, quota, floor, rest_at)),
+     -- Read without locks: what another worker holds is armed again too, whatever becomes of it there.
+     cand AS MATERIALIZED (
+       SELECT p.endpoint_no, d.id, d.due_at, d.due_at <= now()
+              AND row_number() OVER (PARTITION BY p.endpoint_no ORDER BY d.due_at, d.id) <= p.quota AS wanted
+       FROM p CROSS JOIN LATERAL (
+         SELECT id, due_at FROM hookline.delivery
+         WHERE endpoint_no = p.endpoint_no AND state < 2 AND due_at >= p.floor
+         ORDER BY due_at, id LIMIT p.quota + 1) d),
+     -- `state + 0`: a fence that no partial index matches, or the planner drifts onto the one full of dead rows.
+     took AS MATERIALIZED (
+       SELECT id FROM hookline.delivery
+       WHERE id = ANY (ARRAY(SELECT id FROM cand WHERE wanted)) AND state + 0 < 2 AND due_at <= now()
+       FOR NO KEY UPDATE SKIP LOCKED),
+     tally AS MATERIALIZED (
+       SELECT endpoint_no, min(due_at) FILTER (WHERE NOT taken) AS floor, count(*) FILTER (WHERE taken) AS taken
+       FROM (SELECT endpoint_no, due_at, id IN (SELECT id FROM took) AS taken FROM cand) c
+       GROUP BY endpoint_no),
+     -- One token for what was left. At now, never at an old due instant: that would jump the queue. A lane that waits for room
+     -- is armed by whoever frees some, unless this claim has not used the room it was given.
+     armed AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
+       FROM tally t JOIN p USING (endpoint_no)
+       WHERE t.floor IS NOT NULL AND (p.rest_at IS NOT NULL OR t.taken < p.quota)),
+     leased AS (
+       UPDATE hookline.delivery
+       SET state = 2, claim = $6::bigint, lease_until = now() + make_interval(secs => $7::float8),
+           counted = endpoint_no = ANY ($5::bigint[])
+       WHERE id = ANY (ARRAY(SELECT id FROM took))
+       RETURNING id, endpoint_no, app_no, message_id, message_seq, message_at, event_type, attempts, sent, trigger, due_at,
+                 expires_at, lease_until, last_delay, policy)
+SELECT *, NULL::timestamptz AS left_floor FROM leased
+UNION ALL
+SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
+FROM tally WHERE floor IS NOT NULL
+
+-- name: claim_payloads
+-- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.
+SELECT m.seq, m.payload
+FROM unnest($3::timestamptz[], $4::bigint[]) AS r (at, seq)
+JOIN hookline.message m ON m.created_at = r.at AND m.seq = r.seq
+WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
+
+-- name: claim_unsendable
+-- A delivery whose payload is gone can never be sent: it must not hold up its lane.
+WITH gone AS (
+       DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *)
+INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
+                                  policy, last_status, reason, detail, died_at)
+SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
+       'unsendable', 'the payload is gone', now()
+FROM gone
+
+-- name: claim_next
+SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now()) AS next_at
+
+-- name: release
+WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
+     kept AS (
+       UPDATE hookline.delivery d
+       SET state = 0, claim = NULL, lease_until = NULL, counted = false
+       FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
+       RETURNING d.id, d.endpoint_no, d.due_at),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
+SELECT id FROM kept
+
+-- name: sleep
+-- The first sleeper's slot that is free and that no ingest holds: see hookline.announce.
+SELECT slot FROM generate_series(1, 16) AS slot WHERE pg_try_advisory_lock(1214541, slot) LIMIT 1
+
+-- name: awake
+SELECT pg_advisory_unlock(1214541, $1::integer)

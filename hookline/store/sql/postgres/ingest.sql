@@ -1,0 +1,82 @@
+-- Ingest: messages, keys, deliveries and tokens in one statement. It never writes lane rows.
+
+-- name: ingest
+-- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was
+-- refused: see `ingest_refused`. $13 idempotency in seconds, $14 the deployment's max age.
+WITH m AS MATERIALIZED (
+       SELECT u.*, a.org_id
+       FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
+                   $9::timestamptz[], $10::text[], $11::bytea[], $12::bytea[]) WITH ORDINALITY
+            AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, key, body, ord)
+       JOIN hookline.application a ON a.no = u.app_no AND a.deleted_at IS NULL),
+     keys AS (
+       INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
+       SELECT key, body, id, now(), now() + make_interval(secs => $13::float8) FROM m WHERE key IS NOT NULL ORDER BY key
+       ON CONFLICT (key) DO UPDATE
+       SET body = excluded.body, message_id = excluded.message_id, created_at = excluded.created_at,
+           expires_at = excluded.expires_at
+       WHERE i.expires_at <= now()
+       RETURNING message_id),
+     fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
+     events AS (
+       INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
+       SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id
+       ON CONFLICT DO NOTHING
+       RETURNING message_id),
+     msg AS (
+       INSERT INTO hookline.message (id, app_no, event_type, event_id, channels, tags, ordering_key, deliver_at, policy, payload,
+                                     created_at)
+       SELECT id, app_no, event_type, event_id, channels::text[], tags::text[], ordering_key, deliver_at, policy::jsonb, payload,
+              now()
+       FROM fresh WHERE event_id IS NULL OR id IN (SELECT message_id FROM events) ORDER BY ord
+       RETURNING seq, id, app_no, event_type, channels, deliver_at, policy),
+     d AS (
+       INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,
+                                      policy)
+       SELECT m.app_no, e.no, m.seq, now(), m.id, m.event_type, greatest(now(), m.deliver_at),
+              greatest(now(), m.deliver_at) + make_interval(secs => coalesce(
+                (m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8, (t.policy ->> 'max_age')::float8,
+                $14::float8)),
+              CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
+                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END
+       FROM msg m
+       JOIN hookline.application a ON a.no = m.app_no
+       JOIN hookline.endpoint e ON e.app_no = m.app_no AND e.deleted_at IS NULL AND e.status < 2
+            AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
+            AND (e.channels IS NULL OR e.channels && m.channels)
+       LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
+       ORDER BY m.seq
+       RETURNING endpoint_no, message_id, due_at),
+     -- For paused endpoints too: one that is resumed at this moment cannot see these rows.
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT endpoint_no, min(due_at), min(due_at) FROM d GROUP BY endpoint_no)
+SELECT m.id, now() AS now, coalesce(c.deliveries, 0) AS deliveries,
+       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
+FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY message_id) c ON c.message_id = m.id
+
+-- name: ingest_keys
+SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = ANY ($1::bytea[])
+
+-- name: ingest_event_ids
+SELECT e.app_no, e.event_id, e.message_id, e.created_at
+FROM unnest($1::bigint[], $2::text[]) AS r (app_no, event_id)
+JOIN hookline.event_id e ON e.app_no = r.app_no AND e.event_id = r.event_id
+
+-- name: ingest_forget_keys
+-- Keys of messages that were refused for their event id: only an accepted message keeps its key.
+DELETE FROM hookline.idempotency WHERE key = ANY ($1::bytea[]) AND message_id = ANY ($2::text[])
+
+-- name: ingest_settle
+-- After a connection was lost in COMMIT: what became of these messages. $2 and $3 prune the partitions.
+SELECT m.id, m.created_at,
+       (SELECT count(*) FROM hookline.delivery d WHERE d.message_id = m.id)
+       + (SELECT count(*) FROM hookline.delivery_done d WHERE d.message_id = m.id AND d.finished_at >= $2::timestamptz)
+       + (SELECT count(*) FROM hookline.dead_letter d WHERE d.message_id = m.id) AS deliveries
+FROM hookline.message m
+WHERE m.id = ANY ($1::text[]) AND m.created_at >= $2::timestamptz AND m.created_at <= $3::timestamptz
+
+-- name: ingest_at_work
+-- Whether the server still works for the connection that we have lost.
+SELECT EXISTS (
+  SELECT FROM pg_stat_activity WHERE pid = $1::integer AND application_name = 'hookline' AND state <> 'idle')

@@ -1,0 +1,18 @@
+-- name: now
+SELECT now()
+
+-- name: version
+SELECT coalesce(max(number), 0) FROM hookline.migration
+
+-- name: migration_exists
+SELECT to_regclass('hookline.migration') IS NOT NULL
+
+-- name: migration_lock
+SELECT pg_advisory_xact_lock(1214540, 1)
+
+-- name: migration_add
+INSERT INTO hookline.migration (number, applied_at) VALUES ($1, now())
+
+-- name: migration_table
+CREATE SCHEMA IF NOT EXISTS hookline;
+CREATE TABLE IF NOT EXISTS hookline.migration (number integer PRIMARY KEY, applied_at timestamptz NOT NULL)

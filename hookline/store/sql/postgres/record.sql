@@ -1,0 +1,93 @@
+-- Record: lanes are locked first and in order, then the fenced moves, the attempts, and what the outcomes did to the lanes.
+
+-- name: record_lanes
+-- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor written.
+SELECT l.*, now() AS now FROM hookline.lane l
+WHERE l.endpoint_no = ANY ($1::bigint[])
+  AND (l.endpoint_no = ANY ($2::bigint[]) OR l.circuit <> 0 OR l.failures > 0 OR l.failing_since IS NOT NULL)
+ORDER BY l.endpoint_no
+FOR NO KEY UPDATE
+
+-- name: record_moves
+-- The arrays come sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2 dead.
+WITH r AS MATERIALIZED (
+       SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::timestamptz[], $5::integer[], $6::real[],
+                            $7::integer[], $8::text[], $9::text[])
+                     AS r (id, claim, kind, due_at, spent, delay, status, reason, detail)),
+     gone AS (
+       DELETE FROM hookline.delivery d USING r
+       WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind <> 1
+       RETURNING d.id, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type,
+                 d.attempts + r.spent AS attempts, d.sent + 1 AS sent, d.policy, r.kind, r.status, r.reason, r.detail),
+     done AS (
+       INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                           sent, finished_at)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, now()
+       FROM gone WHERE kind = 0),
+     dead AS (
+       INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                         sent, policy, last_status, reason, detail, died_at)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, status, reason,
+              detail, now()
+       FROM gone WHERE kind = 2),
+     kept AS (
+       UPDATE hookline.delivery d
+       SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1, due_at = r.due_at, last_delay = r.delay,
+           last_status = r.status, claim = NULL, lease_until = NULL, counted = false
+       FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind = 1
+       RETURNING d.id, d.endpoint_no, d.due_at),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
+SELECT id FROM gone UNION ALL SELECT id FROM kept
+
+-- name: record_delivered
+-- `record_moves` for a batch in which everything was delivered: the usual one.
+WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
+     gone AS (
+       DELETE FROM hookline.delivery d USING r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
+       RETURNING d.id, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type, d.attempts, d.sent),
+     done AS (
+       INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                           sent, finished_at)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1, now() FROM gone)
+SELECT id FROM gone
+
+-- name: record_attempts
+INSERT INTO hookline.attempt (id, delivery_id, app_no, endpoint_no, message_id, event_type, number, trigger, outcome, probe,
+                              started_at, status_code, error, detail, address, response_headers, response_body, truncated,
+                              dns_us, connect_us, tls_us, first_byte_us, total_us, recorded_at)
+SELECT r.*, now()
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::integer[], $8::smallint[],
+            $9::text[], $10::boolean[], $11::timestamptz[], $12::integer[], $13::text[], $14::text[], $15::text[],
+            $16::bytea[], $17::bytea[], $18::boolean[], $19::integer[], $20::integer[], $21::integer[], $22::integer[],
+            $23::integer[]) AS r
+
+-- name: lane_write
+UPDATE hookline.lane l
+SET status = r.status, revision = r.revision, circuit = r.circuit, epoch = r.epoch, failures = r.failures,
+    failing_since = r.failing_since, trips = r.trips, opened_at = r.opened_at, probe_at = r.probe_at, "window" = r."window",
+    window_at = r.window_at, in_flight = r.in_flight, waiting_floor = r.waiting_floor, tat = r.tat, held_until = r.held_until
+FROM unnest($1::bigint[], $2::smallint[], $3::integer[], $4::smallint[], $5::integer[], $6::integer[], $7::timestamptz[],
+            $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::integer[], $12::timestamptz[], $13::integer[],
+            $14::timestamptz[], $15::timestamptz[], $16::timestamptz[])
+     AS r (endpoint_no, status, revision, circuit, epoch, failures, failing_since, trips, opened_at, probe_at, "window",
+           window_at, in_flight, waiting_floor, tat, held_until)
+WHERE l.endpoint_no = r.endpoint_no
+
+-- name: lane_events_write
+INSERT INTO hookline.lane_event (endpoint_no, app_no, at, kind, cause)
+SELECT r.endpoint_no, l.app_no, r.at, r.kind, r.cause
+FROM unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::text[]) WITH ORDINALITY AS r (endpoint_no, at, kind, cause, ord)
+JOIN hookline.lane l USING (endpoint_no)
+ORDER BY r.ord
+
+-- name: endpoints_disable
+-- After their lanes, under the lanes' locks.
+UPDATE hookline.endpoint e SET status = 2, status_reason = r.cause, revision = e.revision + 1, updated_at = now()
+FROM unnest($1::bigint[], $2::text[]) AS r (no, cause)
+WHERE e.no = r.no AND e.status < 2
+
+-- name: wake_lanes
+INSERT INTO hookline.wake (endpoint_no, at, floor)
+SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[])

@@ -1,0 +1,147 @@
+-- Sweep: what no single delivery takes care of. Each kind under its own guard, rows with SKIP LOCKED, in batches.
+
+-- name: sweep_guard
+SELECT pg_try_advisory_xact_lock(1214543, $1::integer)
+
+-- name: sweep_leases_find
+-- Read without locks: lanes are locked before deliveries, as record does.
+SELECT id, endpoint_no, counted FROM hookline.delivery
+WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer
+
+-- name: sweep_leases_back
+-- To the lane's back: whatever stalled its worker should not stall the next one at once.
+WITH x AS MATERIALIZED (
+       SELECT id, endpoint_no, counted FROM hookline.delivery
+       WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND lease_until <= now()
+       ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+     back AS (
+       UPDATE hookline.delivery
+       SET state = 0, due_at = now(), claim = NULL, lease_until = NULL, counted = false
+       WHERE id = ANY (ARRAY(SELECT id FROM x))),
+     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT DISTINCT endpoint_no, now(), now() FROM x)
+SELECT x.endpoint_no, x.counted, (SELECT hookline.announce()) FROM x
+
+-- name: sweep_expired
+-- What a paused lane holds is looked at again in an hour: resume starts its budget anew, whatever it says by then.
+WITH x AS MATERIALIZED (
+       SELECT d.id, coalesce(l.status, 3) = 1 AS paused
+       FROM (SELECT id, endpoint_no FROM hookline.delivery
+             WHERE state < 2 AND expires_at <= now() ORDER BY expires_at LIMIT $1::integer) d
+       LEFT JOIN hookline.lane l USING (endpoint_no)),
+     locked AS MATERIALIZED (
+       SELECT id FROM hookline.delivery
+       WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 < 2 AND expires_at <= now()
+       FOR UPDATE SKIP LOCKED),
+     later AS (
+       UPDATE hookline.delivery SET expires_at = now() + interval '1 hour'
+       WHERE id = ANY (ARRAY(SELECT id FROM locked WHERE id IN (SELECT id FROM x WHERE paused)))),
+     gone AS (
+       DELETE FROM hookline.delivery
+       WHERE id = ANY (ARRAY(SELECT id FROM locked WHERE id IN (SELECT id FROM x WHERE NOT paused)))
+       RETURNING *),
+     dead AS (
+       INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                         sent, policy, last_status, reason, detail, died_at)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
+              'budget_exhausted', 'the time budget ended after ' || sent || ' attempts', now()
+       FROM gone)
+SELECT count(*) FROM gone
+
+-- name: sweep_deleted
+-- Lanes that are marked deleted, and endpoints with waiting deliveries but no lane, found by leaping through the due index.
+WITH RECURSIVE waiting (endpoint_no) AS (
+       SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
+       UNION ALL
+       SELECT (SELECT min(d.endpoint_no) FROM hookline.delivery d WHERE d.state < 2 AND d.endpoint_no > w.endpoint_no)
+       FROM waiting w WHERE w.endpoint_no IS NOT NULL),
+     lost AS (
+       SELECT endpoint_no FROM waiting w
+       WHERE endpoint_no IS NOT NULL
+         AND NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = w.endpoint_no AND l.status < 3)),
+     x AS MATERIALIZED (
+       SELECT d.id FROM lost CROSS JOIN LATERAL (
+         SELECT id FROM hookline.delivery
+         WHERE endpoint_no = lost.endpoint_no AND state < 2 ORDER BY due_at, id LIMIT $1::integer) d
+       LIMIT $1::integer),
+     locked AS MATERIALIZED (
+       SELECT id FROM hookline.delivery WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 < 2 FOR UPDATE SKIP LOCKED),
+     gone AS (DELETE FROM hookline.delivery WHERE id = ANY (ARRAY(SELECT id FROM locked)) RETURNING *),
+     dead AS (
+       INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                         sent, policy, last_status, reason, detail, died_at)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
+              'endpoint_deleted', 'the endpoint was deleted', now()
+       FROM gone)
+SELECT count(*) FROM gone
+
+-- name: sweep_lanes_drop
+DELETE FROM hookline.lane
+WHERE endpoint_no = ANY (ARRAY(
+        SELECT l.endpoint_no FROM hookline.lane l
+        WHERE l.status = 3
+          AND NOT EXISTS (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2)
+        ORDER BY l.endpoint_no LIMIT $1::integer
+        FOR UPDATE SKIP LOCKED))
+
+-- name: sweep_tokens
+WITH RECURSIVE token (endpoint_no) AS (
+       SELECT min(endpoint_no) FROM hookline.wake
+       UNION ALL
+       SELECT (SELECT min(w.endpoint_no) FROM hookline.wake w WHERE w.endpoint_no > t.endpoint_no)
+       FROM token t WHERE t.endpoint_no IS NOT NULL),
+     x AS MATERIALIZED (
+       SELECT w.id FROM token t CROSS JOIN LATERAL (
+         SELECT id FROM hookline.wake WHERE endpoint_no = t.endpoint_no ORDER BY endpoint_no LIMIT $1::integer) w
+       WHERE t.endpoint_no IS NOT NULL
+         AND NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = t.endpoint_no)
+       LIMIT $1::integer),
+     locked AS MATERIALIZED (
+       SELECT id FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM x)) FOR UPDATE SKIP LOCKED)
+DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM locked))
+
+-- name: sweep_failing_dead
+-- Dead letters from before the last resume were the reason of the last pause, not of the next.
+WITH many AS (
+       SELECT endpoint_no FROM hookline.dead_letter
+       WHERE died_at > now() - interval '1 day' AND reason NOT IN ('budget_exhausted', 'endpoint_deleted')
+       GROUP BY endpoint_no HAVING count(*) > $1::integer)
+SELECT m.endpoint_no, c.count
+FROM many m
+JOIN hookline.lane l ON l.endpoint_no = m.endpoint_no AND l.status = 0
+CROSS JOIN LATERAL (
+  SELECT count(*) FROM hookline.dead_letter d
+  WHERE d.endpoint_no = m.endpoint_no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
+    AND d.died_at > now() - interval '1 day'
+    AND d.died_at > coalesce((
+      SELECT max(e.at) FROM hookline.lane_event e
+      WHERE e.endpoint_no = m.endpoint_no AND e.kind IN ('endpoint_resumed', 'endpoint_enabled')), '-infinity')) c
+WHERE c.count > $1::integer
+ORDER BY m.endpoint_no
+
+-- name: sweep_failing_long
+SELECT endpoint_no, failing_since FROM hookline.lane
+WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0
+ORDER BY endpoint_no
+
+-- name: audit
+-- One snapshot: a token and what it announces commit together. A lane that waits for room is woken by whoever is in flight.
+WITH RECURSIVE waiting (endpoint_no) AS (
+       SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
+       UNION ALL
+       SELECT (SELECT min(d.endpoint_no) FROM hookline.delivery d WHERE d.state < 2 AND d.endpoint_no > w.endpoint_no)
+       FROM waiting w WHERE w.endpoint_no IS NOT NULL)
+SELECT l.endpoint_no, d.due_at AS floor
+FROM waiting w
+JOIN hookline.lane l ON l.endpoint_no = w.endpoint_no AND l.status = 0
+CROSS JOIN LATERAL (
+  SELECT due_at FROM hookline.delivery WHERE endpoint_no = l.endpoint_no AND state < 2 ORDER BY due_at LIMIT 1) d
+WHERE NOT (l.waiting_floor IS NOT NULL AND l.waiting_floor <= d.due_at AND l.in_flight > 0)
+  AND NOT EXISTS (
+    SELECT FROM hookline.wake t
+    WHERE t.endpoint_no = l.endpoint_no AND t.floor <= d.due_at
+      AND t.at <= greatest(now(), d.due_at, l.probe_at, l.held_until, l.tat) + interval '1 minute')
+ORDER BY l.endpoint_no
+
+-- name: audit_repair
+INSERT INTO hookline.wake (endpoint_no, at, floor)
+SELECT r.endpoint_no, greatest(now(), r.floor), r.floor FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)

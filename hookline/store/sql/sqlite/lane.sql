@@ -1,0 +1,34 @@
+-- Lanes, their tokens and their events: what claim, record, sweep and the catalogue share.
+
+-- name: lanes_of
+SELECT * FROM lane WHERE endpoint_no IN (SELECT value FROM json_each(?));
+
+-- name: lane_write
+UPDATE lane
+   SET status = ?, revision = ?, circuit = ?, epoch = ?, failures = ?, failing_since = ?, trips = ?, opened_at = ?,
+       probe_at = ?, "window" = ?, window_at = ?, in_flight = ?, waiting_floor = ?, tat = ?, held_until = ?
+ WHERE endpoint_no = ?;
+
+-- name: wake_insert
+INSERT INTO wake (endpoint_no, at, floor) VALUES (?, ?, ?);
+
+-- name: lane_event_insert
+INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause) VALUES (?, ?, ?, ?, ?);
+
+-- name: lane_first_due
+SELECT due_at FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at LIMIT 1;
+
+-- The lanes that have something waiting, one seek each: SQLite has no loose index scan of its own.
+-- name: waiting_lanes
+WITH RECURSIVE waiting (endpoint_no) AS (
+    SELECT (SELECT endpoint_no FROM delivery WHERE state < 2 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.endpoint_no FROM delivery d
+             WHERE d.state < 2 AND d.endpoint_no > w.endpoint_no ORDER BY d.endpoint_no LIMIT 1)
+      FROM waiting w WHERE w.endpoint_no IS NOT NULL
+)
+SELECT w.endpoint_no AS endpoint_no,
+       (SELECT due_at FROM delivery d WHERE d.endpoint_no = w.endpoint_no AND d.state < 2
+         ORDER BY d.due_at LIMIT 1) AS first_due,
+       (SELECT min(at) FROM wake t WHERE t.endpoint_no = w.endpoint_no) AS token_at
+  FROM waiting w WHERE w.endpoint_no IS NOT NULL;

@@ -1,0 +1,94 @@
+-- name: sweep_leases_find
+SELECT id, endpoint_no, counted FROM delivery
+ WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;
+
+-- name: sweep_leases_back
+UPDATE delivery SET state = 0, due_at = ?, lease_until = NULL, claim = NULL, counted = 0
+ WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: sweep_expired_find
+SELECT d.id, coalesce(l.status, 3) FROM delivery d LEFT JOIN lane l ON l.endpoint_no = d.endpoint_no
+ WHERE d.state < 2 AND d.expires_at <= ? ORDER BY d.expires_at LIMIT ?;
+
+-- Resume starts the budget anew whatever it says by then: until it is paid no more look.
+-- name: sweep_expired_hold
+UPDATE delivery SET expires_at = ? WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: sweep_dead
+INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
+                         policy, last_status, reason, detail, died_at)
+SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
+       policy, last_status, :reason, :detail, :now
+  FROM delivery WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: sweep_deleted_lanes
+SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT ?;
+
+-- name: sweep_deleted_find
+SELECT id FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at, id LIMIT ?;
+
+-- name: sweep_lane_drop
+DELETE FROM lane WHERE endpoint_no = ? AND status = 3;
+
+-- name: sweep_token_lanes
+WITH RECURSIVE token (endpoint_no) AS (
+    SELECT (SELECT endpoint_no FROM wake WHERE endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
+    UNION ALL
+    SELECT (SELECT w.endpoint_no FROM wake w WHERE w.endpoint_no > t.endpoint_no ORDER BY w.endpoint_no LIMIT 1)
+      FROM token t WHERE t.endpoint_no IS NOT NULL
+)
+SELECT t.endpoint_no FROM token t
+ WHERE t.endpoint_no IS NOT NULL AND NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = t.endpoint_no);
+
+-- name: sweep_failing_dead
+SELECT d.endpoint_no, count(*) FROM dead_letter d INDEXED BY dead_letter_age
+ WHERE d.died_at > :since AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
+ GROUP BY d.endpoint_no HAVING count(*) > :pause_dead;
+
+-- Dead letters from before the last resume were the reason of the last pause, not of the next.
+-- name: sweep_failing_since_resume
+SELECT count(*) FROM dead_letter d
+ WHERE d.endpoint_no = :no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
+   AND d.died_at > max(:since, coalesce((SELECT max(e.at) FROM lane_event e
+         WHERE e.endpoint_no = :no AND e.kind IN ('endpoint_resumed', 'endpoint_enabled')), 0));
+
+-- name: sweep_failing_long
+SELECT endpoint_no FROM lane WHERE failing_since IS NOT NULL AND failing_since <= ? AND status = 0;
+
+-- name: retire_attempt
+DELETE FROM attempt WHERE rowid IN (
+    SELECT a.rowid FROM attempt a
+     WHERE a.recorded_at < ?
+       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.id = a.delivery_id)
+       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.id = a.delivery_id)
+     ORDER BY a.recorded_at LIMIT ?);
+
+-- name: retire_done
+DELETE FROM delivery_done WHERE rowid IN (
+    SELECT rowid FROM delivery_done WHERE finished_at < ? ORDER BY finished_at LIMIT ?);
+
+-- name: retire_message
+DELETE FROM message WHERE seq IN (
+    SELECT m.seq FROM message m
+     WHERE m.created_at < ?
+       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id)
+       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.message_id = m.id)
+     ORDER BY m.created_at LIMIT ?);
+
+-- name: retire_event_id
+DELETE FROM event_id WHERE rowid IN (
+    SELECT rowid FROM event_id WHERE created_at < ? ORDER BY created_at LIMIT ?);
+
+-- name: retire_key
+DELETE FROM idempotency WHERE rowid IN (
+    SELECT rowid FROM idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?);
+
+-- name: retire_lane_event
+DELETE FROM lane_event WHERE id IN (SELECT id FROM lane_event WHERE at < ? ORDER BY at LIMIT ?);
+
+-- name: retire_dead
+DELETE FROM dead_letter WHERE id IN (SELECT id FROM dead_letter WHERE died_at < ? ORDER BY died_at LIMIT ?);
+
+-- name: retire_resolved
+DELETE FROM dead_letter WHERE id IN (
+    SELECT id FROM dead_letter WHERE died_at < :cutoff AND resolved_at < :cutoff ORDER BY died_at LIMIT :limit);

@@ -1,0 +1,268 @@
+"""Organizations, applications, event types and endpoints."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from hookline import ids
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.model import (
+    Application,
+    Endpoint,
+    EndpointChange,
+    EventType,
+    LaneEvent,
+    LaneEventKind,
+    NewApplication,
+    NewEndpoint,
+    Organization,
+)
+from hookline.states import EndpointStatus
+from hookline.store import rows
+from hookline.store.base import Page
+from hookline.store.rows import json_text, policy_text
+from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.paging import by_text
+from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+
+# ── organizations and applications ────────────────────────────────────────────────────────────────────────────────
+
+
+def save_organization(tx: Tx, org: Organization) -> Organization:
+    after = None if org.tokens_valid_after is None else to_micros(org.tokens_valid_after)
+    tx.run("organization_insert", (org.id, org.name, after, to_micros(org.created_at)))
+    saved = organization(tx, org.id)
+    assert saved is not None
+    return saved
+
+
+def organization(tx: Tx, org_id: str) -> Organization | None:
+    row = tx.row("organization", (org_id,))
+    return None if row is None else rows.organization(row, READ)
+
+
+def revoke_tokens(tx: Tx, org_id: str, app_no: int | None, before: datetime) -> None:
+    name = "revoke_org_tokens" if app_no is None else "revoke_app_tokens"
+    if not tx.run(name, {"org_id": org_id, "app_no": app_no, "before": to_micros(before)}):
+        raise NotFound("no such organization" if app_no is None else "no such application")
+
+
+def create_application(tx: Tx, org_id: str, new: NewApplication) -> Application:
+    if organization(tx, org_id) is None:
+        raise NotFound("no such organization")
+    params = {
+        "id": ids.mint(ids.APP, tx.at),
+        "org_id": org_id,
+        "uid": new.uid,
+        "name": new.name,
+        "throttle_rate": new.throttle_rate,
+        "metadata": json_text(new.metadata),
+        "now": tx.now,
+    }
+    row = _unique(tx, "application_insert", params, f"the uid is taken in this organization: {new.uid}")
+    tx.forget_plans()
+    return rows.application(row, READ)
+
+
+def application(tx: Tx, org_id: str, ref: str) -> Application | None:
+    params = {"org_id": org_id, "ref": ref}
+    row = tx.row("application_by_id", params) or tx.row("application_by_uid", params)
+    return None if row is None else rows.application(row, READ)
+
+
+def applications(tx: Tx, org_id: str, page: Page) -> list[Application]:
+    return [rows.application(row, READ) for row in by_text(tx, "applications", org_id, page)]
+
+
+def delete_application(tx: Tx, app_no: int) -> None:
+    params = {"app_no": app_no, "now": tx.now}
+    if not tx.run("application_delete", params):
+        raise NotFound("no such application")
+    tx.run("application_lanes_delete", params)
+    tx.run("application_endpoints_delete", params)
+    tx.forget_plans()
+
+
+# ── event types ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def save_event_type(tx: Tx, event_type: EventType) -> EventType:
+    if organization(tx, event_type.org_id) is None:
+        raise NotFound("no such organization")
+    params = asdict(event_type) | {
+        "schemas": None if event_type.schemas is None else json_text(event_type.schemas),
+        "feature_flags": texts(event_type.feature_flags),
+        "policy": policy_text(event_type.policy),
+        "created_at": to_micros(event_type.created_at),
+        "updated_at": to_micros(event_type.updated_at),
+    }
+    (row,) = tx.rows("event_type_save", params)
+    tx.forget_plans()
+    return rows.event_type(row, READ)
+
+
+def event_type(tx: Tx, org_id: str, name: str) -> EventType | None:
+    row = tx.row("event_type", (org_id, name))
+    return None if row is None else rows.event_type(row, READ)
+
+
+def event_types(tx: Tx, org_id: str, page: Page) -> list[EventType]:
+    return [rows.event_type(row, READ) for row in by_text(tx, "event_types", org_id, page)]
+
+
+# ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
+    if tx.row("application_exists", (app_no,)) is None:
+        raise NotFound("no such application")
+    endpoint_id = ids.mint(ids.ENDPOINT, tx.at)
+    params = _columns(tx, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
+    (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")
+    tx.run("lane_insert", (no, app_no, int(new.status), new.throttle_rate, new.concurrency))
+    tx.forget_plans()
+    return _existing(tx, no)
+
+
+def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange) -> Endpoint:
+    row = _living(tx, endpoint_no)
+    given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    after = replace(rows.endpoint_or_fault(row, READ, tx.vault), **given)
+    # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
+    sealed = {name: row[name] for name in ("secrets", "headers") if name not in given}
+    params = _columns(tx, after.id, after) | sealed | {"no": endpoint_no}
+    _unique(tx, "endpoint_update", params, f"the uid is taken in this application: {after.uid}")
+    tx.run("lane_limits", params)
+    _wake(tx, endpoint_no)
+    tx.forget_plans()
+    return _existing(tx, endpoint_no)
+
+
+def _columns(tx: Tx, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
+    return {
+        "id": endpoint_id,
+        "uid": given.uid,
+        "url": given.url,
+        "description": given.description,
+        "version": given.version,
+        "event_types": texts(given.event_types),
+        "channels": texts(given.channels),
+        "throttle_rate": given.throttle_rate,
+        "concurrency": given.concurrency,
+        "ordering": given.ordering.value,
+        "scheme": given.scheme.value,
+        "secrets": rows.seal_secrets(tx.vault, endpoint_id, given.secrets),
+        "headers": rows.seal_headers(tx.vault, endpoint_id, given.headers),
+        "metadata": json_text(given.metadata),
+        "policy": policy_text(given.policy),
+        "now": tx.now,
+    }
+
+
+_EVENTS = {
+    (EndpointStatus.ACTIVE, EndpointStatus.PAUSED): LaneEventKind.ENDPOINT_PAUSED,
+    (EndpointStatus.DISABLED, EndpointStatus.PAUSED): LaneEventKind.ENDPOINT_PAUSED,
+    (EndpointStatus.PAUSED, EndpointStatus.ACTIVE): LaneEventKind.ENDPOINT_RESUMED,
+    (EndpointStatus.ACTIVE, EndpointStatus.DISABLED): LaneEventKind.ENDPOINT_DISABLED,
+    (EndpointStatus.PAUSED, EndpointStatus.DISABLED): LaneEventKind.ENDPOINT_DISABLED,
+    (EndpointStatus.DISABLED, EndpointStatus.ACTIVE): LaneEventKind.ENDPOINT_ENABLED,
+}
+
+
+def set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
+    """Resume wakes the lane; what made it fail before no longer counts."""
+    if status == EndpointStatus.DELETED:
+        raise InvalidInput("an endpoint is deleted by deleting it")
+    before = _existing(tx, endpoint_no)
+    if status == before.status:
+        return before
+    turn(tx, endpoint_no, before.status, status, cause)
+    if status == EndpointStatus.ACTIVE:
+        _wake(tx, endpoint_no)
+    return _existing(tx, endpoint_no)
+
+
+def turn(tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatus, cause: str) -> LaneEvent:
+    """The status of the endpoint and of its lane, with the event that says so."""
+    reason = None if status == EndpointStatus.ACTIVE else cause
+    tx.run("endpoint_status", {"no": endpoint_no, "status": int(status), "reason": reason, "now": tx.now})
+    lane = lane_rows.load(tx, [endpoint_no])[endpoint_no]
+    after = replace(lane, status=status, revision=lane.revision + 1)
+    if status == EndpointStatus.ACTIVE:
+        after = replace(after, failures=0, failing_since=None)
+    lane_rows.save(tx, [after])
+    event = LaneEvent(endpoint_no=endpoint_no, at=tx.at, kind=_EVENTS[before, status], cause=cause)
+    lane_rows.note(tx, [(event, lane.app_no)])
+    tx.forget_plans()
+    return event
+
+
+def renew_held(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
+    """Start the time budget of a stretch of what a paused lane holds anew; where the next one begins."""
+    params = {"no": endpoint_no, "due_at": after[0], "id": after[1], "limit": limit, "now": tx.now}
+    last = tx.row("held_stretch", params)
+    end = (last[0], last[1]) if last is not None else (1 << 62, 1 << 62)
+    bounds = {"last_due": end[0], "last_id": end[1], "max_age": tx.options.retry.max_age}
+    tx.run("held_renew", params | bounds)
+    return None if last is None else end
+
+
+def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
+    if not tx.run("endpoint_delete", {"no": endpoint_no, "now": tx.now}):
+        raise NotFound("no such endpoint")
+    tx.run("lane_delete_mark", (endpoint_no,))
+    tx.forget_plans()
+
+
+def endpoint(tx: Tx, app_no: int, ref: str) -> Endpoint | None:
+    params = {"app_no": app_no, "ref": ref}
+    row = tx.row("endpoint_by_ref", params) or tx.row("endpoint_by_uid", params)
+    return None if row is None else rows.endpoint_or_fault(row, READ, tx.vault)
+
+
+def endpoint_by_id(tx: Tx, org_id: str, endpoint_id: str) -> Endpoint | None:
+    row = tx.row("endpoint_by_id", (endpoint_id, org_id))
+    return None if row is None else rows.endpoint_or_fault(row, READ, tx.vault)
+
+
+def endpoints(tx: Tx, app_no: int, page: Page) -> list[Endpoint]:
+    return [rows.endpoint_or_fault(row, READ, tx.vault) for row in by_text(tx, "endpoints", app_no, page)]
+
+
+def endpoints_for(tx: Tx, nos: Iterable[int]) -> list[Endpoint]:
+    return [rows.endpoint_or_fault(row, READ, tx.vault) for row in tx.rows("endpoints_for", (numbers(nos),))]
+
+
+def _existing(tx: Tx, endpoint_no: int) -> Endpoint:
+    return rows.endpoint_or_fault(_living(tx, endpoint_no), READ, tx.vault)
+
+
+def _living(tx: Tx, endpoint_no: int) -> sqlite3.Row:
+    row = tx.row("endpoint_by_no", (endpoint_no,))
+    if row is None:
+        raise NotFound("no such endpoint")
+    return row
+
+
+def _wake(tx: Tx, endpoint_no: int) -> None:
+    first = tx.value("lane_first_due", (endpoint_no,))
+    if first is not None:
+        tx.run("wake_insert", (endpoint_no, max(first, tx.now), first))
+
+
+def _unique(tx: Tx, name: str, params: dict[str, Any], taken: str) -> Any:
+    """The row that it returns, if any; `Conflict` where a unique index refuses it."""
+    try:
+        found = tx.rows(name, params)
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            raise Conflict(taken) from error
+        raise
+    return found[0] if found else None

@@ -1,0 +1,189 @@
+"""Claim: due lanes in turn, each as far as `flow/lane.py` admits, under one lease and one claim token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from hookline import clock
+from hookline.flow.claim import fair_quota
+from hookline.flow.lane import Admission, admit, after_claim
+from hookline.flow.record import released_outcomes
+from hookline.model import ClaimBatch, Job, Lane, PolicyOverride
+from hookline.states import Reason
+from hookline.store import rows
+from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.record import fenced
+from hookline.store.sqlite.tx import Tx, numbers
+
+TOKENS = 1000  # looked at in one round
+ROUNDS = 8  # a lane that was admitted in part, or turned away, comes again
+
+_ID, _DUE, _PAYLOAD = 0, 1, 5
+
+read_policy = lru_cache(maxsize=1024)(rows.read_policy)
+
+
+def claim(tx: Tx, want: int, held: Mapping[int, int], share: int) -> ClaimBatch:
+    taking = _Taking(tx, want, held, share)
+    for _ in range(ROUNDS):
+        if taking.left <= 0 or not taking.serve():
+            break
+    next_at = None if taking.jobs else _next_at(tx)
+    return ClaimBatch(jobs=taking.jobs, now=taking.now, next_at=next_at)
+
+
+def _next_at(tx: Tx) -> Any:
+    at = tx.value("claim_next_at")
+    return None if at is None else instant(max(at, tx.now))
+
+
+class _Taking:
+    """One claim in progress."""
+
+    def __init__(self, tx: Tx, want: int, held: Mapping[int, int], share: int) -> None:
+        self.tx = tx
+        self.now = tx.at
+        self.left = want
+        self.held = dict(held)
+        self.share = share
+        self.token = clock.chance.getrandbits(63)
+        self.lease_until = self.now + timedelta(seconds=tx.options.lease)
+        self.jobs: list[Job] = []
+        self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
+        self._changed: list[Lane] = []
+        self._unsendable: list[int] = []
+
+    def serve(self) -> bool:
+        """One round over the due lanes; False when none is due."""
+        due = self._due_lanes()
+        if not due:
+            return False
+        lanes = lane_rows.load(self.tx, due)
+        self.tx.run("claim_consume", (numbers(due),))
+        wakes = lane_rows.Wakes(self.tx)
+        for place, endpoint_no in enumerate(due):
+            if endpoint_no in lanes:  # a token without a lane is gone with the others
+                self._take(lanes[endpoint_no], fair_quota(self.left, len(due) - place), wakes)
+        self._write(wakes)
+        return True
+
+    def _due_lanes(self) -> list[int]:
+        """In the order of their oldest token; no more than can get something."""
+        tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
+        return list(dict.fromkeys(endpoint_no for (endpoint_no,) in tokens))[: self.left]
+
+    def _take(self, lane: Lane, part: int, wakes: lane_rows.Wakes) -> None:
+        no, options = lane.endpoint_no, self.tx.options
+        admission = admit(
+            lane,
+            now=self.now,
+            want=part,
+            crowded=self.share - self.held.get(no, 0),
+            lease=options.lease,
+            policy=options.circuit,
+        )
+        found = self.tx.tuples("claim_candidates", (no, admission.quota + 1))
+        taken, rest = self._split(found, admission.quota)
+        floor = rest[0][_DUE] if rest else None
+        after = after_claim(
+            lane,
+            admission,
+            taken=len(taken),
+            left_floor=None if floor is None else instant(floor),
+            now=self.now,
+            lease=options.lease,
+        )
+        if after != lane:
+            self._changed.append(after)
+        if floor is not None and admission.rest_at is not None:
+            wakes.add(no, max(floor, to_micros(admission.rest_at)), floor)
+        self._lease(after, admission, taken)
+
+    def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
+        """Those that are due, up to the quota; and what is left. One whose payload is gone can never be sent."""
+        taken: list[Any] = []
+        for place, row in enumerate(found):
+            if place >= quota or row[_DUE] > self.tx.now:
+                return taken, found[place:]
+            if row[_PAYLOAD] is None:
+                self._unsendable.append(row[_ID])
+            else:
+                taken.append(row)
+        return taken, ()
+
+    def _lease(self, lane: Lane, admission: Admission, taken: Sequence[Any]) -> None:
+        no = lane.endpoint_no
+        self.left -= len(taken)
+        self.held[no] = self.held.get(no, 0) + len(taken)
+        self._fresh[admission.counted].extend([row[_ID] for row in taken])
+        claim, now, until, revision, epoch = self.token, self.now, self.lease_until, lane.revision, lane.epoch
+        counted, probe = admission.counted, admission.probe
+        for id_, due, message, app, kind, payload, attempts, sent, at, expires, trigger, policy, delay in taken:
+            self.jobs.append(
+                Job(
+                    delivery_id=id_,
+                    claim=claim,
+                    message_id=message,
+                    app_no=app,
+                    endpoint_no=no,
+                    revision=revision,
+                    event_type=kind,
+                    payload=payload,
+                    attempts=attempts,
+                    sent=sent,
+                    accepted_at=instant(at),
+                    expires_at=instant(expires),
+                    claimed_at=now,
+                    lease_until=until,
+                    due_at=instant(due),
+                    epoch=epoch,
+                    counted=counted,
+                    probe=probe,
+                    trigger=trigger,
+                    policy=_policy(policy),
+                    last_delay=delay,
+                )
+            )
+
+    def _write(self, wakes: lane_rows.Wakes) -> None:
+        until = to_micros(self.lease_until)
+        for counted, ids in enumerate(self._fresh):
+            if ids:
+                self.tx.run("claim_take", (self.token, until, counted, numbers(ids)))
+                ids.clear()
+        lane_rows.save(self.tx, self._changed)
+        self._changed.clear()
+        wakes.write()
+        if self._unsendable:
+            bury(self.tx, self._unsendable, Reason.UNSENDABLE, "the payload is gone")
+            self._unsendable.clear()
+
+
+def _policy(text: str | None) -> PolicyOverride | None:
+    return None if text is None else read_policy(text)
+
+
+def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> None:
+    """Waiting deliveries become dead without an attempt."""
+    given = numbers(ids)
+    tx.run("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
+    tx.run("record_closed", (given,))
+
+
+def release(tx: Tx, jobs: Sequence[Job]) -> int:
+    """Not sent: pending again where it was, its room free."""
+    ours = fenced(tx, jobs)
+    if not ours:
+        return 0
+    wakes = lane_rows.Wakes(tx)
+    for job in ours:
+        wakes.add(job.endpoint_no, tx.now, to_micros(job.due_at))
+    tx.run("release", (numbers(job.delivery_id for job in ours),))
+    outcomes = released_outcomes(ours)
+    lane_rows.apply(tx, lane_rows.load(tx, outcomes), outcomes, wakes)
+    wakes.write()
+    return len(ours)

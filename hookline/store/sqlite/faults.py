@@ -1,0 +1,67 @@
+"""SQLite's errors, turned into ours: one clear line, and whether the caller may try again."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hookline.errors import HooklineError, InvalidInput, MigrationNeeded, StoreUnavailable
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_PASSING = {
+    sqlite3.SQLITE_BUSY: "another process holds its lock",
+    sqlite3.SQLITE_LOCKED: "another process holds its lock",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_READONLY: "the file is read-only",
+    sqlite3.SQLITE_PERM: "the file's permissions forbid it",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_PROTOCOL: "another process holds its lock",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+}
+_CONSTRAINT_DATATYPE = 3091  # sqlite3 has no name for it before Python 3.13
+_NOT_BOUND = (sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError)
+
+
+class BadData(InvalidInput):
+    """A value that SQLite cannot hold: an integer over 64 bits, a lone surrogate in a text, a blob that is too big."""
+
+
+def code_of(error: BaseException) -> int:
+    """The primary result code; 0 where there is none."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return code_of(error) in _BUSY
+
+
+def translate(error: BaseException) -> BaseException:
+    """The error that the caller sees. What is not SQLite's own, or a bug of ours, stays as it is."""
+    if isinstance(error, HooklineError):
+        return error
+    if isinstance(error, _NOT_BOUND) or _is_type_fault(error):
+        return _caused(BadData(f"the database cannot hold this value: {error}"), error)
+    if not isinstance(error, sqlite3.DatabaseError):
+        return error
+    code = code_of(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return _caused(InvalidInput("the file is not a SQLite database"), error)
+    if code in _PASSING:
+        return _caused(StoreUnavailable(f"the SQLite database is not available now: {_PASSING[code]}"), error)
+    if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+        return _caused(MigrationNeeded("the database is older than this release: run `hookline migrate`"), error)
+    return error
+
+
+def _is_type_fault(error: BaseException) -> bool:
+    """A STRICT column that was given another type, or a parameter of a type that SQLite does not know."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return "binding parameter" in str(error)
+    return getattr(error, "sqlite_errorcode", 0) == _CONSTRAINT_DATATYPE
+
+
+def _caused(fault: HooklineError, error: BaseException) -> HooklineError:
+    fault.__cause__ = error
+    return fault

@@ -1,0 +1,220 @@
+"""Ingest and relay: messages, their deliveries, wake tokens and keys, in one transaction. Lane rows are never touched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hookline import ids
+from hookline.catalogue import check_payload, check_policy
+from hookline.errors import InvalidInput
+from hookline.flow.fanout import Plan, Route, Target, max_age
+from hookline.model import Accepted, IngestStatus, NewMessage, RelayReport
+from hookline.store.rows import policy_text, read_policy
+from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.lanes import Wakes
+from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+
+_SCHEDULED = 0
+
+
+def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
+    taking = _Taking(tx)
+    answers = [taking.accept(new) for new in batch]
+    taking.write()
+    return answers
+
+
+def plan_of(tx: Tx, app_no: int) -> Plan | None:
+    """The fan-out of one application; None if there is no such application. Kept until somebody changes the catalogue."""
+    plans = tx.context.plans
+    if app_no not in plans:
+        plans[app_no] = _load_plan(tx, app_no)
+    return plans[app_no]
+
+
+def _load_plan(tx: Tx, app_no: int) -> Plan | None:
+    org_id = tx.value("ingest_application", (app_no,))
+    if org_id is None:
+        return None
+    policies = {name: read_policy(text) for name, text in tx.tuples("ingest_type_policies", (org_id,))}
+    targets = [_target(*row) for row in tx.tuples("ingest_targets", (app_no,))]
+    return Plan(targets, {name: policy for name, policy in policies.items() if policy is not None})
+
+
+def _target(no: int, event_types: str | None, channels: str | None, policy: str | None) -> Target:
+    return Target(
+        endpoint_no=no,
+        event_types=None if event_types is None else frozenset(READ.texts(event_types)),
+        channels=None if channels is None else frozenset(READ.texts(channels)),
+        policy=read_policy(policy),
+    )
+
+
+class _Taking:
+    """A batch in progress. What is new is written at the end, table by table."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._at = tx.at
+        self._seq: int = tx.value("ingest_last_seq") or 0
+        self._wakes = Wakes(tx)
+        self._messages: list[tuple[Any, ...]] = []
+        self._deliveries: list[tuple[Any, ...]] = []
+        self._event_ids: dict[tuple[int, str], tuple[Any, ...]] = {}
+        self._keys: dict[bytes, tuple[Any, ...]] = {}
+        self._keep_key = to_micros(self._at) + round(tx.options.idempotency_hours * 3_600_000_000)
+
+    def accept(self, new: NewMessage) -> Accepted:
+        plan = plan_of(self._tx, new.app_no)
+        if plan is None:
+            return Accepted(status=IngestStatus.NO_APPLICATION, message_id=new.id)
+        earlier = self._same_key(new) or self._same_event(new)
+        if earlier is not None:
+            return earlier
+        self._seq += 1
+        self._note_keys(new)
+        self._message(new)
+        routes = plan.routes(new.event_type, new.channels, new.policy)
+        self._fan_out(new, routes)
+        return Accepted(status=IngestStatus.ACCEPTED, message_id=new.id, created_at=self._at, deliveries=len(routes))
+
+    def write(self) -> None:
+        self._tx.many("message_insert", self._messages)
+        self._tx.many("delivery_insert", self._deliveries)
+        self._tx.many("event_id_insert", list(self._event_ids.values()))
+        self._tx.many("key_insert", list(self._keys.values()))
+        self._wakes.write()
+
+    def _same_key(self, new: NewMessage) -> Accepted | None:
+        if new.idempotency_key is None:
+            return None
+        found = self._keys.get(new.idempotency_key, (None,))[1:4] or self._tx.row(
+            "ingest_key", (new.idempotency_key, self._tx.now)
+        )
+        if found is None:
+            return None
+        body, message_id, created_at = found
+        same = body == (new.idempotency_body or b"")
+        status = IngestStatus.REPLAYED if same else IngestStatus.KEY_REUSED
+        return Accepted(status=status, message_id=message_id, created_at=instant(created_at))
+
+    def _same_event(self, new: NewMessage) -> Accepted | None:
+        if new.event_id is None:
+            return None
+        found = self._event_ids.get((new.app_no, new.event_id), ())[2:] or self._tx.row(
+            "ingest_event_id", (new.app_no, new.event_id)
+        )
+        if found is None:
+            return None
+        message_id, created_at = found
+        return Accepted(status=IngestStatus.EVENT_ID_TAKEN, message_id=message_id, created_at=instant(created_at))
+
+    def _note_keys(self, new: NewMessage) -> None:
+        now = self._tx.now
+        if new.event_id is not None:
+            self._event_ids[new.app_no, new.event_id] = (new.app_no, new.event_id, new.id, now)
+        if new.idempotency_key is not None:
+            body = new.idempotency_body or b""
+            self._keys[new.idempotency_key] = (new.idempotency_key, body, new.id, now, self._keep_key)
+
+    def _message(self, new: NewMessage) -> None:
+        self._messages.append(
+            (
+                self._seq,
+                new.id,
+                new.app_no,
+                new.event_type,
+                new.event_id,
+                texts(new.channels),
+                texts(new.tags),
+                new.ordering_key,
+                None if new.deliver_at is None else to_micros(new.deliver_at),
+                policy_text(new.policy),
+                new.payload,
+                self._tx.now,
+            )
+        )
+
+    def _fan_out(self, new: NewMessage, routes: Sequence[Route]) -> None:
+        now, retry = self._tx.now, self._tx.options.retry
+        due = now if new.deliver_at is None else max(now, to_micros(new.deliver_at))
+        for route in routes:
+            no, policy = route.endpoint_no, route.policy
+            expires = due + round(max_age(policy, retry) * 1_000_000)
+            row = (
+                new.app_no,
+                no,
+                self._seq,
+                now,
+                new.id,
+                new.event_type,
+                _SCHEDULED,
+                due,
+                expires,
+                policy_text(policy),
+            )
+            self._deliveries.append(row)
+            self._wakes.add(no, due, due)
+
+
+# ── relay ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def relay(tx: Tx, limit: int) -> RelayReport:
+    """Rows that cannot become messages are set aside, each with its reason."""
+    taking = _Taking(tx)
+    done: list[int] = []
+    aside: list[tuple[str, int]] = []
+    relayed = 0
+    for row in tx.rows("relay_rows", (limit,)):
+        try:
+            answer = taking.accept(_message(tx, row))
+        except (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError) as error:
+            aside.append((str(error), row["id"]))
+            continue
+        done.append(row["id"])
+        relayed += answer.status == IngestStatus.ACCEPTED
+    taking.write()
+    tx.many("relay_set_aside", aside)
+    if done:
+        tx.run("relay_done", (numbers(done),))
+    return RelayReport(relayed=relayed, repeated=len(done) - relayed, set_aside=len(aside))
+
+
+def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:
+    """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
+    check_payload(row["payload"])
+    policy = read_policy(row["policy"])
+    if policy is not None:
+        check_policy(policy)
+    return NewMessage(
+        id=ids.mint(ids.MESSAGE, tx.at),
+        app_no=_application(tx, row["org_id"], row["app"]),
+        event_type=row["event_type"],
+        payload=row["payload"],
+        event_id=row["event_id"],
+        channels=None if row["channels"] is None else READ.texts(row["channels"]),
+        tags=None if row["tags"] is None else READ.texts(row["tags"]),
+        ordering_key=row["ordering_key"],
+        deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
+        policy=policy,
+    )
+
+
+def _application(tx: Tx, org_id: str | None, app: str) -> int:
+    """By id, or by uid in the organization that is named or the only one there is."""
+    found = tx.row("relay_app_by_id", (app,))
+    if found is None or org_id not in (None, found["org_id"]):
+        found = tx.row("relay_app_by_uid", (org_id or _only_organization(tx), app))
+    if found is None:
+        raise InvalidInput(f"no such application: {app}")
+    return int(found["no"])
+
+
+def _only_organization(tx: Tx) -> str | None:
+    found = tx.rows("relay_organizations")
+    return str(found[0]["id"]) if len(found) == 1 else None

@@ -1,0 +1,94 @@
+"""Lanes, tokens and events inside a transaction: what claim, record, sweep and the catalogue share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline import clock
+from hookline.flow.circuit import LaneOutcome, fold
+from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.store import rows
+from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.tx import READ, Tx, numbers
+
+
+def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:
+    return {row["endpoint_no"]: rows.lane(row, READ) for row in tx.rows("lanes_of", (numbers(endpoint_nos),))}
+
+
+def load_moved(tx: Tx, endpoint_nos: Iterable[int], always: Iterable[int]) -> dict[int, Lane]:
+    """Those in `always`, and the unhealthy ones among the others."""
+    found = tx.rows("record_lanes", {"all": numbers(endpoint_nos), "always": numbers(always)})
+    return {row["endpoint_no"]: rows.lane(row, READ) for row in found}
+
+
+def save(tx: Tx, lanes: Sequence[Lane]) -> None:
+    tx.many("lane_write", [(*_written(lane), lane.endpoint_no) for lane in lanes])
+
+
+def _written(lane: Lane) -> list[Any]:
+    return [_plain(getattr(lane, name)) for name in rows.LANE_WRITTEN]
+
+
+def _plain(value: Any) -> Any:
+    return to_micros(value) if isinstance(value, datetime) else value
+
+
+class Wakes:
+    """Tokens of one transaction: one per lane, at the smallest instant that was asked for."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._tokens: dict[int, tuple[int, int]] = {}
+
+    def add(self, endpoint_no: int, at: int, floor: int) -> None:
+        """Never before now: an old instant would jump the queue."""
+        at = max(at, self._tx.now)
+        token = self._tokens.get(endpoint_no)
+        self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
+
+    def write(self) -> int:
+        self._tx.many("wake_insert", [(no, at, floor) for no, (at, floor) in self._tokens.items()])
+        return len(self._tokens)
+
+
+def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]]) -> None:
+    """Write events, each with its application's number."""
+    tx.many(
+        "lane_event_insert",
+        [(event.endpoint_no, app_no, to_micros(event.at), event.kind.value, event.cause) for event, app_no in events],
+    )
+
+
+def apply(
+    tx: Tx, lanes: Mapping[int, Lane], outcomes: Mapping[int, Sequence[LaneOutcome]], wakes: Wakes
+) -> list[LaneEvent]:
+    """Fold outcomes into their lanes; lanes are written only where they changed, and 410 disables the endpoint too."""
+    changed: list[Lane] = []
+    noted: list[tuple[LaneEvent, int]] = []
+    for endpoint_no, lane in lanes.items():
+        folded = fold(lane, outcomes[endpoint_no], now=tx.at, policy=tx.options.circuit, chance=clock.chance)
+        after = folded.lane
+        if after.status != lane.status:
+            after = replace(after, revision=lane.revision + 1)
+        if after != lane:
+            changed.append(after)
+        noted += [(event, lane.app_no) for event in folded.events]
+        if folded.wake_at is not None:
+            at = to_micros(folded.wake_at)
+            wakes.add(endpoint_no, at, to_micros(folded.wake_floor) if folded.wake_floor is not None else at)
+    save(tx, changed)
+    note(tx, noted)
+    events = [event for event, _ in noted]
+    _disable(tx, [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED])
+    return events
+
+
+def _disable(tx: Tx, events: Sequence[LaneEvent]) -> None:
+    if events:
+        tx.many("endpoint_gone", [(event.cause, tx.now, event.endpoint_no) for event in events])
+        tx.forget_plans()

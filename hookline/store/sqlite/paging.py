@@ -1,0 +1,20 @@
+"""Listings: rows after an iterator, or before it, always by an index."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hookline.store.base import Page
+from hookline.store.sqlite.tx import Tx
+
+_TEXT_ENDS = ("", "\U0010ffff")
+
+
+def by_text(tx: Tx, name: str, of: object, page: Page, *, newest_first: bool = False) -> list[sqlite3.Row]:
+    """A page of the statements `name` and `name_back`; backwards it comes in the same order as forwards."""
+    low, high = _TEXT_ENDS
+    start = high if newest_first != page.backwards else low
+    params = {"of": of, "iterator": page.iterator if page.iterator is not None else start, "limit": page.limit}
+    if not page.backwards:
+        return tx.rows(name, params)
+    return tx.rows(f"{name}_back", params)[::-1]

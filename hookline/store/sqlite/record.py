@@ -1,0 +1,108 @@
+"""Record: what came of a batch of jobs, fenced by claim token and state, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hookline.flow.record import clean, moves_lane, outcome_name, outcomes_of
+from hookline.model import Dead, Delivered, Job, LaneEvent, RecordReport, Result, Retry
+from hookline.store.rows import headers_blob
+from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.tx import Tx, numbers
+
+
+def record(tx: Tx, results: Sequence[Result]) -> tuple[RecordReport, bool]:
+    """The report, and whether a token was inserted."""
+    ours = {job.delivery_id: job.claim for job in fenced(tx, [result.job for result in results])}
+    held = [result for result in results if ours.pop(result.job.delivery_id, None) == result.job.claim]
+    wakes = lane_rows.Wakes(tx)
+    _move(tx, held, wakes)
+    tx.many("attempt_insert", [_attempt(result, tx.now) for result in held])
+    events = _fold(tx, held, wakes)
+    report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events))
+    return report, wakes.write() > 0
+
+
+def fenced(tx: Tx, jobs: Sequence[Job]) -> list[Job]:
+    """Those whose claim still holds. The write lock keeps it so until the end of the transaction."""
+    claims = dict(tx.tuples("record_fence", (numbers(job.delivery_id for job in jobs),)))
+    return [job for job in jobs if claims.get(job.delivery_id) == job.claim]
+
+
+def _move(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> None:
+    delivered: list[int] = []
+    retries: list[tuple[Any, ...]] = []
+    dead: list[dict[str, Any]] = []
+    for result in results:
+        id_, status = result.job.delivery_id, result.sent.status
+        match result.judgement.verdict:
+            case Delivered():
+                delivered.append(id_)
+            case Retry() as retry:
+                due = tx.now if retry.fresh else to_micros(retry.at)
+                retries.append((due, int(retry.spends), retry.delay, status, id_))
+                wakes.add(result.job.endpoint_no, due, due)
+            case Dead() as verdict:
+                dead.append(_dead(id_, verdict, status, tx.now))
+    tx.many("record_retry", retries)
+    tx.many("record_dead", dead)
+    if delivered:
+        tx.run("record_delivered", (tx.now, numbers(delivered)))
+    if delivered or dead:
+        tx.run("record_closed", (numbers([*delivered, *(row["id"] for row in dead)]),))
+
+
+def _dead(id_: int, verdict: Dead, status: int | None, now: int) -> dict[str, Any]:
+    return {"id": id_, "reason": verdict.reason.value, "detail": clean(verdict.detail), "status": status, "now": now}
+
+
+def _fold(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> list[LaneEvent]:
+    """A good outcome changes nothing of a healthy lane: that one is not even read."""
+    moving = {result.job.endpoint_no for result in results if moves_lane(result)}
+    lanes = lane_rows.load_moved(tx, {result.job.endpoint_no for result in results}, moving)
+    if not lanes:
+        return []
+    outcomes = outcomes_of(result for result in results if result.job.endpoint_no in lanes)
+    return lane_rows.apply(tx, lanes, outcomes, wakes)
+
+
+def _attempt(result: Result, now: int) -> tuple[Any, ...]:
+    job, sent, timing = result.job, result.sent, result.sent.timing
+    return (
+        result.attempt_id,
+        job.delivery_id,
+        job.app_no,
+        job.endpoint_no,
+        job.message_id,
+        job.event_type,
+        job.sent + 1,
+        job.trigger,
+        outcome_name(result),
+        job.probe,
+        to_micros(sent.started_at),
+        sent.status,
+        None if sent.error is None else sent.error.value,
+        clean(sent.detail),
+        clean(sent.address),
+        headers_blob(sent.headers),
+        sent.body,
+        sent.truncated,
+        timing.dns,
+        timing.connect,
+        timing.tls,
+        timing.first_byte,
+        timing.total,
+        now,
+    )
+
+
+def joined(first: RecordReport, second: RecordReport) -> RecordReport:
+    """The report of both halves of a batch."""
+    return RecordReport(
+        recorded=first.recorded + second.recorded,
+        stale=first.stale + second.stale,
+        events=first.events + second.events,
+        refused=first.refused + second.refused,
+    )

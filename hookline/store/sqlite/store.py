@@ -1,0 +1,355 @@
+"""`SqliteStore`: every method of the protocol, each a function of its stage run by the writer or a reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+from hookline.errors import InvalidInput, NotFound
+from hookline.flow.record import bare, halves
+from hookline.model import (
+    Accepted,
+    Application,
+    Attempt,
+    ClaimBatch,
+    Counts,
+    DeadFilter,
+    DeadLetter,
+    DeadStats,
+    Delivery,
+    Endpoint,
+    EndpointChange,
+    EventType,
+    Job,
+    LaneEvent,
+    LaneView,
+    Message,
+    NewApplication,
+    NewEndpoint,
+    NewMessage,
+    Organization,
+    RecordReport,
+    RelayReport,
+    Result,
+    SweepReport,
+)
+from hookline.states import EndpointStatus
+from hookline.store.base import Page, StoreOptions
+from hookline.store.sql import load
+from hookline.store.sqlite import catalogue, claim, dead, ingest, migrate, record, sweep, views
+from hookline.store.sqlite.clock import instant
+from hookline.store.sqlite.connect import connect, path_of, prepare
+from hookline.store.sqlite.faults import BadData
+from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.writer import Writer
+from hookline.vault import Vault
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_STRETCH = 2000  # rows of a long piece of work that one transaction takes
+
+
+class SqliteStore:
+    """One database file. See `base.Store` for what each method promises."""
+
+    engine = "sqlite"
+
+    def __init__(self, writer: Writer, readers: Readers, context: Context, bell: asyncio.Event) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._context = context
+        self._bell = bell
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> SqliteStore:
+        path = path_of(url)
+        await asyncio.to_thread(prepare, path)
+        conn = await asyncio.to_thread(connect, path, writes=True)
+        context = Context(load("sqlite"), vault, options)
+        bell = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        writer = Writer(conn, path, context, partial(_ring, loop, bell))
+        return cls(writer, Readers(path, context), context, bell)
+
+    async def _write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._writer.write(lambda tx: work(tx, *args, **kwargs))
+
+    async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
+
+    # ── life ──
+
+    async def version(self) -> int:
+        return await self._read(migrate.version)
+
+    async def migrate(self) -> list[int]:
+        applied: list[int] = []
+        while (number := await self._write(migrate.apply_next)) is not None:
+            applied.append(number)
+        return applied
+
+    async def now(self) -> datetime:
+        return instant(self._context.clock.micros())
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self._writer.close()
+
+    # ── catalogue ──
+
+    async def save_organization(self, org: Organization) -> Organization:
+        return await self._write(catalogue.save_organization, org)
+
+    async def organization(self, org_id: str) -> Organization | None:
+        return await self._read(catalogue.organization, org_id)
+
+    async def revoke_tokens(self, org_id: str, app_no: int | None, before: datetime) -> None:
+        await self._write(catalogue.revoke_tokens, org_id, app_no, before)
+
+    async def create_application(self, org_id: str, new: NewApplication) -> Application:
+        return await self._write(catalogue.create_application, org_id, new)
+
+    async def application(self, org_id: str, ref: str) -> Application | None:
+        return await self._read(catalogue.application, org_id, ref)
+
+    async def applications(self, org_id: str, page: Page) -> list[Application]:
+        return await self._read(catalogue.applications, org_id, page)
+
+    async def delete_application(self, app_no: int) -> None:
+        await self._write(catalogue.delete_application, app_no)
+
+    async def save_event_type(self, event_type: EventType) -> EventType:
+        return await self._write(catalogue.save_event_type, event_type)
+
+    async def event_type(self, org_id: str, name: str) -> EventType | None:
+        return await self._read(catalogue.event_type, org_id, name)
+
+    async def event_types(self, org_id: str, page: Page) -> list[EventType]:
+        return await self._read(catalogue.event_types, org_id, page)
+
+    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
+        return await self._write(catalogue.create_endpoint, app_no, new)
+
+    async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
+        changed = await self._write(catalogue.change_endpoint, endpoint_no, change)
+        self._bell.set()
+        return changed
+
+    async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
+        if status == EndpointStatus.ACTIVE:
+            await self._renew_held(endpoint_no)
+        changed = await self._write(catalogue.set_endpoint_status, endpoint_no, status, cause)
+        self._bell.set()
+        return changed
+
+    async def _renew_held(self, endpoint_no: int) -> None:
+        """Stretch by stretch, while the lane still holds them: one transaction over a long backlog would block the rest."""
+        found = await self.endpoints_for([endpoint_no])
+        if found and found[0].status == EndpointStatus.PAUSED:
+            after: tuple[int, int] | None = (-1, -1)
+            while after is not None:
+                after = await self._write(catalogue.renew_held, endpoint_no, after, _STRETCH)
+
+    async def delete_endpoint(self, endpoint_no: int) -> None:
+        await self._write(catalogue.delete_endpoint, endpoint_no)
+
+    async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
+        return await self._read(catalogue.endpoint, app_no, ref)
+
+    async def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Endpoint | None:
+        return await self._read(catalogue.endpoint_by_id, org_id, endpoint_id)
+
+    async def endpoints(self, app_no: int, page: Page) -> list[Endpoint]:
+        return await self._read(catalogue.endpoints, app_no, page)
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        return await self._read(catalogue.endpoints_for, list(nos))
+
+    # ── ingest and outbox ──
+
+    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+        answers = await self._write(ingest.ingest, batch)
+        self._bell.set()
+        return answers
+
+    async def relay(self, limit: int) -> RelayReport:
+        report = await self._write(ingest.relay, limit)
+        if report.relayed:
+            self._bell.set()
+        return report
+
+    # ── claim ──
+
+    async def arm(self) -> bool:
+        self._bell.clear()
+        return True
+
+    async def wait(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._bell.wait()
+        except TimeoutError:
+            return
+        self._bell.clear()
+
+    def wake(self) -> None:
+        _ring(self._loop, self._bell)
+
+    async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
+        return await self._write(claim.claim, want, held, share)
+
+    async def release(self, jobs: Sequence[Job]) -> int:
+        if not jobs:
+            return 0
+        released = await self._write(claim.release, jobs)
+        self._bell.set()
+        return released
+
+    # ── record ──
+
+    async def record(self, results: Sequence[Result]) -> RecordReport:
+        if not results:
+            return RecordReport(recorded=0, stale=0)
+        try:
+            report, woke = await self._write(record.record, results)
+        except BadData:
+            return await self._bisect(results)
+        if woke:
+            self._bell.set()
+        return report
+
+    async def _bisect(self, results: Sequence[Result]) -> RecordReport:
+        if len(results) == 1:
+            return await self._record_bare(results[0])
+        first, second = halves(results)
+        return record.joined(await self.record(first), await self.record(second))
+
+    async def _record_bare(self, result: Result) -> RecordReport:
+        """Without what the endpoint sent, so that the delivery still moves on."""
+        try:
+            report, _ = await self._write(record.record, [bare(result)])
+        except BadData:
+            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+        self._bell.set()
+        return report
+
+    # ── sweep ──
+
+    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
+        report = await self._write(sweep.sweep_leases, limit)
+        if report.leases:
+            self._bell.set()
+        return report
+
+    async def sweep_expired(self, limit: int = 1000) -> SweepReport:
+        return await self._write(sweep.sweep_expired, limit)
+
+    async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
+        return await self._write(sweep.sweep_deleted, limit)
+
+    async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
+        return await self._write(sweep.sweep_failing, pause_dead, disable_after)
+
+    async def retire(self, limit: int = 5000) -> SweepReport:
+        """One transaction for each kind of history, so that nobody waits for all of them."""
+        taken = [await self._write(sweep.retire, name, limit) for name in sweep.RETIRED]
+        return SweepReport(retired=sum(taken))
+
+    async def audit(self, *, repair: bool) -> list[int]:
+        found = [endpoint_no for endpoint_no, _ in await self._read(sweep.asleep)]
+        if not (found and repair):
+            return found
+        repaired = await self._write(sweep.repair, found)
+        self._bell.set()
+        return repaired
+
+    # ── dead letters and replay ──
+
+    async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
+        if page.iterator is not None and not page.iterator.isdecimal():
+            raise InvalidInput("the iterator of a listing of dead letters is a number")
+        return await self._read(dead.dead_letters, where, page)
+
+    async def dead_letter(self, dead_id: int) -> DeadLetter | None:
+        return await self._read(dead.dead_letter, dead_id)
+
+    async def dead_stats(self, where: DeadFilter) -> DeadStats:
+        return await self._read(dead.dead_stats, where)
+
+    async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
+        replayed = await self._write(dead.replay, where, limit)
+        self._bell.set()
+        return replayed
+
+    async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
+        return await self._write(dead.resolve, where, note, limit)
+
+    async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
+        endpoint = await self._living(endpoint_no)
+        window: dead.Window | None = dead.Window(since=since, until=until)
+        while window is not None:
+            found = await self._read(dead.find_missed, endpoint, window, _STRETCH)
+            made = await self._write(dead.deliver_missed, endpoint, found.missed[:limit]) if found.missed else 0
+            if made:
+                self._bell.set()
+                return made
+            window = None if found.end is None else dead.Window(since=since, until=until, after=found.end)
+        return 0
+
+    async def resend(self, endpoint_no: int, message_id: str) -> int | None:
+        endpoint = await self._living(endpoint_no)
+        delivery_id = await self._write(dead.resend, endpoint, message_id)
+        self._bell.set()
+        return delivery_id
+
+    async def _living(self, endpoint_no: int) -> Endpoint:
+        found = await self.endpoints_for([endpoint_no])
+        if not found or found[0].status == EndpointStatus.DELETED:
+            raise NotFound("no such endpoint")
+        return found[0]
+
+    # ── views ──
+
+    async def message(self, app_no: int, ref: str) -> Message | None:
+        return await self._read(views.message, app_no, ref)
+
+    async def messages(self, app_no: int, page: Page) -> list[Message]:
+        return await self._read(views.messages, app_no, page)
+
+    async def message_by_id(self, message_id: str) -> Message | None:
+        return await self._read(views.message_by_id, message_id)
+
+    async def deliveries(self, message_id: str) -> list[Delivery]:
+        return await self._read(views.deliveries, message_id)
+
+    async def attempts(self, message_id: str) -> list[Attempt]:
+        return await self._read(views.attempts, message_id)
+
+    async def endpoint_attempts(self, endpoint_no: int, page: Page) -> list[Attempt]:
+        return await self._read(views.endpoint_attempts, endpoint_no, page)
+
+    async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
+        return await self._read(views.lanes, org_id, app_no)
+
+    async def lane_view(self, endpoint_no: int) -> LaneView | None:
+        return await self._read(views.lane_view, endpoint_no)
+
+    async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
+        return await self._read(views.lane_events, endpoint_no, limit)
+
+    async def counts(self) -> Counts:
+        return await self._read(views.counts)
+
+
+def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
+    """From any thread."""
+    try:
+        loop.call_soon_threadsafe(bell.set)
+    except RuntimeError:
+        return  # the loop is closed: nobody waits

@@ -1,0 +1,166 @@
+"""Sweep, retention and audit: what no single delivery takes care of, in batches and by index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hookline.flow.circuit import LaneOutcome
+from hookline.flow.lane import CROWDED_PAUSE
+from hookline.model import Lane, SweepReport
+from hookline.states import Circuit, EndpointStatus, Health, Reason
+from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.catalogue import turn
+from hookline.store.sqlite.claim import bury
+from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.tx import Tx, numbers
+
+_DAY = 86_400_000_000
+_LOST = -1  # an epoch that no lane has: a lost lease says nothing about health
+_LATE = timedelta(seconds=1)
+
+
+def sweep_leases(tx: Tx, limit: int) -> SweepReport:
+    lost = tx.tuples("sweep_leases_find", (tx.now, limit))
+    if not lost:
+        return SweepReport()
+    tx.run("sweep_leases_back", (tx.now, numbers(id_ for id_, _, _ in lost)))
+    wakes = lane_rows.Wakes(tx)
+    outcomes: dict[int, list[LaneOutcome]] = defaultdict(list)
+    for _, endpoint_no, counted in lost:
+        wakes.add(endpoint_no, tx.now, tx.now)
+        outcomes[endpoint_no].append(LaneOutcome(health=Health.NONE, epoch=_LOST, counted=bool(counted)))
+    events = lane_rows.apply(tx, lane_rows.load(tx, outcomes), outcomes, wakes)
+    wakes.write()
+    return SweepReport(leases=len(lost), events=tuple(events))
+
+
+def sweep_expired(tx: Tx, limit: int) -> SweepReport:
+    found = tx.tuples("sweep_expired_find", (tx.now, limit))
+    held = [id_ for id_, status in found if status == EndpointStatus.PAUSED]
+    over = [id_ for id_, status in found if status != EndpointStatus.PAUSED]
+    if held:
+        tx.run("sweep_expired_hold", (tx.now + _DAY, numbers(held)))
+    if over:
+        bury(tx, over, Reason.BUDGET_EXHAUSTED, "its time budget is over")
+    return SweepReport(expired=len(over))
+
+
+def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
+    """Lanes marked as deleted go once nothing waits in them; a lane that is missing counts as deleted."""
+    dead = 0
+    for (endpoint_no,) in tx.tuples("sweep_deleted_lanes", (limit,)):
+        dead += _bury_lane(tx, endpoint_no, limit - dead)
+        if dead >= limit:
+            return SweepReport(deleted=dead)
+        tx.run("sweep_lane_drop", (endpoint_no,))
+    waiting = [row["endpoint_no"] for row in tx.rows("waiting_lanes")]
+    known = {row["endpoint_no"] for row in tx.rows("lanes_of", (numbers(waiting),))}
+    for endpoint_no in waiting:
+        if endpoint_no not in known and dead < limit:
+            dead += _bury_lane(tx, endpoint_no, limit - dead)
+    stray = [endpoint_no for (endpoint_no,) in tx.tuples("sweep_token_lanes")]
+    if stray:
+        tx.run("claim_consume", (numbers(stray),))
+    return SweepReport(deleted=dead)
+
+
+def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> int:
+    ids = [id_ for (id_,) in tx.tuples("sweep_deleted_find", (endpoint_no, limit))]
+    if ids:
+        bury(tx, ids, Reason.ENDPOINT_DELETED, "its endpoint was deleted")
+    return len(ids)
+
+
+def sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
+    paused = _many_dead(tx, pause_dead)
+    since = tx.now - round(disable_after * 1_000_000)
+    disabled = {no for (no,) in tx.tuples("sweep_failing_long", (since,))}
+    events = [
+        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day")
+        for no in sorted(paused - disabled)
+    ]
+    events += [
+        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.DISABLED, f"failing for more than {disable_after:g} s")
+        for no in sorted(disabled)
+    ]
+    return SweepReport(paused=len(paused - disabled), disabled=len(disabled), events=tuple(events))
+
+
+def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
+    since = tx.now - _DAY
+    found = [no for no, _ in tx.tuples("sweep_failing_dead", {"since": since, "pause_dead": pause_dead})]
+    lanes = lane_rows.load(tx, found)
+    active = [no for no in found if no in lanes and lanes[no].status == EndpointStatus.ACTIVE]
+    return {no for no in active if tx.value("sweep_failing_since_resume", {"no": no, "since": since}) > pause_dead}
+
+
+# ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+RETIRED = (
+    "retire_dead",
+    "retire_resolved",
+    "retire_attempt",
+    "retire_done",
+    "retire_message",
+    "retire_event_id",
+    "retire_lane_event",
+    "retire_key",
+)
+
+
+def retire(tx: Tx, name: str, limit: int) -> int:
+    """One batch of one kind of history."""
+    history = tx.now - tx.options.retention_days * _DAY
+    if name == "retire_resolved":
+        return tx.run(name, {"cutoff": history, "limit": limit})
+    if name == "retire_dead":
+        return tx.run(name, (tx.now - tx.options.dead_retention_days * _DAY, limit))
+    return tx.run(name, (tx.now if name == "retire_key" else history, limit))
+
+
+# ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asleep(tx: Tx) -> list[tuple[int, int]]:
+    """Lanes with something waiting that will not wake for it, and the instant from which it waits."""
+    waiting = tx.rows("waiting_lanes")
+    lanes = lane_rows.load(tx, [row["endpoint_no"] for row in waiting])
+    return [
+        (row["endpoint_no"], row["first_due"])
+        for row in waiting
+        if row["endpoint_no"] in lanes
+        and not _will_wake(tx, lanes[row["endpoint_no"]], row["first_due"], row["token_at"])
+    ]
+
+
+def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
+    if lane.status != EndpointStatus.ACTIVE:
+        return True  # held on purpose: resume inserts the token
+    if lane.waiting_floor is not None and lane.in_flight > 0:
+        return True  # whoever frees the room inserts it
+    return token_at is not None and token_at <= _latest(tx, lane, first_due)
+
+
+def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
+    """The last instant at which a token is still in time: what is due may have to wait for probe, hold or throttle."""
+    instants = [tx.at + CROWDED_PAUSE, instant(first_due)]
+    if lane.held_until is not None:
+        instants.append(lane.held_until)
+    if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
+        instants.append(lane.probe_at)
+    if lane.tat is not None:
+        rate = lane.throttle_rate or 1.0
+        instants.append(lane.tat + timedelta(seconds=1 / rate))
+    return to_micros(max(instants) + _LATE)
+
+
+def repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
+    """Wake them, if they still would not by themselves."""
+    wakes = lane_rows.Wakes(tx)
+    found = [(no, due) for no, due in asleep(tx) if no in endpoint_nos]
+    for no, due in found:
+        wakes.add(no, tx.now, due)
+    wakes.write()
+    return [no for no, _ in found]

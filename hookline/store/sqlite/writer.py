@@ -1,0 +1,203 @@
+"""The one thread that writes. Work that is queued together shares one COMMIT, and so one fsync; a savepoint keeps each
+piece from the others' errors. Nobody hears of success before the COMMIT has returned."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hookline.clock import monotonic
+from hookline.errors import StoreUnavailable
+from hookline.store.sqlite.faults import is_busy, translate
+from hookline.store.sqlite.tx import Context, Tx
+
+T = TypeVar("T")
+
+GROUP = 64  # pieces of work in one COMMIT
+LOCK_SECONDS = 10.0  # how long another process may hold the write lock
+LOCK_POLL = 0.002  # finer than SQLite's own busy handler, which ends at 100 ms and loses to a busy writer
+IDLE = 0.02  # how often an idle writer looks for other processes' commits
+BREATH = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
+WAL_BYTES = 8 << 20  # past this the WAL is cut back in an idle moment ...
+WAL_BYTES_MAX = 64 << 20  # ... and past this in a busy one
+CHECKPOINT_SECONDS = 1.0
+
+
+class _Task:
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[Tx], Any], future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():  # its caller was cancelled
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class _Aborted(Exception):
+    """SQLite gave up the whole transaction, not only the statement: a full disk, for one."""
+
+
+class Writer:
+    def __init__(
+        self, conn: sqlite3.Connection, path: Path, context: Context, on_foreign_commit: Callable[[], None]
+    ) -> None:
+        self._conn = conn
+        self._wal = path.with_name(path.name + "-wal")
+        self._context = context
+        self._on_foreign_commit = on_foreign_commit
+        self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._version = self._data_version()
+        self._checkpoint_at = 0.0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="hookline-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in a transaction, and return when it is durable."""
+        if self._closing:
+            raise StoreUnavailable("the store is closed")
+        task = _Task(work, self._loop.create_future())
+        self._queue.put(task)
+        result: T = await task.future
+        return result
+
+    async def close(self) -> None:
+        """What was queued before is still written."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # ── the thread ──
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            group, open_ = self._next_group()
+            if not group:
+                self._idle()
+                continue
+            began = monotonic()
+            self._commit(group)
+            self._tell(group)
+            if not self._queue.empty():
+                self._cut_wal(WAL_BYTES_MAX)
+                time.sleep(min(0.002, (monotonic() - began) * BREATH))
+        self._conn.close()
+
+    def _next_group(self) -> tuple[list[_Task], bool]:
+        """The work that waits, up to one COMMIT's worth; False with the last of it."""
+        group: list[_Task] = []
+        try:
+            task = self._queue.get(timeout=IDLE)
+            while task is not None:
+                group.append(task)
+                if len(group) == GROUP:
+                    return group, True
+                task = self._queue.get_nowait()
+        except queue.Empty:
+            return group, True
+        return group, False
+
+    def _commit(self, group: list[_Task]) -> None:
+        try:
+            self._begin()
+            self._notice_others()
+            for task in group:
+                self._step(task)
+            self._conn.execute("COMMIT")
+        except Exception as error:  # whatever it is, this thread goes on
+            self._undo()
+            cause = error.__cause__ if isinstance(error, _Aborted) else error
+            for task in group:
+                task.error = translate(cause or error)
+
+    def _begin(self) -> None:
+        give_up = monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                self._conn.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or monotonic() > give_up:
+                    raise
+                time.sleep(LOCK_POLL)
+            else:
+                return
+
+    def _step(self, task: _Task) -> None:
+        self._conn.execute("SAVEPOINT step")
+        try:
+            task.result = task.work(Tx(self._conn, self._context))
+        except BaseException as error:
+            if not self._conn.in_transaction:
+                raise _Aborted from error
+            self._conn.execute("ROLLBACK TO step")
+            self._context.plans.clear()
+            task.error = translate(error)
+        self._conn.execute("RELEASE step")
+
+    def _undo(self) -> None:
+        self._context.plans.clear()
+        try:
+            if self._conn.in_transaction:
+                self._conn.execute("ROLLBACK")
+        except sqlite3.Error:
+            return  # SQLite has rolled back by itself
+
+    def _tell(self, group: list[_Task]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_settle, group)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    # ── between transactions ──
+
+    def _idle(self) -> None:
+        try:
+            self._notice_others()
+        except sqlite3.Error:
+            return  # the next transaction meets the same fault, and has somebody to tell
+        self._cut_wal(WAL_BYTES)
+
+    def _notice_others(self) -> None:
+        """`data_version` changes with the commits of other connections, not with our own."""
+        version = self._data_version()
+        if version != self._version:
+            self._version = version
+            self._context.plans.clear()
+            self._on_foreign_commit()
+
+    def _data_version(self) -> int:
+        (version,) = self._conn.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def _cut_wal(self, bound: int) -> None:
+        """Readers that are in the way only put it off."""
+        if monotonic() < self._checkpoint_at:
+            return
+        self._checkpoint_at = monotonic() + CHECKPOINT_SECONDS
+        try:
+            if self._wal.stat().st_size > bound:
+                self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except (OSError, sqlite3.Error):
+            return
+
+
+def _settle(group: list[_Task]) -> None:
+    for task in group:
+        task.settle()

@@ -1,0 +1,271 @@
+"""The worker: claim | send | judge | record, around one sender thread.
+
+The event loop claims and records by the batch; the sender's thread signs and sends. There is no task per delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec import Struct
+
+from hookline import clock, ids
+from hookline.errors import StoreUnavailable
+from hookline.flow import backoff
+from hookline.flow.judge import judge
+from hookline.flow.outage import Outage, pause
+from hookline.flow.recorder import Recorder
+from hookline.flow.request import Target, Targets
+from hookline.flow.send import Request, Sender
+from hookline.model import Job, Result, RetryPolicy, Sent
+from hookline.states import ErrorKind
+from hookline.store.base import Store
+
+log = structlog.get_logger()
+
+# Failures of these kinds, before anything was sent, are tried once more at once, within the same attempt.
+_TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, ErrorKind.TLS})
+
+LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
+UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
+UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    slots: int = 256  # requests in flight
+    share: int = 64  # of them that one lane may hold
+    deadline: float = 30.0  # of one request, in all
+    retry: RetryPolicy = RetryPolicy()
+    poll: float = 1.0  # the longest sleep without looking
+    drain: float = 20.0  # to finish what is held when asked to stop
+
+
+class Flight:
+    """One leased delivery on its way through this worker. Instants are monotonic."""
+
+    __slots__ = ("claimed", "job", "send_before", "target", "tried_again")
+
+    def __init__(self, job: Job, target: Target | None, claimed: float, send_before: float) -> None:
+        self.job = job
+        self.target = target
+        self.claimed = claimed
+        self.send_before = send_before  # later than this, the lease would not outlive the request
+        self.tried_again = False
+
+    def database_now(self) -> datetime:
+        """The database's clock: when it leased the job, and the time since."""
+        return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
+
+
+SenderFactory = Callable[
+    [Callable[[Request], Request | Sent], Callable[[list[tuple[Request, Sent]]], None]],
+    Sender,
+]
+
+
+class Worker:
+    """One per process. `run` returns once the stop is set and what it held is recorded or released."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        *,
+        make_sender: SenderFactory,
+        outage: Outage,
+        chance: random.Random,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._outage = outage
+        self._chance = chance
+        self._targets = Targets(store)
+        self._recorder = Recorder(store, outage, self._written)
+        self._sender = make_sender(self.prepare, self._results_from_thread)
+        self._held: Counter[int] = Counter()  # by endpoint: claimed, and not yet recorded
+        self._flying = 0  # with the sender
+        self._next_at: float | None = None  # seconds from the last empty claim to the next token
+        self._freed = asyncio.Event()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sender.start()
+        recording = asyncio.create_task(self._recorder.run())
+        try:
+            await self._claim_until(stop)
+        finally:
+            await self._drain(recording)
+
+    # ── claim ──
+
+    async def _claim_until(self, stop: asyncio.Event) -> None:
+        stopped = asyncio.create_task(stop.wait())
+        stopped.add_done_callback(lambda _: self._wake_up())
+        try:
+            while not stop.is_set():
+                try:
+                    await self._claim_or_sleep(stop)
+                except StoreUnavailable as error:
+                    await self._outage.failed("claim", error, stop)
+                except Exception:
+                    log.exception("claim_failed")
+                    await pause(1.0, stop)
+        finally:
+            stopped.cancel()
+
+    def _wake_up(self) -> None:
+        self._freed.set()
+        self._store.wake()
+
+    async def _claim_or_sleep(self, stop: asyncio.Event) -> None:
+        if not self._has_room():
+            self._freed.clear()
+            await self._freed.wait()
+        elif not await self._claim() and not stop.is_set():
+            armed = await self._store.arm()
+            # Once more: what was committed before we were seen to sleep was told to nobody.
+            if not await self._claim() and not stop.is_set():
+                await self._store.wait(self._sleep_for(armed))
+
+    def _has_room(self) -> bool:
+        """A small claim costs as much as a large one: wait for a quarter of the slots."""
+        slots = self._settings.slots
+        return self._flying <= slots * 3 // 4 and self._recorder.waiting < slots * UNRECORDED
+
+    async def _claim(self) -> int:
+        """One batch, on its way; how many."""
+        asked = clock.monotonic()
+        settings = self._settings
+        batch = await self._store.claim(settings.slots - self._flying, held=self._held, share=settings.share)
+        self._outage.passed()
+        self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
+        if batch.jobs:
+            await self._send(batch.jobs, asked)
+        return len(batch.jobs)
+
+    def _sleep_for(self, armed: bool) -> float:
+        longest = self._settings.poll if armed else UNARMED_POLL
+        return longest if self._next_at is None else min(longest, max(0.0, self._next_at))
+
+    # ── send ──
+
+    async def _send(self, jobs: Sequence[Job], asked: float) -> None:
+        self._held.update(job.endpoint_no for job in jobs)
+        try:
+            await self._targets.load(jobs)
+        except BaseException:
+            for job in jobs:
+                self._recorder.give_back(job)
+            raise
+        self._flying += len(jobs)
+        self._sender.submit([self._request(self._flight(job, asked)) for job in jobs])
+
+    def _flight(self, job: Job, asked: float) -> Flight:
+        lease = (job.lease_until - job.claimed_at).total_seconds()
+        patience = lease - self._settings.deadline - LEASE_MARGIN
+        return Flight(job, self._targets.get(job.endpoint_no), asked, asked + patience)
+
+    def _request(self, flight: Flight, *, fresh: bool = False) -> Request:
+        url = flight.target.endpoint.url if flight.target is not None else ""
+        return Request(
+            ref=flight, url=url, headers=[], body=flight.job.payload, deadline=self._settings.deadline, fresh=fresh
+        )
+
+    def prepare(self, request: Request) -> Request | Sent:
+        """In the sender's thread, right before the start: sign, unless it is too late or cannot be done."""
+        flight = request.ref
+        assert isinstance(flight, Flight)
+        now = clock.wall()
+        if clock.monotonic() > flight.send_before:
+            return Sent(started_at=now)  # neither a status nor an error: it was not sent
+        target = flight.target
+        if target is None or not target.endpoint.secrets:
+            fault = target.endpoint.status_reason if target is not None else "its endpoint is gone"
+            return Sent(started_at=now, error=ErrorKind.UNSENDABLE, detail=fault or "there is no secret to sign with")
+        return Request(
+            ref=flight,
+            url=request.url,
+            headers=target.headers(flight.job, now),
+            body=request.body,
+            deadline=request.deadline,
+            fresh=request.fresh,
+        )
+
+    # ── judge ──
+
+    def _results_from_thread(self, results: list[tuple[Request, Sent]]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._judge_all, results)
+
+    def _judge_all(self, results: list[tuple[Request, Sent]]) -> None:
+        for request, sent in results:
+            flight = request.ref
+            assert isinstance(flight, Flight)
+            if self._tries_again(flight, sent):
+                flight.tried_again = True
+                self._sender.submit([self._request(flight, fresh=True)])
+                continue
+            self._flying -= 1
+            if self._was_cut_off(sent):
+                self._recorder.give_back(flight.job)
+            else:
+                self._recorder.add(self._result(flight, sent))
+        self._freed.set()
+
+    def _was_cut_off(self, sent: Sent) -> bool:
+        """It ended because of us, not of the endpoint: too late to start, or aborted by the shutdown."""
+        if sent.status is not None:
+            return False
+        return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
+
+    def _tries_again(self, flight: Flight, sent: Sent) -> bool:
+        """Only while the lane is healthy: a sick endpoint is not asked twice."""
+        if not sent.untouched or flight.tried_again or flight.job.counted or self._stopping:
+            return False
+        return sent.error in _TRY_AGAIN
+
+    def _result(self, flight: Flight, sent: Sent) -> Result:
+        job, policy = flight.job, self._settings.retry
+        if job.policy is not None:
+            policy = backoff.merge(policy, job.policy)
+        judgement = judge(sent, job, policy, now=flight.database_now(), chance=self._chance)
+        return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, sent.started_at), sent=sent, judgement=judgement)
+
+    # ── record ──
+
+    def _written(self, jobs: Sequence[Job]) -> None:
+        held = self._held
+        for job in jobs:
+            if held[job.endpoint_no] > 1:
+                held[job.endpoint_no] -= 1
+            else:
+                del held[job.endpoint_no]
+        self._freed.set()
+
+    async def _drain(self, recording: asyncio.Task[None]) -> None:
+        """Finish what is in flight, cut off the rest, record all of it; each within half of the time that is left."""
+        self._stopping = True
+        deadline = clock.monotonic() + self._settings.drain
+        try:
+            async with asyncio.timeout(self._settings.drain * 0.8):
+                while self._flying:
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            log.warning("requests_cut_off", count=self._flying)
+        await asyncio.to_thread(self._sender.close, max(0.5, (deadline - clock.monotonic()) / 2))
+        await asyncio.sleep(0)  # the sender's last results are already scheduled on this loop: let them in
+        self._recorder.close()
+        try:
+            async with asyncio.timeout(max(1.0, deadline - clock.monotonic())):
+                await asyncio.shield(recording)
+        except TimeoutError:
+            recording.cancel()
+            log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")

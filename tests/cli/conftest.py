@@ -1,0 +1,49 @@
+"""A deployment that both the test's store and the real command work on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hookline import manage
+from hookline.model import Organization
+from hookline.store import Store
+from hookline.vault import Vault, new_key
+from tests.support import factory
+from tests.support.cli import Cli
+
+JWT_SECRET = "a secret that only the tests of the command line know"
+
+
+@pytest.fixture
+def secret_key() -> str:
+    return new_key()
+
+
+@pytest.fixture
+def vault(secret_key: str) -> Vault:
+    return Vault([secret_key])
+
+
+@pytest.fixture
+async def organization(store: Store) -> Organization:
+    """The default one: the command works on it unless told otherwise."""
+    return await store.save_organization(factory.organization(id=manage.DEFAULT_ORG))
+
+
+@pytest.fixture
+def cli(database_url: str, secret_key: str, tmp_path: Path) -> Cli:
+    settings = {
+        "HOOKLINE_DATABASE_URL": database_url,
+        "HOOKLINE_SECRET_KEY": secret_key,
+        "HOOKLINE_JWT_SECRET": JWT_SECRET,
+        "HOOKLINE_ALLOW_NETS": "127.0.0.0/8",
+    }
+    return Cli(settings, str(tmp_path))
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Cli:
+    """Nothing configured: SQLite in an empty directory."""
+    return Cli({}, str(tmp_path))

@@ -1,0 +1,164 @@
+"""Stores for every test, on both engines: `-k sqlite` and `-k postgres` choose one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hookline.model import Application, Organization
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault, new_key
+from tests.support import factory
+from tests.support.postgres import Databases, PostgresServer, clear_stale
+from tests.support.raw import Raw, RawPostgres, RawSqlite
+from tests.support.scene import Scene
+
+ENGINES = ("sqlite", "postgres")
+
+OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with")
+
+
+# ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The server that all tests share. One that stops or crashes it uses `support.postgres.private_server`."""
+    clear_stale()
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres: PostgresServer) -> Iterator[Databases]:
+    databases = Databases(postgres)
+    yield databases
+    databases.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -> str:
+    """A migrated database without rows, to be copied: quicker than a migration per test."""
+
+    async def migrate() -> None:
+        store = await open_store(postgres.url(name), vault=Vault([new_key()]), options=StoreOptions(pool_size=2))
+        await store.migrate()
+        await store.close()
+
+    name = postgres_databases.create()
+    postgres_databases.run(migrate)
+    return name
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def empty_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that was never migrated."""
+    yield from _sqlite_url(tmp_path) if engine == "sqlite" else _postgres_url(request, migrated=False)
+
+
+@pytest.fixture
+def database_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database of this test alone; on PostgreSQL it is migrated already."""
+    yield from _sqlite_url(tmp_path) if engine == "sqlite" else _postgres_url(request, migrated=True)
+
+
+def _sqlite_url(directory: Path) -> Iterator[str]:
+    yield f"sqlite:///{directory}/hookline.db"
+
+
+def _postgres_url(request: pytest.FixtureRequest, *, migrated: bool) -> Iterator[str]:
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    name = databases.create(request.getfixturevalue("postgres_template") if migrated else "template1")
+    try:
+        yield databases.server.url(name)
+    finally:
+        databases.drop(name)
+
+
+# ── stores ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return Vault([new_key()])
+
+
+@pytest.fixture
+def options(request: pytest.FixtureRequest) -> StoreOptions:
+    """Set with `@pytest.mark.store_options(lease=5.0)`."""
+    marker = request.node.get_closest_marker("store_options")
+    return StoreOptions(**({"pool_size": 3} | (marker.kwargs if marker else {})))
+
+
+@pytest.fixture
+async def open_store_with(database_url: str, vault: Vault) -> AsyncIterator[OpenStoreWith]:
+    """Opens handles on the test's database, as further workers would; they are closed at the end."""
+    opened: list[Store] = []
+
+    async def open_with(options: StoreOptions) -> Store:
+        handle = await open_store(database_url, vault=vault, options=options)
+        opened.append(handle)
+        await handle.migrate()
+        return handle
+
+    yield open_with
+    for handle in reversed(opened):
+        await handle.close()
+
+
+@pytest.fixture
+async def store(open_store_with: OpenStoreWith, options: StoreOptions) -> Store:
+    return await open_store_with(options)
+
+
+@pytest.fixture
+async def second(store: Store, open_store_with: OpenStoreWith, options: StoreOptions) -> Store:
+    """Another handle on the same database: another worker."""
+    return await open_store_with(options)
+
+
+@pytest.fixture
+async def raw(store: Store, engine: str, database_url: str) -> AsyncIterator[Raw]:
+    """The same database without the store, once it is migrated."""
+    connection: Raw
+    if engine == "sqlite":
+        connection = RawSqlite(Path(database_url.removeprefix("sqlite:///")))
+    else:
+        connection = await RawPostgres.connect(database_url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def organization(store: Store) -> Organization:
+    return await store.save_organization(factory.organization())
+
+
+@pytest.fixture
+async def app(store: Store, organization: Organization) -> Application:
+    return await store.create_application(organization.id, factory.new_application())
+
+
+@pytest.fixture
+async def scene(store: Store, raw: Raw, organization: Organization, app: Application) -> AsyncIterator[Scene]:
+    """The store with an application in it; at the end every lane that has something to do must be going to wake."""
+    stage = Scene(store, raw, organization, app)
+    yield stage
+    if not stage.broken_on_purpose:
+        assert await store.audit(repair=False) == []

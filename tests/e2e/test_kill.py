@@ -1,0 +1,216 @@
+"""Thousands of messages through real worker processes that die at random, to an endpoint that is sick in every way.
+
+What is checked is the promise: everything that was acknowledged is delivered or dead, with the same id and the same bytes on
+every attempt, and a second copy of what the receiver had accepted only where a kill explains it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from hookline.model import Application, Endpoint, Secret
+from hookline.signing import new_secret, verify
+from hookline.states import DeliveryState
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory
+from tests.support.processes import Process, environment
+from tests.support.receiver import Behaviour, Received, Receiver
+
+MESSAGES = 2_000
+KILLS = 6
+SEED = 20_240_229
+
+
+class History:
+    """What the receiver answered, in order. `/steady` is always well; `/sick` goes through every illness and recovers."""
+
+    def __init__(self) -> None:
+        self.accepted: dict[tuple[str, str], list[float]] = defaultdict(
+            list
+        )  # (message, path) -> when it was answered 200
+        self.copies: dict[str, set[bytes]] = defaultdict(set)  # message -> bodies seen
+        self.arrived: dict[str, int] = defaultdict(int)
+        self._chance = random.Random(SEED)
+        self._well_at = time.monotonic() + 12
+
+    def answer(self, received: Received) -> Behaviour:
+        message = received.headers["webhook-id"]
+        self.copies[message].add(received.body)
+        self.arrived[received.path] += 1
+        behaviour = Behaviour() if received.path == "/steady" else self._sick()
+        if behaviour.status == 200 and not (behaviour.hang or behaviour.reset or behaviour.close):
+            self.accepted[message, received.path].append(received.at)
+        return behaviour
+
+    def _sick(self) -> Behaviour:
+        if time.monotonic() > self._well_at:
+            return Behaviour()
+        return self._chance.choices(
+            [
+                Behaviour(status=503),
+                Behaviour(hang=True),
+                Behaviour(reset="after"),
+                Behaviour(close=True),
+                Behaviour(status=404),
+                Behaviour(),
+            ],
+            [30, 5, 15, 15, 2, 33],
+        )[0]
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_acknowledged_arrives_or_is_dead_although_workers_are_killed(
+    engine: str, database_url: str, tmp_path: Path
+) -> None:
+    env = environment(database_url)
+    store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    history = History()
+    with Receiver() as receiver:
+        receiver.behave(history.answer)
+        app, endpoints = await _endpoints(store, receiver.url)
+        fleet = Fleet(env, tmp_path, size=1 if engine == "sqlite" else 2)
+        try:
+            publishing = asyncio.create_task(_publish(store, app))
+            await fleet.suffer(KILLS)
+            acknowledged = await publishing
+            await _until_nothing_is_open(store, fleet)
+        finally:
+            fleet.end()
+    await _check(store, history, acknowledged, endpoints, fleet.kills)
+    await store.close()
+
+
+class Fleet:
+    """Workers, and the one who kills them."""
+
+    def __init__(self, env: dict[str, str], directory: Path, size: int) -> None:
+        self._env = env
+        self._log = directory / "workers.log"
+        self._chance = random.Random(SEED + 1)
+        self.kills: list[float] = []
+        self._workers = [self._start() for _ in range(size)]
+
+    def _start(self) -> Process:
+        return Process(["worker"], self._env, self._log)
+
+    async def suffer(self, kills: int) -> None:
+        for _ in range(kills):
+            # The point of the test is a random instant, so there is nothing to wait for.
+            await asyncio.sleep(self._chance.uniform(0.8, 2.0))
+            victim = self._chance.randrange(len(self._workers))
+            assert self._workers[victim].running, self.said()
+            self._workers[victim].kill()
+            self.kills.append(time.monotonic())
+            self._workers[victim] = self._start()
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def end(self) -> None:
+        for worker in self._workers:
+            if worker.running:
+                worker.kill()
+
+
+async def _endpoints(store: Store, url: str) -> tuple[Application, dict[str, Endpoint]]:
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, factory.new_application())
+    endpoints = {
+        path: await store.create_endpoint(
+            app.no, factory.new_endpoint(url=url + path, secrets=(Secret(key=new_secret()),))
+        )
+        for path in ("/steady", "/sick")
+    }
+    return app, endpoints
+
+
+async def _publish(store: Store, app: Application) -> dict[str, bytes]:
+    """A few at a time, so that kills fall between; what was acknowledged, and its bytes."""
+    acknowledged: dict[str, bytes] = {}
+    for _ in range(MESSAGES // 10):
+        batch = factory.new_messages(app.no, 10)
+        for message, answer in zip(batch, await store.ingest(batch), strict=True):
+            assert answer.deliveries == 2
+            acknowledged[answer.message_id] = message.payload
+        await asyncio.sleep(0.02)  # spread over the kills
+    return acknowledged
+
+
+async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
+    async with asyncio.timeout(150):
+        while True:
+            counts = await store.counts()
+            if counts.pending + counts.scheduled + counts.delivering == 0:
+                return
+            await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
+
+
+async def _check(
+    store: Store,
+    history: History,
+    acknowledged: dict[str, bytes],
+    endpoints: dict[str, Endpoint],
+    kills: list[float],
+) -> None:
+    assert await store.audit(repair=False) == []
+    delivered = dead = 0
+    for message_id, payload in acknowledged.items():
+        found = await store.deliveries(message_id)
+        assert {delivery.endpoint_no for delivery in found} == {endpoint.no for endpoint in endpoints.values()}
+        assert {delivery.state for delivery in found} <= {DeliveryState.DELIVERED, DeliveryState.DEAD}
+        assert history.copies[message_id] == {payload}
+        for delivery in found:
+            path = next(path for path, endpoint in endpoints.items() if endpoint.no == delivery.endpoint_no)
+            accepted = history.accepted[message_id, path]
+            if delivery.state == DeliveryState.DELIVERED:
+                delivered += 1
+                assert accepted, f"{message_id} is delivered to {path}, which never accepted it"
+            else:
+                dead += 1
+                assert delivery.reason is not None
+            _check_copies(message_id, accepted, kills)
+    assert delivered + dead == 2 * len(acknowledged) == 2 * MESSAGES
+    assert delivered > dead
+
+
+def _check_copies(message_id: str, accepted: list[float], kills: list[float]) -> None:
+    for first, second in pairwise(accepted):
+        assert any(first - 1 <= kill <= second for kill in kills), (
+            f"{message_id} was accepted twice without a kill between"
+        )
+
+
+async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(
+    engine: str, database_url: str, tmp_path: Path
+) -> None:
+    env = environment(database_url)
+    store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    worker = Process(["worker"], env, tmp_path / "worker.log")
+    try:
+        with Receiver() as receiver:
+            app, endpoints = await _endpoints(store, receiver.url)
+            message = factory.new_message(app.no, event_type="order.paid")
+            await store.ingest([message])
+            arrived = await receiver.arrived(2, timeout=30)
+        for received in arrived:
+            endpoint = endpoints[received.path]
+            verify(endpoint.scheme, endpoint.secrets, received.headers, received.body, await store.now())
+            assert received.headers["webhook-id"] == message.id
+            assert received.headers["webhook-attempt"] == "1"
+            assert received.headers["webhook-event-type"] == "order.paid"
+            assert received.body == message.payload
+        assert worker.stop() == 0, worker.said()
+    finally:
+        if worker.running:
+            worker.kill()
+        await store.close()

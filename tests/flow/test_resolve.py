@@ -1,0 +1,286 @@
+"""Names: cached, coalesced, bounded, guarded. Against a real name server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from hookline.flow.resolve import NEGATIVE_TTL, TTL_MOST, Answer, Resolver
+from hookline.states import ErrorKind
+from tests.support.names import NameServer
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.sending import Sending, request
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def names() -> Iterator[NameServer]:
+    with NameServer() as names:
+        yield names
+
+
+@pytest.fixture
+def time() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def resolver(names: NameServer, time: Clock) -> Iterator[Resolver]:
+    resolver = Resolver(servers=[names.address], now=time)
+    yield resolver
+    resolver.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def look_up(resolver: Resolver, name: str, timeout: float = 10.0) -> Answer:
+    answers: list[Answer] = []
+    done = threading.Event()
+
+    def hear(asked: str, answer: Answer) -> None:
+        assert asked == name
+        answers.append(answer)
+        done.set()
+
+    resolver.look_up(name, hear)
+    assert done.wait(timeout)
+    return answers[0]
+
+
+# ── the resolver ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_both_families(resolver: Resolver, names: NameServer) -> None:
+    names.answer("both.test", "192.0.2.7", "192.0.2.8", "2001:db8::9")
+    assert set(look_up(resolver, "both.test").addresses) == {"192.0.2.7", "192.0.2.8", "2001:db8::9"}
+
+
+def test_one_family_alone(resolver: Resolver, names: NameServer) -> None:
+    names.answer("six.test", "2001:db8::6")
+    assert look_up(resolver, "six.test").addresses == ("2001:db8::6",)
+
+
+def test_the_hosts_file(resolver: Resolver, names: NameServer) -> None:
+    assert "127.0.0.1" in look_up(resolver, "localhost").addresses
+    assert names.queries == []
+
+
+def test_a_name_that_does_not_exist_is_remembered_for_a_while(
+    resolver: Resolver, names: NameServer, time: Clock
+) -> None:
+    assert look_up(resolver, "none.test") == Answer(problem="the name does not exist")
+    assert look_up(resolver, "none.test").problem
+    assert names.asked("none.test") == 1
+    time.now += NEGATIVE_TTL + 1
+    names.answer("none.test", "192.0.2.1")
+    assert look_up(resolver, "none.test").addresses == ("192.0.2.1",)
+
+
+def test_an_answer_is_kept_as_long_as_its_zone_says(resolver: Resolver, names: NameServer, time: Clock) -> None:
+    names.answer("short.test", "192.0.2.2", ttl=20)
+    look_up(resolver, "short.test")
+    time.now += 19
+    assert resolver.cached("short.test") == Answer(addresses=("192.0.2.2",))
+    time.now += 2
+    assert resolver.cached("short.test") is None
+
+
+def test_no_answer_is_kept_for_longer_than_the_bound(resolver: Resolver, names: NameServer, time: Clock) -> None:
+    names.answer("long.test", "192.0.2.3", ttl=86_400)
+    look_up(resolver, "long.test")
+    time.now += TTL_MOST - 1
+    assert resolver.cached("long.test") is not None
+    time.now += 2
+    assert resolver.cached("long.test") is None
+
+
+def test_a_changed_answer_replaces_the_old_one(resolver: Resolver, names: NameServer, time: Clock) -> None:
+    names.rebind("moves.test", ("192.0.2.4",), ("192.0.2.5",))
+    assert look_up(resolver, "moves.test").addresses == ("192.0.2.4",)
+    time.now += 2
+    assert look_up(resolver, "moves.test").addresses == ("192.0.2.5",)
+
+
+def test_those_who_ask_for_one_name_share_a_look_up(resolver: Resolver, names: NameServer) -> None:
+    names.silence("slow.test")
+    heard: list[Answer] = []
+    done = threading.Semaphore(0)
+
+    def hear(_: str, answer: Answer) -> None:
+        heard.append(answer)
+        done.release()
+
+    for _ in range(50):
+        resolver.look_up("slow.test", hear)
+    names.wait_for("slow.test")
+    assert (resolver.lookups, names.asked("slow.test")) == (1, 1)
+    for _ in range(50):
+        assert done.acquire(timeout=20)
+    assert set(heard) == {Answer(problem="no name server answered in time")}
+
+
+def test_look_ups_under_way_are_bounded(names: NameServer) -> None:
+    resolver = Resolver(servers=[names.address], lookups_most=2)
+    for name in ("a.test", "b.test"):
+        names.silence(name)
+        resolver.look_up(name, lambda *_: None)
+    assert look_up(resolver, "c.test") == Answer(problem="too many look-ups are under way")
+    assert resolver.cached("c.test") is None
+    resolver.close()
+
+
+def test_close_answers_those_who_wait(names: NameServer) -> None:
+    resolver = Resolver(servers=[names.address])
+    names.silence("never.test")
+    heard: list[Answer] = []
+    done = threading.Event()
+    resolver.look_up("never.test", lambda _, answer: (heard.append(answer), done.set()))  # type: ignore[func-returns-value]
+    resolver.close()
+    assert done.wait(10)
+    assert heard[0].problem
+    assert look_up(resolver, "later.test").problem
+
+
+# ── through the sender ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_name_is_resolved_once_and_its_connection_is_kept(
+    resolver: Resolver, names: NameServer, receiver: Receiver
+) -> None:
+    names.answer("hook.test", "127.0.0.1")
+    with Sending(resolver=resolver) as sending:
+        first, second = (sending.one(f"http://hook.test:{receiver.port}/{n}") for n in range(2))
+    assert (first.status, second.status) == (200, 200)
+    assert 0 < first.timing.dns <= first.timing.connect <= first.timing.total
+    assert names.asked("hook.test") == 1
+    one, two = receiver.wait_for(2)
+    assert one.headers["host"] == f"hook.test:{receiver.port}"
+    assert one.connection == two.connection
+
+
+def test_an_answer_wakes_the_sender(
+    resolver: Resolver, names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
+    monkeypatch.setattr("hookline.flow.send.LOOKUP_MOST", 600.0)
+    names.answer("hook.test", "127.0.0.1")
+    receiver.behave(Behaviour(hang=True), "/hang")
+    with Sending(resolver=resolver) as sending:
+        sending.submit(request(f"{receiver.url}/hang", deadline=600))
+        receiver.wait_for(1)
+        assert sending.one(f"http://hook.test:{receiver.port}/", deadline=600).status == 200
+
+
+def test_ten_dead_names_delay_nobody(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+    names.answer("alive.test", "127.0.0.1")
+    dead = [request(f"http://dead{n}.test:{receiver.port}/", deadline=30) for n in range(10) for _ in range(3)]
+    for n in range(10):
+        names.silence(f"dead{n}.test")
+    with Sending(resolver=resolver) as sending:
+        sending.submit(*dead)
+        for n in range(10):
+            names.wait_for(f"dead{n}.test")
+        assert sending.one(f"http://alive.test:{receiver.port}/").status == 200
+        assert not any(sending.has(one) for one in dead)  # those still wait
+        for sent in sending.wait(*dead):
+            assert (sent.error, sent.untouched) == (ErrorKind.DNS, True)
+            assert sent.detail.startswith("resolving dead")
+
+
+def test_a_look_up_does_not_outlive_the_deadline(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+    names.silence("dead.test")
+    with Sending(resolver=resolver) as sending:
+        sent = sending.one(f"http://dead.test:{receiver.port}/", deadline=0.2)
+    assert (sent.error, sent.detail) == (ErrorKind.DNS, "resolving dead.test: no answer in time")
+    assert 200_000 <= sent.timing.total < 1_000_000
+    assert resolver.lookups == 1
+
+
+def test_the_time_for_the_name_counts_against_the_deadline(names: NameServer, receiver: Receiver) -> None:
+    """The first question is lost; c-ares asks again after 1.2 s. What is left of the deadline is too short for the receiver."""
+    resolver = Resolver(servers=[names.address])
+    names.lose_first("lossy.test", "127.0.0.1")
+    receiver.behave(Behaviour(delay=1.2))
+    with Sending(resolver=resolver) as sending:
+        sent = sending.one(f"http://lossy.test:{receiver.port}/", deadline=2.0)
+    resolver.close()
+    assert sent.error == ErrorKind.TIMEOUT
+    assert 2_000_000 <= sent.timing.total < 3_000_000
+
+
+def test_a_name_that_does_not_exist(resolver: Resolver, receiver: Receiver) -> None:
+    with Sending(resolver=resolver) as sending:
+        sent = sending.one(f"http://none.test:{receiver.port}/")
+    assert (sent.error, sent.detail) == (ErrorKind.DNS, "resolving none.test: the name does not exist")
+    assert receiver.connections == 0
+
+
+def test_a_name_that_leads_to_a_refused_address(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+    names.answer("inside.test", "127.0.0.1")
+    with Sending(resolver=resolver, allow=("127.0.0.2/32",)) as sending:
+        sent = sending.one(f"http://inside.test:{receiver.port}/")
+    assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
+    assert "127.0.0.1" in sent.detail
+    assert receiver.connections == 0
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_name_that_is_bound_anew_between_two_look_ups(
+    resolver: Resolver, names: NameServer, time: Clock, receiver: Receiver, fresh: bool
+) -> None:
+    """127.0.0.2 stands for a public address here, 127.0.0.1 for one inside."""
+    names.rebind("rebind.test", ("127.0.0.2",), ("127.0.0.1",))
+    with Receiver(host="127.0.0.2", port=receiver.port) as outside:
+        outside.behave(Behaviour(close_after=True))
+        with Sending(resolver=resolver, allow=("127.0.0.2/32",)) as sending:
+            url = f"http://rebind.test:{receiver.port}/"
+            assert sending.one(url).address == f"127.0.0.2:{receiver.port}"
+            time.now += 100
+            sent = sending.one(url, fresh=fresh)
+    assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
+    assert receiver.connections == 0
+
+
+def test_a_changed_answer_is_dialled(resolver: Resolver, names: NameServer, time: Clock, receiver: Receiver) -> None:
+    names.rebind("moves.test", ("127.0.0.1",), ("127.0.0.3",))
+    with Receiver(host="127.0.0.3", port=receiver.port) as new, Sending(resolver=resolver) as sending:
+        url = f"http://moves.test:{receiver.port}/"
+        assert sending.one(url).address == f"127.0.0.1:{receiver.port}"
+        time.now += 100
+        assert sending.one(url, fresh=True).address == f"127.0.0.3:{receiver.port}"
+        new.wait_for(1)
+
+
+def test_of_several_addresses_only_those_allowed_are_dialled(
+    resolver: Resolver, names: NameServer, receiver: Receiver
+) -> None:
+    names.answer("mixed.test", "127.0.0.1", "127.0.0.2", "10.0.0.1")
+    with Receiver(host="127.0.0.2", port=receiver.port), Sending(resolver=resolver, allow=("127.0.0.2/32",)) as sending:
+        sent = sending.one(f"http://mixed.test:{receiver.port}/")
+    assert (sent.status, sent.address) == (200, f"127.0.0.2:{receiver.port}")
+    assert receiver.connections == 0
+
+
+def test_libcurl_never_looks_a_name_up_itself(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+    """A host whose spelling libcurl reads otherwise than we do has no answer of ours: it must fail, not be looked up."""
+    names.answer("odd.test.", "127.0.0.1")
+    names.answer("2130706433", "127.0.0.1")
+    with Sending(resolver=resolver) as sending:
+        for host in ("2130706433", "%6cocalhost"):
+            sent = sending.one(f"http://{host}:{receiver.port}/", deadline=5)
+            assert sent.error is not None
+            assert sent.untouched
+    assert receiver.connections == 0

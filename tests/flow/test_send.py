@@ -1,0 +1,564 @@
+"""The sender against real receivers that misbehave in every way we know."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import logging
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hookline.flow.send import Request, Results
+from hookline.flow.send_wait import SelectWaiter
+from hookline.model import Sent
+from hookline.states import ErrorKind
+from tests.support.certs import Authority
+from tests.support.receiver import Behaviour, Received, Receiver
+from tests.support.sending import Sending, request
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def sending() -> Iterator[Sending]:
+    with Sending() as sending:
+        yield sending
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certs"))
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender sleeps until something wakes it: no regular turn hides a wake-up that was lost."""
+    monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
+
+
+def nobody_listens() -> str:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{sock.getsockname()[1]}/"
+
+
+# ── what goes out and what comes back ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_request_arrives_as_it_was_given_and_its_response_comes_back(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(
+        Behaviour(status=202, body=b"taken", headers={"X-Request-Id": "r-7", "Server": "s/3", "X-Other": "no"})
+    )
+    before = datetime.now(UTC)
+    sent = sending.one(
+        f"{receiver.url}/hook?a=1", b'{"n": 2}', headers=["content-type: application/json", "webhook-id: msg_1"]
+    )
+
+    (received,) = receiver.wait_for(1)
+    assert (received.method, received.path, received.body) == ("POST", "/hook?a=1", b'{"n": 2}')
+    assert received.headers["webhook-id"] == "msg_1"
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["content-length"] == "8"
+    assert not received.headers.keys() & {"expect", "transfer-encoding", "accept-encoding", "cookie", "authorization"}
+
+    assert (sent.status, sent.error, sent.body, sent.truncated, sent.untouched) == (202, None, b"taken", False, False)
+    assert sent.headers == {"x-request-id": "r-7", "server": "s/3", "content-length": "5"}
+    assert sent.address == f"127.0.0.1:{receiver.port}"
+    assert before <= sent.started_at <= datetime.now(UTC)
+    assert 0 < sent.timing.connect <= sent.timing.first_byte <= sent.timing.total
+    assert (sent.timing.dns, sent.timing.tls) == (0, 0)
+
+
+def test_connections_are_kept_and_a_fresh_one_is_dialled_on_demand(receiver: Receiver, sending: Sending) -> None:
+    first, second = sending.one(receiver.url), sending.one(receiver.url)
+    third = sending.one(receiver.url, fresh=True)
+    assert [received.connection for received in receiver.wait_for(3)] == [1, 1, 2]
+    assert (first.timing.connect > 0, second.timing.connect, third.timing.connect > 0) == (True, 0, True)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_large_body_goes_out_at_once_and_whole(receiver: Receiver, sending: Sending) -> None:
+    body = bytes(range(256)) * 5_000  # past 1 MiB, libcurl would ask for "100 Continue" first
+    assert sending.one(receiver.url, body).status == 200
+    (received,) = receiver.wait_for(1)
+    assert received.body == body
+    assert "expect" not in received.headers
+    assert received.headers["content-length"] == str(len(body))
+
+
+def test_ipv6(sending: Sending) -> None:
+    with Receiver(host="::1") as receiver:
+        sent = sending.one(receiver.url)
+        assert (sent.status, sent.address) == (200, f"[::1]:{receiver.port}")
+
+
+def test_handles_are_used_again_and_leak_nothing(receiver: Receiver) -> None:
+    with Sending(slots=1, body_limit=8) as sending:
+        receiver.behave(
+            Behaviour(status=418, body=b"0123456789", headers={"Set-Cookie": "a=b", "Retry-After": "9"}), "/first"
+        )
+        receiver.behave(Behaviour(status=200, body=b"", headers={}), "/second")
+        first = request(f"{receiver.url}/first", b"a" * 50, headers=["authorization: Bearer x", "x-one: 1"], fresh=True)
+        second = request(f"{receiver.url}/second", b"bb", headers=["x-two: 2"])
+        refused = request(nobody_listens())
+        third = request(f"{receiver.url}/second", b"ccc", headers=["x-three: 3"])
+        one, two, error, three = sending.send(first, second, refused, third)
+
+    _, received, last = receiver.wait_for(3)
+    assert not received.headers.keys() & {"authorization", "x-one", "cookie", "content-type"}
+    assert (received.body, last.body) == (b"bb", b"ccc")
+    assert not last.headers.keys() & {"x-one", "x-two"}
+    assert (one.status, one.body, one.truncated) == (418, b"01234567", True)
+    assert (two.status, two.body, two.truncated, two.headers) == (200, b"", False, {"content-length": "0"})
+    assert (error.error, error.status, error.headers, error.body) == (ErrorKind.REFUSED, None, {}, b"")
+    assert (three.status, three.error, three.detail) == (200, None, "")
+
+
+def test_an_empty_body(receiver: Receiver, sending: Sending) -> None:
+    assert [sending.one(receiver.url, b"").status, sending.one(receiver.url, b"").status] == [200, 200]
+    assert [received.body for received in receiver.wait_for(2)] == [b"", b""]
+
+
+# ── one copy per attempt ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("end", [Behaviour(close=True), Behaviour(reset="after")], ids=["closed", "reset"])
+@pytest.mark.parametrize("body", [b'{"n":3}', b""], ids=["small", "empty"])
+def test_a_kept_connection_that_closes_under_a_post_sees_one_copy(
+    receiver: Receiver, sending: Sending, end: Behaviour, body: bytes
+) -> None:
+    assert sending.one(f"{receiver.url}/first").status == 200
+    receiver.behave(end)
+    sent = sending.one(f"{receiver.url}/second", body)
+
+    # A second copy would have arrived before this one, which goes to the same receiver afterwards.
+    receiver.behave(Behaviour())
+    assert sending.one(f"{receiver.url}/third", fresh=True).status == 200
+    assert [received.path for received in receiver.wait_for(3)] == ["/first", "/second", "/third"]
+    assert receiver.heads == 3
+    assert sent.error == (ErrorKind.AMBIGUOUS if body else ErrorKind.RESET)
+    assert not sent.untouched
+
+
+def test_a_new_connection_that_closes_is_a_reset_not_an_ambiguity(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(close=True))
+    sent = sending.one(receiver.url)
+    assert (sent.error, sent.untouched) == (ErrorKind.RESET, False)
+    assert "closed without a response" in sent.detail
+
+
+# ── waking up ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_new_request_starts_at_once_beside_one_that_hangs(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(hang=True), "/hang")
+    hanging = request(f"{receiver.url}/hang", deadline=60)
+    sending.submit(hanging)
+    receiver.wait_for(1)
+    for n in range(20):
+        assert sending.one(f"{receiver.url}/{n}").status == 200  # else only the deadline of the other one would wake it
+    assert not sending.has(hanging)
+
+
+def test_it_works_where_there_is_no_epoll(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookline.flow.send.waiter_for", SelectWaiter)
+    with Sending() as sending:
+        assert sending.one(receiver.url).status == 200
+        assert [sent.status for sent in sending.send(*(request(receiver.url) for _ in range(20)))] == [200] * 20
+        assert sending.one(f"http://localhost:{receiver.port}/").status == 200
+
+
+@pytest.mark.usefixtures("patient")
+def test_many_sockets_at_once_past_the_limit_of_select(receiver: Receiver) -> None:
+    """select(2) never hears of a descriptor past 1023; a response there would wait for a timer."""
+    count = 1_500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * count
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    release = threading.Event()
+
+    def hold(_: Received) -> Behaviour:
+        return Behaviour(delay=0.0 if release.is_set() else 1.0)
+
+    try:
+        receiver.behave(hold)
+        with Sending(slots=count) as sending:
+            requests = [request(f"{receiver.url}/{n}", deadline=60) for n in range(count)]
+            sending.submit(*requests)
+            receiver.wait_for(count, 30)
+            assert {sent.status for sent in sending.wait(*requests, timeout=30)} == {200}
+            assert receiver.connections > 1_024
+            # All connections are open now, most of them past the limit: one that answers is heard without a timer.
+            release.set()
+            again = [request(f"{receiver.url}/again/{n}", deadline=60) for n in range(count)]
+            assert {sent.status for sent in sending.send(*again, timeout=30)} == {200}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True), "/hang")
+    with Sending(slots=2) as sending:
+        hanging = [request(f"{receiver.url}/hang", deadline=1.0) for _ in range(2)]
+        waiting = request(f"{receiver.url}/next")
+        sending.submit(*hanging, waiting)
+        assert sending.sender.active == 3
+        assert sending.wait(waiting)[0].status == 200
+        # It arrived only after the deadline of the two had made room.
+        first, second, third = receiver.wait_for(3)
+        assert [first.path, second.path, third.path] == ["/hang", "/hang", "/next"]
+        assert all(sending.has(one) for one in hanging)
+        assert sending.sender.active == 0
+
+
+# ── once the final headers are in, the status decides ─────────────────────────────────────────────────────────────
+
+
+def test_a_body_past_the_cap_is_cut_off(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(body=b"x" * 1_000_000))
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.error, len(sent.body), sent.truncated) == (200, None, 1_000, True)
+
+
+def test_a_body_as_long_as_the_cap_is_whole(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(body=b"x" * 1_000))
+    sent = sending.one(receiver.url)
+    assert (len(sent.body), sent.truncated) == (1_000, False)
+
+
+def test_a_body_that_the_receiver_breaks_off(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(status=201, body=b"0123456789", cut=4))
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.error, sent.body, sent.truncated) == (201, None, b"0123", True)
+    assert "cut off" in sent.detail
+
+
+def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(status=200, body=b"d" * 500, drip=0.05))
+    sent = sending.one(receiver.url, deadline=0.5)
+    assert (sent.status, sent.error, sent.truncated) == (200, None, True)
+    assert 0 < len(sent.body) < 500
+
+
+def test_a_chunked_body_that_is_malformed(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"))
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.body, sent.truncated) == (200, b"hello", True)
+
+
+def test_trailers_do_not_change_the_headers(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(
+        Behaviour(
+            raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: a\r\n\r\n2\r\nok\r\n0\r\nServer: b\r\nDate: c\r\n\r\n"
+        )
+    )
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.body, sent.truncated, sent.headers) == (200, b"ok", False, {"server": "a"})
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(receiver: Receiver, sending: Sending, status: int) -> None:
+    receiver.behave(Behaviour(status=status, headers={"Location": f"{receiver.url}/elsewhere"}), "/")
+    sent = sending.one(f"{receiver.url}/")
+    assert (sent.status, sent.headers["location"]) == (status, f"{receiver.url}/elsewhere")
+    assert sending.one(f"{receiver.url}/last").status == 200
+    assert [received.path for received in receiver.wait_for(2)] == ["/", "/last"]
+
+
+def test_a_compressed_body_is_kept_as_it_came(receiver: Receiver) -> None:
+    bomb = gzip.compress(b"\0" * 10_000_000)
+    with Sending(body_limit=60_000) as sending:
+        receiver.behave(Behaviour(body=bomb, headers={"Content-Encoding": "gzip"}))
+        sent = sending.one(receiver.url)
+        assert (sent.status, sent.body, sent.truncated) == (200, bomb, False)
+        receiver.behave(
+            Behaviour(
+                raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"
+                % (len(bomb), bomb)
+            )
+        )
+        sent = sending.one(receiver.url)
+        assert b"\0" * 1_000 not in sent.body
+
+
+def test_nul_bytes_in_the_body_are_kept(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(body=b"a\0b\xff"))
+    assert sending.one(receiver.url).body == b"a\0b\xff"
+
+
+# ── responses that are none ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"hello\r\n\r\n",
+        b"HTTP/1.1 abc OK\r\n\r\n",
+        b"HTTP/9.9 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: a\0b\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
+    ],
+    ids=["ssh", "http/0.9", "status", "version", "nul", "length", "colon"],
+)
+def test_malformed_responses(receiver: Receiver, sending: Sending, raw: bytes) -> None:
+    receiver.behave(Behaviour(raw=raw))
+    sent = sending.one(receiver.url)
+    assert (sent.error, sent.status, sent.untouched) == (ErrorKind.MALFORMED, None, False)
+    assert sent.detail.startswith("reading the response: ")
+    assert sent.detail.isprintable()
+
+
+@pytest.mark.parametrize(
+    "flood", [b"x-a: " + b"y" * 900 + b"\r\n", b"a: b\r\n", b"x" * 5_000], ids=["large", "many", "one line"]
+)
+def test_a_flood_of_headers_is_cut_off(receiver: Receiver, sending: Sending, flood: bytes) -> None:
+    receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\n" + flood * 1_000 + b"\r\n\r\n"))
+    assert sending.one(receiver.url).error == ErrorKind.MALFORMED
+
+
+def test_endless_interim_responses_are_cut_off(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(endless=b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"))
+    assert sending.one(receiver.url, deadline=20).error == ErrorKind.MALFORMED
+
+
+def test_interim_responses_are_skipped(receiver: Receiver, sending: Sending) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nserver: early\r\n\r\n"
+    receiver.behave(Behaviour(raw=interim + b"HTTP/1.1 204 None\r\nserver: late\r\n\r\n"))
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.headers, sent.truncated) == (204, {"server": "late"}, False)
+
+
+def test_a_switch_of_protocols_is_no_final_response(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(raw=b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"))
+    sent = sending.one(receiver.url, deadline=2)
+    assert sent.status is None
+    assert sent.error in {ErrorKind.MALFORMED, ErrorKind.RESET}
+
+
+def test_a_reset_in_the_middle_of_the_headers(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\nserver: half"))
+    sent = sending.one(receiver.url)
+    assert sent.status is None
+    assert sent.error in {ErrorKind.RESET, ErrorKind.MALFORMED}
+
+
+def test_a_reset_before_the_body_was_read(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(reset="before"))
+    sent = sending.one(receiver.url, b"x" * 3_000_000)
+    assert (sent.error, sent.untouched) == (ErrorKind.RESET, False)
+
+
+def test_a_receiver_that_hangs_before_its_headers(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(hang=True))
+    sent = sending.one(receiver.url, deadline=0.3)
+    assert (sent.error, sent.status, sent.untouched) == (ErrorKind.TIMEOUT, None, False)
+    assert sent.detail.startswith("waiting for the response: timed out after 0.3")
+    assert sent.address == f"127.0.0.1:{receiver.port}"
+
+
+def test_nobody_listens(sending: Sending) -> None:
+    url = nobody_listens()
+    sent = sending.one(url)
+    assert (sent.error, sent.untouched) == (ErrorKind.REFUSED, True)
+    assert sent.address == url.removeprefix("http://").rstrip("/")
+    assert sent.detail == "connecting: connection refused"
+
+
+def test_a_connect_that_never_ends() -> None:
+    with socket.socket() as full, Sending(connect_timeout=0.3) as sending:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]  # the backlog is full: further SYNs are dropped
+        try:
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(("127.0.0.1", port))
+            sent = sending.one(f"http://127.0.0.1:{port}/")
+        finally:
+            for filler in fillers:
+                filler.close()
+    assert (sent.error, sent.untouched) == (ErrorKind.TIMEOUT, True)
+    assert sent.detail.startswith("connecting: ")
+
+
+# ── TLS ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_tls_is_verified(authority: Authority) -> None:
+    with Receiver(tls=authority.context("127.0.0.1")) as receiver, Sending(ca_bundle=str(authority.bundle)) as sending:
+        sent = sending.one(receiver.url)
+    assert (sent.status, sent.error) == (200, None)
+    assert 0 < sent.timing.connect <= sent.timing.tls <= sent.timing.first_byte
+
+
+@pytest.mark.parametrize(
+    ("name", "self_signed"), [("127.0.0.1", True), ("example.com", False)], ids=["self-signed", "host"]
+)
+def test_a_certificate_that_does_not_fit(authority: Authority, name: str, self_signed: bool) -> None:
+    context = authority.context(name, self_signed=self_signed)
+    with Receiver(tls=context) as receiver, Sending(ca_bundle=str(authority.bundle)) as sending:
+        sent = sending.one(receiver.url)
+        assert receiver.requests == []
+    assert (sent.error, sent.untouched) == (ErrorKind.TLS, True)
+    assert sent.detail.startswith("TLS handshake: ")
+
+
+def test_an_authority_that_is_not_trusted(authority: Authority) -> None:
+    with Receiver(tls=authority.context("127.0.0.1")) as receiver, Sending() as sending:
+        assert sending.one(receiver.url).error == ErrorKind.TLS
+
+
+def test_garbage_instead_of_a_handshake(receiver: Receiver, sending: Sending) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = threading.Thread(target=lambda: _say(server, b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        answer.start()
+        sent = sending.one(f"https://127.0.0.1:{server.getsockname()[1]}/")
+        answer.join()
+    assert (sent.error, sent.untouched) == (ErrorKind.TLS, True)
+
+
+def _say(server: socket.socket, words: bytes) -> None:
+    connection, _ = server.accept()
+    with connection, contextlib.suppress(ConnectionError):
+        connection.recv(4_096)
+        connection.sendall(words)
+        connection.recv(4_096)
+
+
+# ── the guard ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_literal_address_that_the_guard_refuses_is_not_dialled(receiver: Receiver) -> None:
+    with Sending(allow=()) as sending:
+        sent = sending.one(receiver.url)
+    assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
+    assert "127.0.0.1" in sent.detail
+    assert receiver.connections == 0
+
+
+@pytest.mark.parametrize("spelling", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
+def test_no_spelling_gets_past_the_guard(receiver: Receiver, spelling: str) -> None:
+    """`Guard.check_url` refuses these before they are saved. Were one to come here, it would still not be dialled."""
+    with Sending(allow=()) as sending:
+        sent = sending.one(f"http://{spelling}:{receiver.port}/", deadline=3.0)
+    assert sent.status is None
+    assert sent.untouched
+    assert receiver.connections == 0
+
+
+def test_proxies_of_the_environment_are_ignored(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Receiver() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        with Sending() as sending:
+            assert sending.one(receiver.url).status == 200
+        assert proxy.connections == 0
+
+
+def test_only_http_and_https(sending: Sending, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    for url in (f"file://localhost{tmp_path}/secret", "gopher://127.0.0.1:1/", "ftp://127.0.0.1/"):
+        sent = sending.one(url, deadline=2)
+        assert (sent.error, sent.status, sent.body, sent.untouched) == (ErrorKind.UNSENDABLE, None, b"", True)
+
+
+def test_a_header_cannot_carry_another(receiver: Receiver, sending: Sending) -> None:
+    for line in ("x: a\r\nhost: b", "x: a\nb: c", "x: a\0"):
+        assert sending.one(receiver.url, headers=["content-type: a/b", line]).error == ErrorKind.UNSENDABLE
+    assert sending.one(receiver.url, headers=["x: é"]).error == ErrorKind.UNSENDABLE
+    assert receiver.heads == 0
+
+
+# ── prepare, results, the end ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_prepare_signs_late_and_may_refuse(receiver: Receiver) -> None:
+    at = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
+    names: list[str] = []
+
+    def prepare(one: Request) -> Request | Sent:
+        names.append(threading.current_thread().name)
+        if one.ref == "unsendable":
+            return Sent(error=ErrorKind.UNSENDABLE, detail="no key opens it", started_at=at, untouched=True)
+        if one.ref == "bug":
+            raise RuntimeError("whsec_secret")
+        return msgspec.structs.replace(one, headers=["webhook-id: late", "content-type: a/b"], body=b"new")
+
+    with Sending(prepare=prepare) as sending:
+        good, refused, bug = (request(receiver.url, ref=ref) for ref in ("good", "unsendable", "bug"))
+        one, two, three = sending.send(good, refused, bug)
+    (received,) = receiver.wait_for(1)
+    assert (received.headers["webhook-id"], received.body, one.status) == ("late", b"new", 200)
+    assert (two.error, two.detail, two.started_at) == (ErrorKind.UNSENDABLE, "no key opens it", at)
+    assert (three.error, three.untouched) == (ErrorKind.UNSENDABLE, True)
+    assert "whsec" not in three.detail
+    assert set(names) == {"hookline-send"}
+
+
+def test_a_fault_in_on_results_does_not_stop_the_sender(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    kept: Results = []
+    second = threading.Event()
+
+    def on_results(results: Results) -> None:
+        if not receiver.requests or receiver.requests[-1].path == "/first":
+            raise RuntimeError("first")
+        kept.extend(results)
+        second.set()
+
+    with Sending(on_results=on_results) as sending, caplog.at_level(logging.CRITICAL):
+        sending.submit(request(f"{receiver.url}/first"))
+        receiver.wait_for(1)
+        sending.submit(request(f"{receiver.url}/second"))
+        assert second.wait(10)
+    assert kept[-1][0].url == f"{receiver.url}/second"
+
+
+def test_close_finishes_what_it_can(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(delay=0.3, body=b"late"))
+    with Sending() as sending:
+        one = request(receiver.url)
+        sending.submit(one)
+        receiver.wait_for(1)
+        sending.sender.close(10)
+        assert sending.wait(one, timeout=0)[0].body == b"late"
+
+
+def test_close_hands_over_what_it_gives_up(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True))
+    with Sending(slots=2) as sending:
+        flying = [request(f"{receiver.url}/{n}") for n in range(2)]
+        queued = request(f"{receiver.url}/queued")
+        sending.submit(*flying, queued)
+        receiver.wait_for(2)
+        sending.sender.close(0.1)
+        one, two, three = sending.wait(*flying, queued, timeout=0)
+        assert [sent.error for sent in (one, two, three)] == [ErrorKind.NETWORK] * 3
+        assert [sent.untouched for sent in (one, two, three)] == [False, False, True]
+        assert all("shutting down" in sent.detail for sent in (one, two, three))
+        with pytest.raises(RuntimeError, match="closed"):
+            sending.submit(request(receiver.url))
+        sending.sender.close(0)
+
+
+def test_close_of_a_sender_that_never_started(receiver: Receiver) -> None:
+    sending = Sending()
+    one = request(receiver.url)
+    sending.submit(one)
+    sending.sender.close(0)
+    assert sending.wait(one, timeout=0)[0].error == ErrorKind.NETWORK

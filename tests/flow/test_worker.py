@@ -1,0 +1,274 @@
+"""The worker on a real store, sending over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from hookline import clock
+from hookline.errors import StoreUnavailable
+from hookline.flow.request import Target
+from hookline.flow.send import Request
+from hookline.model import CircuitPolicy, EndpointChange, PolicyOverride, Sent
+from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault, new_key
+from hookline.worker import Flight
+from tests.support import factory
+from tests.support.postgres import private_server
+from tests.support.receiver import Behaviour, Received, Receiver
+from tests.support.scene import Scene
+from tests.support.working import make_worker, reaches, settled, working
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as running:
+        yield running
+
+
+async def test_a_message_is_delivered_and_its_attempt_kept(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(status=202, body=b"thank\x00you", headers={"X-Request-Id": "r-17"}))
+    endpoint = await scene.endpoint(url=receiver.url + "/hook", headers={"x-tenant": "blue"})
+    async with working(scene.store):
+        [message_id] = await scene.send(event_type="order.paid")
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.DELIVERED, 1, 1)
+    [received] = receiver.requests
+    assert (received.method, received.path, received.headers["x-tenant"]) == ("POST", "/hook", "blue")
+    assert received.headers["content-type"] == "application/json"
+    [attempt] = await scene.store.attempts(message_id)
+    assert (attempt.endpoint_id, attempt.number, attempt.outcome) == (endpoint.id, 1, "delivered")
+    assert (attempt.status_code, attempt.response_body) == (202, b"thank\x00you")
+    assert attempt.response_headers["x-request-id"] == "r-17"
+    assert attempt.address.startswith("127.0.0.1")
+    assert attempt.timing.total > 0
+
+
+async def test_a_failure_is_retried_with_the_same_id_and_bytes(scene: Scene, receiver: Receiver) -> None:
+    def twice_ill(received: Received) -> Behaviour:
+        return Behaviour(status=503 if received.headers["webhook-attempt"] in "12" else 200)
+
+    receiver.behave(twice_ill)
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.state, delivery.attempts) == (DeliveryState.DELIVERED, 3)
+    assert {received.headers["webhook-id"] for received in receiver.requests} == {message_id}
+    assert len({received.body for received in receiver.requests}) == 1
+    assert len({received.headers["webhook-created-at"] for received in receiver.requests}) == 1
+    attempts = await scene.store.attempts(message_id)
+    assert [(a.number, a.status_code, a.outcome) for a in attempts] == [
+        (1, 503, "retry"),
+        (2, 503, "retry"),
+        (3, 200, "delivered"),
+    ]
+
+
+async def test_a_permanent_failure_is_dead_at_once(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(status=404, body=b"no such hook"))
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.state, delivery.reason, delivery.sent) == (DeliveryState.DEAD, Reason.PERMANENT_FAILURE, 1)
+    assert "404" in (delivery.detail or "")
+
+
+async def test_an_endpoint_that_is_gone_is_disabled(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(status=410))
+    endpoint = await scene.endpoint(url=receiver.url)
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.state, delivery.reason) == (DeliveryState.DEAD, Reason.ENDPOINT_GONE)
+    found = await scene.store.endpoint(scene.app.no, endpoint.id)
+    assert found is not None
+    assert found.status == EndpointStatus.DISABLED
+
+
+async def test_an_address_that_the_guard_refuses_is_dead(scene: Scene, receiver: Receiver) -> None:
+    await scene.endpoint(url="http://10.255.255.1:9/")
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.state, delivery.reason) == (DeliveryState.DEAD, Reason.BLOCKED_ADDRESS)
+    assert receiver.requests == []
+
+
+async def test_attempts_run_out(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(status=429))
+    await scene.endpoint(url=receiver.url, policy=factory.full_policy())
+    policy = PolicyOverride(base=0.01, cap=0.01, max_attempts=3)
+    async with working(scene.store):
+        [message_id] = await scene.send(policy=policy)
+        [delivery] = await settled(scene.store, message_id)
+    assert (delivery.reason, delivery.attempts) == (Reason.ATTEMPTS_EXHAUSTED, 3)
+
+
+async def test_every_message_reaches_every_endpoint(scene: Scene, receiver: Receiver) -> None:
+    for number in range(7):
+        await scene.endpoint(url=f"{receiver.url}/{number}")
+    async with working(scene.store):
+        messages = await scene.send(60)
+        await receiver.arrived(60 * 7, timeout=30)
+        for message_id in messages:
+            assert {d.state for d in await settled(scene.store, message_id)} == {DeliveryState.DELIVERED}
+    seen = {(received.headers["webhook-id"], received.path) for received in receiver.requests}
+    assert len(seen) == len(receiver.requests) == 420
+
+
+async def test_a_lane_that_holds_its_share_goes_on_as_soon_as_one_is_done(scene: Scene, receiver: Receiver) -> None:
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store, share=4):
+        messages = await scene.send(100)
+        await receiver.arrived(100, timeout=30)
+        for message_id in messages:
+            await settled(scene.store, message_id)
+
+
+async def test_a_hanging_endpoint_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True), path="/hangs")
+    await scene.endpoint(url=receiver.url + "/hangs", event_types=("slow",))
+    await scene.endpoint(url=receiver.url + "/well", event_types=("quick",))
+    async with working(scene.store, share=16, drain=0.5):
+        await scene.send(200, event_type="slow")
+        await receiver.arrived(16)
+        messages = await scene.send(20, event_type="quick")
+        for message_id in messages:
+            assert [d.state for d in await settled(scene.store, message_id)] == [DeliveryState.DELIVERED]
+        assert sum(received.path == "/hangs" for received in receiver.requests) == 16
+
+
+async def test_a_sleeping_worker_hears_of_a_new_message(scene: Scene, second: Store, receiver: Receiver) -> None:
+    """The message comes through another handle: another process's, as far as the worker can tell. Polling is out of reach."""
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store, poll=60.0):
+        await scene.send()
+        await receiver.arrived(1)
+        for expected in range(2, 6):
+            await second.ingest(factory.new_messages(scene.app.no, 1))
+            await receiver.arrived(expected, timeout=5)
+
+
+async def test_a_changed_endpoint_is_used_by_the_next_attempt(scene: Scene, receiver: Receiver) -> None:
+    endpoint = await scene.endpoint(url=receiver.url + "/old")
+    async with working(scene.store):
+        await scene.send()
+        await receiver.arrived(1)
+        await scene.store.change_endpoint(endpoint.no, EndpointChange(url=receiver.url + "/new"))
+        await scene.send()
+        arrived = await receiver.arrived(2)
+    assert [received.path for received in arrived] == ["/old", "/new"]
+
+
+@pytest.mark.store_options(circuit=CircuitPolicy(cooldown=0.2, spread=0.05, recovery_step=0.05))
+async def test_a_circuit_opens_spends_no_attempts_and_recovers(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(status=500))
+    endpoint = await scene.endpoint(url=receiver.url)
+    async with working(scene.store):
+        messages = await scene.send(40)
+        async with asyncio.timeout(20):
+            while (await scene.lane(endpoint)).trips < 2:  # it has opened, and a probe has failed
+                await asyncio.sleep(0.01)
+        spent = [(await scene.delivery(message_id)).attempts for message_id in messages]
+        assert max(spent) < 12
+        receiver.behave(Behaviour())
+        for message_id in messages:
+            assert [d.state for d in await settled(scene.store, message_id)] == [DeliveryState.DELIVERED]
+    assert (await scene.lane(endpoint)).circuit in (Circuit.RECOVERING, Circuit.CLOSED)
+
+
+async def test_a_secret_that_no_key_opens_is_dead_and_blocks_nobody(scene: Scene, receiver: Receiver) -> None:
+    sealed = await scene.endpoint(url=receiver.url + "/sealed")
+    well = await scene.endpoint(url=receiver.url + "/well")
+    await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", b"not sealed by any key", sealed.no)
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        found = {d.endpoint_no: d for d in await settled(scene.store, message_id)}
+    assert found[sealed.no].reason == Reason.UNSENDABLE
+    assert found[well.no].state == DeliveryState.DELIVERED
+    assert [received.path for received in receiver.requests] == ["/well"]
+
+
+# ── shutdown ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_is_in_flight_is_finished_before_the_worker_ends(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(delay=0.4))
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store):
+        [message_id] = await scene.send()
+        await receiver.arrived(1)
+    assert await scene.state(message_id) == DeliveryState.DELIVERED
+
+
+async def test_what_does_not_finish_in_time_is_released_without_an_attempt(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True))
+    await scene.endpoint(url=receiver.url)
+    async with working(scene.store, deadline=30.0, drain=0.5):
+        [message_id] = await scene.send()
+        await receiver.arrived(1)
+    delivery = await scene.delivery(message_id)
+    assert (delivery.state, delivery.attempts) == (DeliveryState.PENDING, 0)
+
+
+async def test_a_job_whose_lease_is_nearly_over_is_not_sent(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send()
+    [job] = await scene.claim()
+    worker = make_worker(scene.store)
+    late = Flight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
+    request = Request(ref=late, url="http://127.0.0.1:9/", headers=[], body=b"{}", deadline=1.0)
+    answer = worker.prepare(request)
+    assert isinstance(answer, Sent)
+    assert (answer.status, answer.error) == (None, None)
+
+
+# ── outage ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> None:
+    """PostgreSQL stops while requests are in flight; their outcomes wait in memory until it is back."""
+    receiver.behave(Behaviour(delay=1.0))
+    with private_server() as server:
+        store = await open_store(server.url("postgres"), vault=Vault([new_key()]), options=StoreOptions())
+        await store.migrate()
+        organization = await store.save_organization(factory.organization())
+        app = await store.create_application(organization.id, factory.new_application())
+        await store.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
+        async with working(store):
+            messages = factory.new_messages(app.no, 20)
+            await store.ingest(messages)
+            await receiver.arrived(20)
+            await asyncio.to_thread(server.restart)
+            for message in messages:
+                delivery = await _settled_through_outage(store, message.id)
+                assert (delivery, len(receiver.requests)) == (DeliveryState.DELIVERED, 20)
+        await store.close()
+
+
+async def _settled_through_outage(store: Store, message_id: str) -> DeliveryState:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return (await reaches(store, message_id, DeliveryState.DELIVERED)).state
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
+# ── an untouched failure ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_refused_connection_is_tried_once_more_within_the_attempt(scene: Scene) -> None:
+    with Receiver() as gone:
+        url = gone.url
+    await scene.endpoint(url=url)
+    async with working(scene.store):
+        [message_id] = await scene.send(policy=PolicyOverride(max_attempts=1))
+        [delivery] = await settled(scene.store, message_id)
+    [attempt] = await scene.store.attempts(message_id)
+    assert (delivery.reason, attempt.error) == (Reason.ATTEMPTS_EXHAUSTED, ErrorKind.REFUSED)

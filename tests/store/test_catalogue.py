@@ -1,0 +1,308 @@
+"""Organizations, applications, event types and endpoints: what goes in comes out, and nobody sees another's."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from hookline.errors import Conflict, NotFound
+from hookline.model import Application, EndpointChange, LaneEventKind, Ordering, Organization, PolicyOverride, Scheme, Secret
+from hookline.states import EndpointStatus
+from hookline.store.base import Page, Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+NOBODY = 987_654_321
+
+
+# ── organizations ──
+
+
+async def test_an_organization_comes_back_as_it_was_saved(store: Store) -> None:
+    org = factory.organization()
+    saved = await store.save_organization(org)
+    assert (saved.id, saved.name, saved.tokens_valid_after) == (org.id, org.name, None)
+    assert await store.organization(org.id) == saved
+
+
+async def test_saving_an_organization_again_returns_the_first(store: Store) -> None:
+    first = await store.save_organization(factory.organization())
+    again = await store.save_organization(factory.organization(id=first.id))
+    assert again == first
+
+
+async def test_an_unknown_organization_is_none(store: Store) -> None:
+    assert await store.organization("org_nobody") is None
+
+
+async def test_tokens_of_an_organization_are_revoked(store: Store, organization: Organization) -> None:
+    other = await store.save_organization(factory.organization())
+    before = factory.instant()
+    await store.revoke_tokens(organization.id, None, before)
+    found = await store.organization(organization.id)
+    assert found is not None
+    assert found.tokens_valid_after == before
+    assert await store.organization(other.id) == other
+
+
+async def test_tokens_of_one_application_are_revoked_alone(store: Store, organization: Organization, app: Application) -> None:
+    sibling = await store.create_application(organization.id, factory.new_application())
+    before = factory.instant()
+    await store.revoke_tokens(organization.id, app.no, before)
+    found = await store.application(organization.id, app.id)
+    assert found is not None
+    assert found.tokens_valid_after == before
+    assert await store.application(organization.id, sibling.id) == sibling
+    assert await store.organization(organization.id) == organization
+
+
+# ── applications ──
+
+
+async def test_every_field_of_an_application_comes_back(store: Store, organization: Organization) -> None:
+    new = factory.full_application()
+    app = await store.create_application(organization.id, new)
+    assert (app.name, app.uid, app.throttle_rate, app.metadata) == (new.name, new.uid, new.throttle_rate, new.metadata)
+    assert app.id.startswith("app_")
+    assert app.org_id == organization.id
+    assert app.created_at.tzinfo is not None
+
+
+async def test_an_application_is_found_by_id_and_by_uid(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.full_application())
+    assert app.uid is not None
+    assert await store.application(organization.id, app.id) == app
+    assert await store.application(organization.id, app.uid) == app
+    assert await store.application(organization.id, "app_unknown") is None
+
+
+async def test_an_application_of_another_organization_is_not_found(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.full_application())
+    stranger = await store.save_organization(factory.organization())
+    assert app.uid is not None
+    assert await store.application(stranger.id, app.id) is None
+    assert await store.application(stranger.id, app.uid) is None
+    assert await store.applications(stranger.id, Page()) == []
+
+
+async def test_a_uid_is_taken_once_in_an_organization_only(store: Store, organization: Organization) -> None:
+    await store.create_application(organization.id, factory.new_application(uid="acme"))
+    with pytest.raises(Conflict):
+        await store.create_application(organization.id, factory.new_application(uid="acme"))
+    stranger = await store.save_organization(factory.organization())
+    assert (await store.create_application(stranger.id, factory.new_application(uid="acme"))).uid == "acme"
+    assert len(await store.applications(organization.id, Page())) == 1
+
+
+async def test_an_application_of_an_unknown_organization_is_refused(store: Store) -> None:
+    with pytest.raises(NotFound):
+        await store.create_application("org_nobody", factory.new_application())
+
+
+async def test_applications_are_listed_by_id_a_page_at_a_time(store: Store, organization: Organization) -> None:
+    made = [await store.create_application(organization.id, factory.new_application()) for _ in range(5)]
+    by_id = sorted(made, key=lambda app: app.id)
+    assert await store.applications(organization.id, Page(limit=2)) == by_id[:2]
+    assert await store.applications(organization.id, Page(limit=2, iterator=by_id[1].id)) == by_id[2:4]
+    assert await store.applications(organization.id, Page(limit=2, iterator=by_id[3].id)) == by_id[4:]
+    assert await store.applications(organization.id, Page(limit=2, iterator=by_id[4].id)) == []
+
+
+async def test_a_backward_page_has_the_rows_just_before_its_iterator(store: Store, organization: Organization) -> None:
+    made = [await store.create_application(organization.id, factory.new_application()) for _ in range(5)]
+    by_id = sorted(made, key=lambda app: app.id)
+    page = await store.applications(organization.id, Page(limit=2, iterator=by_id[3].id, backwards=True))
+    assert sorted(page, key=lambda app: app.id) == by_id[1:3]
+
+
+async def test_a_deleted_application_is_gone_and_its_uid_free(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.new_application(uid="acme"))
+    endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
+    await store.delete_application(app.no)
+    assert await store.application(organization.id, app.id) is None
+    assert await store.applications(organization.id, Page()) == []
+    assert await store.endpoint(app.no, endpoint.id) is None
+    assert (await store.create_application(organization.id, factory.new_application(uid="acme"))).no != app.no
+
+
+# ── event types ──
+
+
+async def test_every_field_of_an_event_type_comes_back(store: Store, organization: Organization) -> None:
+    given = factory.full_event_type(organization.id)
+    saved = await store.save_event_type(given)
+    for field, value in asdict(given).items():
+        if field not in ("created_at", "updated_at"):
+            assert getattr(saved, field) == value, field
+    assert await store.event_type(organization.id, given.name) == saved
+
+
+async def test_saving_an_event_type_again_replaces_it(store: Store, organization: Organization) -> None:
+    first = await store.save_event_type(factory.full_event_type(organization.id))
+    again = await store.save_event_type(factory.event_type(organization.id, name=first.name, description="another"))
+    assert again.created_at == first.created_at
+    assert (again.description, again.policy, again.schemas, again.feature_flags) == ("another", None, None, ())
+    assert await store.event_type(organization.id, first.name) == again
+
+
+async def test_event_types_are_listed_by_name(store: Store, organization: Organization) -> None:
+    stranger = await store.save_organization(factory.organization())
+    await store.save_event_type(factory.event_type(stranger.id, name="a.b"))
+    names = ["b.a", "a.z", "B.a", "c"]
+    for name in names:
+        await store.save_event_type(factory.event_type(organization.id, name=name))
+    listed = [found.name for found in await store.event_types(organization.id, Page())]
+    assert listed == ["B.a", "a.z", "b.a", "c"]
+    rest = await store.event_types(organization.id, Page(limit=1, iterator="a.z"))
+    assert [found.name for found in rest] == ["b.a"]
+    assert await store.event_type(stranger.id, "c") is None
+
+
+# ── endpoints ──
+
+
+async def test_every_field_of_an_endpoint_comes_back(store: Store, app: Application) -> None:
+    new = factory.full_endpoint()
+    made = await store.create_endpoint(app.no, new)
+    for field, value in asdict(new).items():
+        assert getattr(made, field) == value, field
+    assert (made.app_no, made.app_id, made.org_id) == (app.no, app.id, app.org_id)
+    assert made.id.startswith("ep_")
+    assert made.revision == 1
+    assert await store.endpoint(app.no, made.id) == made
+    assert made.uid is not None
+    assert await store.endpoint(app.no, made.uid) == made
+    assert await store.endpoints_for([made.no]) == [made]
+
+
+async def test_an_endpoint_is_made_with_its_lane(store: Store, app: Application) -> None:
+    made = await store.create_endpoint(app.no, factory.full_endpoint())
+    view = await store.lane_view(made.no)
+    assert view is not None
+    assert (view.lane.throttle_rate, view.lane.concurrency) == (made.throttle_rate, made.concurrency)
+    assert (view.lane.app_no, view.lane.status, view.lane.revision) == (app.no, EndpointStatus.ACTIVE, 1)
+    assert (view.endpoint_id, view.url, view.app_id) == (made.id, made.url, app.id)
+
+
+async def test_an_endpoint_of_an_unknown_application_is_refused(store: Store) -> None:
+    with pytest.raises(NotFound):
+        await store.create_endpoint(NOBODY, factory.new_endpoint())
+
+
+async def test_an_endpoint_uid_is_taken_once_in_an_application(store: Store, organization: Organization, app: Application) -> None:
+    await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
+    with pytest.raises(Conflict):
+        await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
+    sibling = await store.create_application(organization.id, factory.new_application())
+    assert (await store.create_endpoint(sibling.no, factory.new_endpoint(uid="gate"))).uid == "gate"
+    assert len(await store.endpoints(app.no, Page())) == 1
+
+
+async def test_an_endpoint_of_another_application_is_not_found(store: Store, organization: Organization, app: Application) -> None:
+    made = await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
+    sibling = await store.create_application(organization.id, factory.new_application())
+    assert await store.endpoint(sibling.no, made.id) is None
+    assert await store.endpoint(sibling.no, "gate") is None
+    assert await store.endpoints(sibling.no, Page()) == []
+
+
+async def test_an_endpoint_is_found_across_its_organization_only(store: Store, organization: Organization, app: Application) -> None:
+    made = await store.create_endpoint(app.no, factory.new_endpoint())
+    stranger = await store.save_organization(factory.organization())
+    assert await store.endpoint_by_id(organization.id, made.id) == made
+    assert await store.endpoint_by_id(stranger.id, made.id) is None
+
+
+async def test_endpoints_are_listed_a_page_at_a_time(store: Store, app: Application) -> None:
+    made = [await store.create_endpoint(app.no, factory.new_endpoint()) for _ in range(3)]
+    by_id = sorted(made, key=lambda endpoint: endpoint.id)
+    assert await store.endpoints(app.no, Page(limit=2)) == by_id[:2]
+    assert await store.endpoints(app.no, Page(limit=2, iterator=by_id[1].id)) == by_id[2:]
+
+
+async def test_a_change_touches_only_what_it_names(store: Store, app: Application) -> None:
+    made = await store.create_endpoint(app.no, factory.full_endpoint())
+    changed = await store.change_endpoint(made.no, EndpointChange(description="moved", concurrency=None))
+    expected = replace(made, description="moved", concurrency=None, revision=2, updated_at=changed.updated_at)
+    assert changed == expected
+    assert await store.endpoint(app.no, made.id) == expected
+
+
+async def test_every_field_can_be_changed(store: Store, app: Application) -> None:
+    made = await store.create_endpoint(app.no, factory.full_endpoint())
+    change = EndpointChange(
+        url="https://elsewhere.example.com/x",
+        uid="another",
+        description="another",
+        version=3,
+        event_types=None,
+        channels=("apac",),
+        throttle_rate=2.5,
+        concurrency=3,
+        ordering=Ordering.FIFO,
+        scheme=Scheme.GITHUB,
+        secrets=(Secret(key=factory.secret_key()), *made.secrets[:1]),
+        headers={"x-other": "1"},
+        metadata={"k": "v"},
+        policy=PolicyOverride(max_attempts=2),
+    )
+    changed = await store.change_endpoint(made.no, change)
+    for field, value in asdict(change).items():
+        assert value is not UNSET, field
+        assert getattr(changed, field) == value, field
+    view = await store.lane_view(made.no)
+    assert view is not None
+    assert (view.lane.throttle_rate, view.lane.concurrency, view.lane.revision) == (2.5, 3, changed.revision)
+
+
+async def test_a_change_cannot_take_a_uid_that_is_taken(store: Store, app: Application) -> None:
+    await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
+    made = await store.create_endpoint(app.no, factory.new_endpoint(uid="door"))
+    with pytest.raises(Conflict):
+        await store.change_endpoint(made.no, EndpointChange(uid="gate", description="never"))
+    assert await store.endpoint(app.no, "door") == made
+
+
+async def test_what_is_not_there_cannot_be_changed(store: Store) -> None:
+    with pytest.raises(NotFound):
+        await store.change_endpoint(NOBODY, EndpointChange(description="x"))
+    with pytest.raises(NotFound):
+        await store.set_endpoint_status(NOBODY, EndpointStatus.PAUSED, "x")
+
+
+async def test_a_change_of_status_raises_the_revision_and_is_an_event(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    steps = [
+        (EndpointStatus.PAUSED, LaneEventKind.ENDPOINT_PAUSED),
+        (EndpointStatus.ACTIVE, LaneEventKind.ENDPOINT_RESUMED),
+        (EndpointStatus.DISABLED, LaneEventKind.ENDPOINT_DISABLED),
+        (EndpointStatus.ACTIVE, LaneEventKind.ENDPOINT_ENABLED),
+    ]
+    for turn, (status, kind) in enumerate(steps):
+        changed = await scene.store.set_endpoint_status(endpoint.no, status, f"cause {turn}")
+        assert changed.status == status
+        assert changed.revision > endpoint.revision
+        assert (await scene.lane(endpoint)).status == status
+        newest = (await scene.store.lane_events(endpoint.no))[0]
+        assert (newest.kind, newest.cause, newest.endpoint_no) == (kind, f"cause {turn}", endpoint.no)
+        endpoint = changed
+
+
+async def test_a_deleted_endpoint_is_gone_but_a_worker_still_learns_of_it(scene: Scene) -> None:
+    endpoint = await scene.endpoint(uid="gate")
+    await scene.store.delete_endpoint(endpoint.no)
+    assert await scene.store.endpoint(scene.app.no, endpoint.id) is None
+    assert await scene.store.endpoint(scene.app.no, "gate") is None
+    assert await scene.store.endpoint_by_id(scene.organization.id, endpoint.id) is None
+    assert await scene.store.endpoints(scene.app.no, Page()) == []
+    (left,) = await scene.store.endpoints_for([endpoint.no])
+    assert left.status == EndpointStatus.DELETED
+    assert (await scene.endpoint(uid="gate")).no != endpoint.no
+
+
+async def test_a_worker_reads_several_endpoints_at_once(scene: Scene) -> None:
+    made = [await scene.endpoint() for _ in range(3)]
+    found = await scene.store.endpoints_for([made[2].no, made[0].no, NOBODY])
+    assert sorted(found, key=lambda endpoint: endpoint.no) == [made[0], made[2]]
+    assert await scene.store.endpoints_for([]) == []

@@ -1,0 +1,76 @@
+"""Migrations: once, in order, under one lock, and never backwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hookline.errors import MigrationNeeded
+from hookline.store import Store, StoreOptions, open_store
+from hookline.store import migrations as migrations_package
+from hookline.store.base import SCHEMA_VERSION
+from hookline.vault import Vault
+from tests.support import factory
+
+FOLDER = Path(next(iter(migrations_package.__path__)))
+
+
+@pytest.fixture
+async def empty(empty_url: str, vault: Vault) -> AsyncIterator[list[Store]]:
+    """Three handles on a database that was never migrated."""
+    handles = [await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2)) for _ in range(3)]
+    yield handles
+    for handle in handles:
+        await handle.close()
+
+
+def numbers(engine: str) -> list[int]:
+    return sorted(int(path.name.partition("_")[0]) for path in (FOLDER / engine).glob("*.sql"))
+
+
+def test_both_engines_have_the_same_migrations() -> None:
+    names = [sorted(path.name for path in (FOLDER / engine).glob("*.sql")) for engine in ("sqlite", "postgres")]
+    assert names[0] == names[1]
+    assert numbers("sqlite") == list(range(1, SCHEMA_VERSION + 1))
+
+
+async def test_an_empty_database_is_brought_up_to_date_once(empty: list[Store], engine: str) -> None:
+    store = empty[0]
+    assert await store.version() == 0
+    assert await store.migrate() == numbers(engine)
+    assert await store.version() == SCHEMA_VERSION
+    assert await store.migrate() == []
+    org = await store.save_organization(factory.organization())
+    assert await empty[1].organization(org.id) == org
+
+
+async def test_processes_that_start_together_migrate_once(empty: list[Store], engine: str) -> None:
+    applied = await asyncio.gather(*(handle.migrate() for handle in empty))
+    assert sorted(applied) == [[], [], numbers(engine)]
+    assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
+
+
+async def test_a_database_of_a_newer_release_is_refused(empty: list[Store], empty_url: str, engine: str) -> None:
+    await empty[0].migrate()
+    await pretend_newer(empty_url, engine)
+    with pytest.raises(MigrationNeeded, match="newer"):
+        await empty[1].migrate()
+
+
+async def pretend_newer(url: str, engine: str) -> None:
+    """Note a migration that this release does not have, wherever the engine keeps such notes."""
+    if engine == "sqlite":
+        import sqlite3
+
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.close()
+        return
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"INSERT INTO hookline.migration (no) VALUES ({SCHEMA_VERSION + 1})")
+    await connection.close()

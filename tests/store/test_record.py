@@ -1,0 +1,292 @@
+"""Record: the outcome of an attempt, written once, by whoever still holds the claim."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from hookline.model import Sent
+from hookline.states import DeliveryState, ErrorKind, Health, Reason
+from hookline.store.base import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def test_recording_nothing_is_nothing(store: Store) -> None:
+    report = await store.record([])
+    assert (report.recorded, report.stale, report.events, report.refused) == (0, 0, (), ())
+
+
+async def test_a_delivered_one_is_done(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send(event_type="order.lost")
+    (job,) = await scene.claim()
+    report = await scene.record(factory.delivered(job))
+    assert (report.recorded, report.stale, report.refused) == (1, 0, ())
+    done = await scene.delivery(message)
+    assert (done.id, done.state) == (job.delivery_id, DeliveryState.DELIVERED)
+    assert (done.endpoint_no, done.endpoint_id, done.event_type) == (endpoint.no, endpoint.id, "order.lost")
+    assert (done.attempts, done.sent, done.accepted_at) == (1, 1, job.accepted_at)
+    assert done.finished_at is not None
+    assert done.finished_at >= job.claimed_at
+    assert await scene.raw.count("delivery") == 0
+
+
+async def test_every_field_of_an_attempt_comes_back(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send(event_type="order.lost")
+    (job,) = await scene.claim()
+    result = factory.delivered(job)
+    await scene.record(result)
+    (attempt,) = await scene.store.attempts(message)
+    sent = result.sent
+    assert (attempt.id, attempt.delivery_id, attempt.message_id) == (result.attempt_id, job.delivery_id, message)
+    assert (attempt.endpoint_no, attempt.endpoint_id, attempt.event_type) == (endpoint.no, endpoint.id, "order.lost")
+    assert (attempt.number, attempt.trigger, attempt.outcome, attempt.probe) == (1, 0, "delivered", False)
+    assert (attempt.started_at, attempt.status_code, attempt.error) == (sent.started_at, 200, None)
+    assert (attempt.detail, attempt.address) == (sent.detail, sent.address)
+    assert (attempt.response_headers, attempt.response_body, attempt.truncated) == (sent.headers, sent.body, True)
+    assert attempt.timing == sent.timing
+
+
+async def test_a_network_failure_is_kept_with_its_kind(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(replace(factory.retry(job), sent=factory.failed(ErrorKind.TLS)))
+    (attempt,) = await scene.store.attempts(message)
+    assert (attempt.error, attempt.status_code, attempt.outcome) == (ErrorKind.TLS, None, "retry")
+    assert (attempt.response_body, attempt.response_headers, attempt.truncated) == (b"", {}, False)
+
+
+async def test_a_retry_is_scheduled_and_spends_an_attempt(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job, after=45.5))
+    delivery = await scene.delivery(message)
+    assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 1, 1)
+    assert delivery.due_at == job.claimed_at + timedelta(seconds=45.5)
+    assert delivery.expires_at == job.expires_at
+    assert await scene.claim() == []
+    await scene.age(46)
+    (again,) = await scene.claim()
+    assert (again.attempts, again.sent, again.last_delay) == (1, 1, 45.5)
+
+
+async def test_a_retry_that_spends_nothing_is_still_counted_as_sent(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job, after=0, spends=False, health=Health.NONE))
+    delivery = await scene.delivery(message)
+    assert (delivery.attempts, delivery.sent) == (0, 1)
+    (again,) = await scene.claim()
+    assert (again.attempts, again.sent) == (0, 1)
+
+
+async def test_attempts_are_numbered_over_the_whole_life(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    for _ in range(3):
+        (job,) = await scene.claim()
+        await scene.record(factory.retry(job, after=5, health=Health.NONE))
+        await scene.age(6)
+    (job,) = await scene.claim()
+    await scene.record(factory.delivered(job))
+    attempts = await scene.store.attempts(message)
+    assert [attempt.number for attempt in attempts] == [1, 2, 3, 4]
+    assert [attempt.outcome for attempt in attempts] == ["retry", "retry", "retry", "delivered"]
+
+
+async def test_a_dead_one_is_a_dead_letter(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send(event_type="order.lost")
+    (job,) = await scene.claim()
+    result = factory.dead(job, Reason.PERMANENT_FAILURE)
+    await scene.record(result)
+    letter = await scene.store.dead_letter(job.delivery_id)
+    assert letter is not None
+    assert (letter.reason, letter.detail) == (Reason.PERMANENT_FAILURE, result.judgement.verdict.detail)  # type: ignore[union-attr]
+    assert (letter.app_no, letter.app_id) == (scene.app.no, scene.app.id)
+    assert (letter.endpoint_no, letter.endpoint_id, letter.endpoint_url) == (endpoint.no, endpoint.id, endpoint.url)
+    assert (letter.message_id, letter.event_type) == (message, "order.lost")
+    assert (letter.attempts, letter.sent, letter.last_status) == (1, 1, 422)
+    assert letter.accepted_at == job.accepted_at
+    assert letter.died_at >= job.claimed_at
+    assert (letter.resolved_at, letter.note) == (None, None)
+    delivery = await scene.delivery(message)
+    assert (delivery.state, delivery.reason, delivery.detail) == (DeliveryState.DEAD, letter.reason, letter.detail)
+    assert await scene.raw.count("delivery") == 0
+
+
+async def test_a_batch_may_hold_every_kind_of_outcome(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.endpoint()
+    messages = await scene.send(4)
+    jobs = await scene.claim()
+    makers = [factory.delivered, factory.retry, factory.dead, lambda job: factory.retry(job, health=Health.NONE)]
+    chosen = dict(zip(messages, makers, strict=True))
+    report = await scene.record(*(chosen[job.message_id](job) for job in jobs))  # type: ignore[operator]
+    assert report.recorded == 8
+    states = [{delivery.state for delivery in await scene.store.deliveries(message)} for message in messages]
+    assert states == [
+        {DeliveryState.DELIVERED},
+        {DeliveryState.SCHEDULED},
+        {DeliveryState.DEAD},
+        {DeliveryState.SCHEDULED},
+    ]
+    assert await scene.raw.count("attempt") == 8
+
+
+async def test_retries_of_one_batch_leave_one_token_at_the_earliest(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(4)
+    jobs = await scene.claim()
+    assert await scene.tokens(endpoint) == []
+    waits = [70.0, 20.0, 90.0, 40.0]
+    await scene.record(*(factory.retry(job, after=wait, health=Health.NONE) for job, wait in zip(jobs, waits, strict=True)))
+    (token,) = await scene.tokens(endpoint)
+    assert token["at"] == token["floor"] == jobs[0].claimed_at + timedelta(seconds=20)
+
+
+# ── the fence ──
+
+
+async def test_an_outcome_is_written_once(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.delivered(job))
+    report = await scene.record(factory.dead(job))
+    assert (report.recorded, report.stale) == (0, 1)
+    assert await scene.state(message) == DeliveryState.DELIVERED
+    assert len(await scene.store.attempts(message)) == 1
+    assert await scene.raw.count("dead_letter") == 0
+
+
+async def test_a_stalled_worker_writes_nothing(scene: Scene, second: Store) -> None:
+    """It comes back after its lease was given to another, and its late outcome changes nothing."""
+    endpoint = await scene.endpoint(concurrency=5)
+    (message,) = await scene.send()
+    (stalled,) = await scene.claim()
+    await scene.age(61)
+    await second.sweep_leases()
+    (taken,) = await scene.claim(by=second)
+    lane = await scene.lane(endpoint)
+    for late in (factory.delivered(stalled), factory.retry(stalled), factory.dead(stalled, Reason.ENDPOINT_GONE)):
+        report = await scene.record(late)
+        assert (report.recorded, report.stale, report.events) == (0, 1, ())
+    assert await scene.state(message) == DeliveryState.DELIVERING
+    assert await scene.lane(endpoint) == lane
+    assert await scene.store.attempts(message) == []
+    assert (await second.record([factory.delivered(taken)])).recorded == 1
+
+
+async def test_an_outcome_after_the_lease_was_swept_writes_nothing(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.age(61)
+    await scene.store.sweep_leases()
+    assert (await scene.record(factory.delivered(job))).stale == 1
+    assert await scene.state(message) == DeliveryState.PENDING
+
+
+async def test_a_lease_that_is_over_but_not_yet_swept_still_counts(scene: Scene) -> None:
+    """The fence is the claim, not the clock: nobody else has the delivery."""
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.age(61)
+    assert (await scene.record(factory.delivered(job))).recorded == 1
+    assert await scene.state(message) == DeliveryState.DELIVERED
+
+
+async def test_a_stale_outcome_does_not_stop_the_others_of_its_batch(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    jobs = await scene.claim()
+    forged = factory.with_claim(jobs[1], jobs[1].claim + 12_345)
+    report = await scene.record(factory.delivered(jobs[0]), factory.delivered(forged), factory.delivered(jobs[2]))
+    assert (report.recorded, report.stale) == (2, 1)
+    assert await scene.raw.count("delivery") == 1
+    assert await scene.raw.count("attempt") == 2
+
+
+async def test_jobs_of_several_claims_go_into_one_batch(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(4)
+    jobs = [*await scene.claim(2), *await scene.claim(2)]
+    assert (await scene.record(*factory.all_delivered(jobs))).recorded == 4
+
+
+# ── bad data ──
+
+HOSTILE: dict[str, Sent] = {
+    "nul in the body": factory.answered(500, body=b"\x00" * 10),
+    "nul in the detail": factory.answered(500, detail="before\x00after"),
+    "nul in a header": factory.answered(500, headers={"x\x00": "\x00"}),
+    "lone surrogate in the detail": factory.answered(500, detail="\ud800"),
+    "lone surrogate in a header": factory.answered(500, headers={"x-note": "\udcff"}),
+    "nul in the address": factory.answered(500, address="192.0.2.1\x00"),
+    "not UTF-8 in the body": factory.answered(500, body=b"\xff\xfe\x80"),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+async def test_whatever_an_endpoint_sends_every_outcome_is_recorded(scene: Scene, hostile: str) -> None:
+    await scene.endpoint()
+    messages = await scene.send(5)
+    jobs = {job.message_id: job for job in await scene.claim()}
+    results = [factory.delivered(jobs[message]) for message in messages]
+    results[2] = replace(results[2], sent=HOSTILE[hostile])
+    report = await scene.record(*results)
+    assert (report.recorded, report.stale, report.refused) == (5, 0, ())
+    assert [await scene.state(message) for message in messages] == [DeliveryState.DELIVERED] * 5
+    assert [len(await scene.store.attempts(message)) for message in messages] == [1] * 5
+
+
+async def test_a_row_that_the_database_will_not_take_is_named_and_alone(scene: Scene) -> None:
+    """An attempt id with a NUL: PostgreSQL refuses it whatever is tried, SQLite takes it."""
+    await scene.endpoint()
+    await scene.send(8)
+    jobs = await scene.claim()
+    results = factory.all_delivered(jobs)
+    results[5] = replace(results[5], attempt_id="atmpt_\x00")
+    report = await scene.record(*results)
+    if scene.store.engine == "postgres":
+        assert (report.recorded, report.refused) == (7, (jobs[5].delivery_id,))
+        assert await scene.raw.count("delivery", "state = 2") == 1
+    else:
+        assert (report.recorded, report.refused) == (8, ())
+
+
+# ── together ──
+
+
+async def test_recorders_of_the_same_lanes_do_not_deadlock(scene: Scene, second: Store) -> None:
+    for _ in range(6):
+        await scene.endpoint(concurrency=100)
+    await scene.send(40)
+    batches = [(handle, await scene.claim(60, by=handle)) for handle in (scene.store, second, scene.store, second)]
+    reports = await asyncio.gather(
+        *(
+            handle.record([factory.retry(job, after=60) for job in (jobs if turn % 2 else jobs[::-1])])
+            for turn, (handle, jobs) in enumerate(batches)
+        )
+    )
+    assert sum(report.recorded for report in reports) == sum(len(jobs) for _, jobs in batches) == 240
+    assert await scene.raw.value("SELECT sum(in_flight) AS n FROM lane") == 0
+
+
+async def test_a_healthy_unlimited_lane_is_not_written(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(5)
+    version = "xmin::text AS v" if scene.store.engine == "postgres" else "*"
+    before = await scene.raw.row(f"SELECT {version} FROM lane")
+    await scene.record(*factory.all_delivered(await scene.claim()))
+    assert await scene.raw.row(f"SELECT {version} FROM lane") == before

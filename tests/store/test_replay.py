@@ -1,0 +1,215 @@
+"""Replay: what died, was missed or is asked for again goes back into its lane."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hookline.model import DeadFilter, EndpointChange, PolicyOverride, RetryPolicy
+from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.store.base import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def test_a_replayed_delivery_begins_anew_and_keeps_its_history(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job, after=0))
+    (job,) = await scene.claim_all()
+    await scene.record(factory.dead(job))
+    await scene.age(40 * 3600)
+    assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
+    delivery, now = await scene.delivery(message), await scene.store.now()
+    assert (delivery.id, delivery.state) == (job.delivery_id, DeliveryState.PENDING)
+    assert (delivery.attempts, delivery.sent) == (0, 2)
+    assert delivery.expires_at is not None
+    assert RetryPolicy().max_age - 30 < (delivery.expires_at - now).total_seconds() <= RetryPolicy().max_age
+    assert await scene.store.dead_letter(job.delivery_id) is None
+    (again,) = await scene.claim_all()
+    assert (again.message_id, again.payload, again.attempts) == (message, job.payload, 0)
+    await scene.record(factory.delivered(again))
+    attempts = await scene.store.attempts(message)
+    assert [(attempt.number, attempt.outcome) for attempt in attempts] == [(1, "retry"), (2, "dead"), (3, "delivered")]
+
+
+async def test_the_policy_stays_as_it_was(scene: Scene) -> None:
+    await scene.endpoint()
+    policy = PolicyOverride(max_age=700.0, base=9.0)
+    (message,) = await scene.send(policy=policy)
+    (job,) = await scene.claim()
+    await scene.record(factory.dead(job))
+    await scene.store.replay(DeadFilter())
+    delivery, now = await scene.delivery(message), await scene.store.now()
+    assert delivery.expires_at is not None
+    assert 670 < (delivery.expires_at - now).total_seconds() <= 700
+    (again,) = await scene.claim_all()
+    assert again.policy == policy
+
+
+async def test_a_resolved_one_is_replayed_only_where_asked_for(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.dead(job))
+    await scene.store.resolve(DeadFilter(), "done by hand")
+    assert await scene.store.replay(DeadFilter()) == 0
+    assert await scene.store.replay(DeadFilter(resolved=True)) == 1
+    assert await scene.state(message) == DeliveryState.PENDING
+
+
+async def test_many_are_replayed_oldest_first_in_batches(scene: Scene) -> None:
+    await scene.endpoint()
+    messages = []
+    for _ in range(5):
+        messages += await scene.send()
+        await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    assert await scene.store.replay(DeadFilter(), limit=2) == 2
+    assert [await scene.state(message) for message in messages[:3]] == [
+        DeliveryState.PENDING,
+        DeliveryState.PENDING,
+        DeliveryState.DEAD,
+    ]
+    assert [await scene.store.replay(DeadFilter(), limit=2) for _ in range(3)] == [2, 1, 0]
+    assert len(await scene.claim_all()) == 5
+
+
+async def test_replay_chooses_by_filter(scene: Scene) -> None:
+    left, right = await scene.endpoint(), await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    assert await scene.store.replay(DeadFilter(endpoint_no=left.no)) == 3
+    assert {job.endpoint_no for job in await scene.claim_all()} == {left.no}
+    assert (await scene.store.dead_stats(DeadFilter(endpoint_no=right.no))).dead == 3
+
+
+async def test_dead_letters_of_deleted_endpoints_are_left_alone(scene: Scene) -> None:
+    gone = await scene.endpoint(event_types=("a",))
+    await scene.endpoint(event_types=("b",))
+    await scene.send(2, event_type="a")
+    await scene.send(1, event_type="b")
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.store.delete_endpoint(gone.no)
+    assert [await scene.store.replay(DeadFilter(), limit=2) for _ in range(2)] == [1, 0]
+    assert (await scene.store.dead_stats(DeadFilter())).dead == 2
+
+
+async def test_two_operators_replay_each_once(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    await scene.send(20)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    counts = await asyncio.gather(*(handle.replay(DeadFilter(), limit=8) for handle in (scene.store, second) * 3))
+    assert sum(counts) + await scene.store.replay(DeadFilter()) == 20
+    jobs = await scene.claim_all()
+    assert len({job.delivery_id for job in jobs}) == len(jobs) == 20
+
+
+async def test_a_replay_into_a_paused_lane_waits(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send()
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.claim_all() == []
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    assert len(await scene.claim_all()) == 1
+
+
+# ── missed messages ──
+
+
+async def test_messages_that_an_endpoint_missed_are_made_once(scene: Scene) -> None:
+    endpoint = await scene.endpoint(event_types=("a",))
+    had = await scene.send(2, event_type="a")
+    since = await scene.store.now() - timedelta(hours=1)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    missed = await scene.send(3, event_type="a")
+    await scene.send(2, event_type="b")
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    until = await scene.store.now() + timedelta(seconds=1)
+    done = [await scene.store.replay_missing(endpoint.no, since, until, limit=2) for _ in range(3)]
+    assert done == [2, 1, 0]
+    assert sorted(job.message_id for job in await scene.claim_all()) == sorted(had + missed)
+
+
+async def test_one_that_was_delivered_or_died_was_not_missed(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    since = await scene.store.now() - timedelta(hours=1)
+    jobs = await scene.claim_all()
+    await scene.record(factory.delivered(jobs[0]), factory.dead(jobs[1]), factory.retry(jobs[2]))
+    until = await scene.store.now() + timedelta(seconds=1)
+    assert await scene.store.replay_missing(endpoint.no, since, until) == 0
+
+
+async def test_only_messages_of_the_window_are_made(scene: Scene) -> None:
+    await scene.send()
+    await scene.age(100)
+    (inside,) = await scene.send()
+    await scene.age(100)
+    await scene.send()
+    endpoint = await scene.endpoint()
+    now = await scene.store.now()
+    since, until = now - timedelta(seconds=150), now - timedelta(seconds=50)
+    assert await scene.store.replay_missing(endpoint.no, since, until) == 1
+    assert [job.message_id for job in await scene.claim_all()] == [inside]
+
+
+async def test_the_filter_of_now_decides_what_was_missed(scene: Scene) -> None:
+    endpoint = await scene.endpoint(event_types=("a",), channels=None)
+    since = await scene.store.now() - timedelta(hours=1)
+    (wanted,) = await scene.send(event_type="b", channels=("eu",))
+    await scene.send(event_type="b", channels=("us",))
+    await scene.send(event_type="b")
+    await scene.store.change_endpoint(endpoint.no, EndpointChange(event_types=("b",), channels=("eu",)))
+    until = await scene.store.now() + timedelta(seconds=1)
+    assert await scene.store.replay_missing(endpoint.no, since, until) == 1
+    assert [job.message_id for job in await scene.claim_all()] == [wanted]
+
+
+async def test_messages_of_another_application_are_not_missed(scene: Scene) -> None:
+    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.ingest([factory.new_message(sibling.no)])
+    endpoint = await scene.endpoint()
+    now = await scene.store.now()
+    assert await scene.store.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(seconds=1)) == 0
+
+
+# ── resend ──
+
+
+@pytest.mark.parametrize("before", ["nothing", "open", "delivered", "dead"])
+async def test_a_message_is_sent_again_whatever_came_before(scene: Scene, before: str) -> None:
+    endpoint = await scene.endpoint(event_types=None if before != "nothing" else ("never",))
+    (message,) = await scene.send()
+    if before in ("delivered", "dead"):
+        (job,) = await scene.claim_all()
+        await scene.record(factory.delivered(job) if before == "delivered" else factory.dead(job, Reason.PERMANENT_FAILURE))
+    delivery_id = await scene.store.resend(endpoint.no, message)
+    assert delivery_id is not None
+    jobs = {job.delivery_id: job for job in await scene.claim_all()}
+    manual = jobs[delivery_id]
+    assert (manual.message_id, manual.endpoint_no, manual.trigger) == (message, endpoint.no, 1)
+    await scene.record(factory.delivered(manual))
+    assert delivery_id in {d.id for d in await scene.store.deliveries(message) if d.state == DeliveryState.DELIVERED}
+    assert (await scene.store.attempts(message))[-1].trigger == 1
+
+
+async def test_what_is_not_there_cannot_be_sent_again(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    assert await scene.store.resend(endpoint.no, "msg_unknown") is None
+    (message,) = await scene.send()
+    await scene.claim_all()
+    await scene.raw.execute("UPDATE message SET payload = NULL")
+    assert await scene.store.resend(endpoint.no, message) is None
+
+
+async def test_a_message_of_another_application_cannot_be_sent_here(scene: Scene) -> None:
+    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    endpoint = await scene.endpoint()
+    (answer,) = await scene.ingest([factory.new_message(sibling.no)])
+    assert await scene.store.resend(endpoint.no, answer.message_id) is None
+    assert await scene.claim_all() == []

@@ -1,0 +1,175 @@
+"""Retention takes what is finished and old, and never the payload of what is open or dead."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookline.model import DeadFilter
+from hookline.states import DeliveryState
+from hookline.store.base import Page, Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+DAY = 86_400.0
+
+pytestmark = pytest.mark.store_options(retention_days=10, dead_retention_days=20)
+
+
+async def retire(store: Store) -> int:
+    """Until nothing more goes; how much did."""
+    taken = 0
+    while gone := (await store.retire()).retired:
+        taken += gone
+    return taken
+
+
+async def settle(scene: Scene, how: str) -> str:
+    """A message whose only delivery has come to this end."""
+    (message,) = await scene.send()
+    if how == "open":
+        return message
+    (job,) = [job for job in await scene.claim_all() if job.message_id == message]
+    await scene.record(factory.delivered(job) if how == "delivered" else factory.dead(job))
+    if how == "resolved":
+        await scene.store.resolve(DeadFilter(ids=(job.delivery_id,)), "by hand")
+    return message
+
+
+async def test_nothing_is_taken_before_its_time(scene: Scene) -> None:
+    await scene.endpoint()
+    messages = [await settle(scene, how) for how in ("delivered", "dead", "resolved", "open")]
+    await scene.age(9 * DAY)
+    await retire(scene.store)
+    for message in messages:
+        found = await scene.store.message_by_id(message)
+        assert found is not None
+        assert found.payload is not None
+        assert len(await scene.store.deliveries(message)) == 1
+
+
+async def test_a_delivered_message_goes_with_all_its_history(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    old = await settle(scene, "delivered")
+    await scene.age(9 * DAY)
+    young = await settle(scene, "delivered")
+    await scene.age(2 * DAY)
+    assert await retire(scene.store) > 0
+    assert await scene.store.message_by_id(old) is None
+    assert await scene.store.deliveries(old) == []
+    assert await scene.store.attempts(old) == []
+    assert await scene.store.message_by_id(young) is not None
+    assert len(await scene.store.attempts(young)) == 1
+    assert len(await scene.store.endpoint_attempts(endpoint.no, Page())) == 1
+
+
+async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
+    """Budgets may be longer than the retention; a worker must still be able to send."""
+    await scene.endpoint()
+    message = await settle(scene, "open")
+    await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
+    await scene.age(50 * DAY)
+    await retire(scene.store)
+    found = await scene.store.message_by_id(message)
+    assert found is not None
+    assert found.payload is not None
+    (job,) = await scene.claim_all()
+    assert job.payload == found.payload
+
+
+async def test_the_payload_of_a_dead_letter_stays_until_its_own_retention(scene: Scene) -> None:
+    await scene.endpoint()
+    message = await settle(scene, "dead")
+    await scene.age(15 * DAY)
+    await retire(scene.store)
+    found = await scene.store.message_by_id(message)
+    assert found is not None
+    assert found.payload is not None
+    assert await scene.store.replay(DeadFilter()) == 1
+    (job,) = await scene.claim_all()
+    assert job.payload == found.payload
+
+
+async def test_an_old_message_that_died_lately_can_be_replayed(scene: Scene) -> None:
+    """The dead letter's age counts, not the message's."""
+    await scene.endpoint()
+    message = await settle(scene, "open")
+    await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
+    await scene.age(30 * DAY)
+    assert (await scene.store.sweep_expired()).expired == 1
+    await scene.age(1 * DAY)
+    await retire(scene.store)
+    assert await scene.state(message) == DeliveryState.DEAD
+    assert await scene.store.replay(DeadFilter()) == 1
+    assert len(await scene.claim_all()) == 1
+
+
+async def test_dead_letters_go_after_their_own_retention_and_are_counted(scene: Scene) -> None:
+    await scene.endpoint()
+    message = await settle(scene, "dead")
+    await scene.age(21 * DAY)
+    assert await retire(scene.store) >= 1
+    assert (await scene.store.dead_stats(DeadFilter(resolved=None))).dead == 0
+    assert await scene.store.deliveries(message) == []
+    await retire(scene.store)
+    assert await scene.store.message_by_id(message) is None
+
+
+async def test_a_neighbour_is_not_taken_with_the_old(scene: Scene) -> None:
+    """Delivered to one endpoint, still open at another: the message stays whole."""
+    quick, slow = await scene.endpoint(), await scene.endpoint()
+    (message,) = await scene.send()
+    jobs = {job.endpoint_no: job for job in await scene.claim_all()}
+    await scene.record(factory.delivered(jobs[quick.no]))
+    await scene.store.release([jobs[slow.no]])
+    await scene.age(11 * DAY)
+    await retire(scene.store)
+    assert [job.message_id for job in await scene.claim_all()] == [message]
+
+
+async def test_retention_goes_in_batches(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(30)
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    await scene.age(11 * DAY)
+    rounds = 0
+    while (await scene.store.retire(limit=7)).retired:
+        rounds += 1
+        assert rounds < 100
+    assert await scene.raw.count("message") == await scene.raw.count("attempt") == await scene.raw.count("delivery_done") == 0
+
+
+async def test_an_event_id_is_free_again_after_its_message(scene: Scene) -> None:
+    await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
+    await scene.age(11 * DAY)
+    await retire(scene.store)
+    (again,) = await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
+    assert again.status == "accepted"
+
+
+async def test_old_days_are_dropped_whole_on_postgres(scene: Scene) -> None:
+    """On PostgreSQL a day of history is a partition; SQLite has none to drop, and deletes rows."""
+    await scene.endpoint()
+    if scene.store.engine == "postgres":
+        await scene.raw.execute("SELECT make_partitions((now() AT TIME ZONE 'UTC')::date - 12, 3)")
+    await scene.send(3)
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    await scene.age(11 * DAY)
+    partitions = "SELECT count(*) AS n FROM pg_class WHERE relispartition AND relkind = 'r' AND relname ~ '_[0-9]{8}$'"
+    before = await scene.raw.value(partitions) if scene.store.engine == "postgres" else 0
+    assert await retire(scene.store) > 0
+    assert await scene.raw.count("message") == 0
+    if scene.store.engine == "postgres":
+        assert await scene.raw.value(partitions) < before
+
+
+async def test_a_day_with_a_dead_letter_is_kept(scene: Scene) -> None:
+    await scene.endpoint()
+    if scene.store.engine == "postgres":
+        await scene.raw.execute("SELECT make_partitions((now() AT TIME ZONE 'UTC')::date - 12, 3)")
+    message = await settle(scene, "dead")
+    await settle(scene, "delivered")
+    await scene.age(11 * DAY)
+    await retire(scene.store)
+    assert await scene.store.replay(DeadFilter()) == 1
+    (job,) = await scene.claim_all()
+    assert (job.message_id, bool(job.payload)) == (message, True)

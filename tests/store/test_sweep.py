@@ -1,0 +1,229 @@
+"""Sweep: lost leases, spent budgets, deleted endpoints, endpoints that only fail."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hookline.model import LaneEventKind, PolicyOverride
+from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.store.base import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def test_nothing_to_sweep(store: Store) -> None:
+    assert (await store.sweep_leases()).leases == 0
+    assert (await store.sweep_expired()).expired == 0
+    assert (await store.sweep_deleted()).deleted == 0
+    report = await store.sweep_failing(pause_dead=1, disable_after=1)
+    assert (report.paused, report.disabled, report.events) == (0, 0, ())
+
+
+# ── leases ──
+
+
+async def test_a_lease_that_holds_is_left_alone(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    await scene.claim()
+    await scene.age(58)
+    assert (await scene.store.sweep_leases()).leases == 0
+    assert await scene.state(message) == DeliveryState.DELIVERING
+
+
+async def test_a_lost_lease_is_pending_again_and_spent_nothing(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (lost,) = await scene.claim()
+    await scene.age(61)
+    assert (await scene.store.sweep_leases()).leases == 1
+    delivery = await scene.delivery(message)
+    assert (delivery.state, delivery.attempts) == (DeliveryState.PENDING, 0)
+    (again,) = await scene.claim_all()
+    assert (again.delivery_id, again.claim != lost.claim) == (lost.delivery_id, True)
+
+
+async def test_a_lost_lease_goes_to_the_back_of_its_lane(scene: Scene) -> None:
+    """A delivery that kills its worker must not be the first one again each time."""
+    await scene.endpoint()
+    (poison,) = await scene.send()
+    await scene.claim()
+    (other,) = await scene.send()
+    await scene.age(61)
+    await scene.store.sweep_leases()
+    assert [job.message_id for job in await scene.claim(1)] == [other]
+    assert [job.message_id for job in await scene.claim(1)] == [poison]
+
+
+async def test_leases_are_swept_in_batches(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(7)
+    await scene.claim()
+    await scene.age(61)
+    assert [(await scene.store.sweep_leases(limit=3)).leases for _ in range(4)] == [3, 3, 1, 0]
+    assert len(await scene.claim_all()) == 7
+
+
+async def test_two_sweepers_give_each_lease_back_once(scene: Scene, second: Store) -> None:
+    endpoint = await scene.endpoint(concurrency=100)
+    await scene.send(40)
+    assert len(await scene.claim_all()) == 40
+    await scene.age(61)
+    reports = await asyncio.gather(*(handle.sweep_leases() for handle in (scene.store, second) * 3))
+    swept = sum(report.leases for report in reports) + (await scene.store.sweep_leases()).leases
+    assert swept == 40
+    assert (await scene.lane(endpoint)).in_flight == 0
+    assert len(await scene.claim_all()) == 40
+
+
+# ── budgets ──
+
+
+async def test_a_waiting_delivery_past_its_budget_is_dead(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    fresh, tried = await scene.send(2, policy=PolicyOverride(max_age=1000.0))
+    jobs = {job.message_id: job for job in await scene.claim()}
+    await scene.record(factory.retry(jobs[tried], after=5000))
+    await scene.store.release([jobs[fresh]])
+    (kept,) = await scene.send()
+    await scene.age(1001)
+    assert (await scene.store.sweep_expired()).expired == 2
+    for message, attempts in ((fresh, 0), (tried, 1)):
+        delivery = await scene.delivery(message)
+        assert (delivery.state, delivery.reason) == (DeliveryState.DEAD, Reason.BUDGET_EXHAUSTED)
+        letter = await scene.store.dead_letter(delivery.id)
+        assert letter is not None
+        assert (letter.attempts, letter.endpoint_no, letter.message_id) == (attempts, endpoint.no, message)
+    assert [job.message_id for job in await scene.claim_all()] == [kept]
+
+
+async def test_a_leased_delivery_does_not_expire_under_its_worker(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send(policy=PolicyOverride(max_age=30.0))
+    (job,) = await scene.claim()
+    await scene.age(40)
+    assert (await scene.store.sweep_expired()).expired == 0
+    assert (await scene.record(factory.delivered(job))).recorded == 1
+    assert await scene.state(message) == DeliveryState.DELIVERED
+
+
+async def test_budgets_run_behind_an_open_circuit(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    await scene.age(25 * 3600)
+    assert (await scene.store.sweep_expired()).expired == 5
+
+
+async def test_expired_ones_are_swept_in_batches_and_once(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    await scene.send(7, policy=PolicyOverride(max_age=10.0))
+    await scene.age(11)
+    assert [(await scene.store.sweep_expired(limit=2)).expired for _ in range(2)] == [2, 2]
+    reports = await asyncio.gather(scene.store.sweep_expired(), second.sweep_expired())
+    left = (await scene.store.sweep_expired()).expired
+    assert sum(report.expired for report in reports) + left == 3
+    assert await scene.raw.count("dead_letter") == 7
+
+
+# ── deleted endpoints ──
+
+
+async def test_open_deliveries_of_a_deleted_endpoint_are_dead(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    messages = await scene.send(2)
+    (flying,) = await scene.claim(1)
+    await scene.store.delete_endpoint(endpoint.no)
+    assert (await scene.store.sweep_deleted()).deleted == 1
+    assert await scene.state(flying.message_id) == DeliveryState.DELIVERING
+    await scene.age(61)
+    await scene.store.sweep_leases()
+    assert (await scene.store.sweep_deleted()).deleted == 1
+    for message in messages:
+        delivery = await scene.delivery(message)
+        assert (delivery.state, delivery.reason) == (DeliveryState.DEAD, Reason.ENDPOINT_DELETED)
+    assert await scene.claim_all() == []
+    assert await scene.tokens(endpoint) == []
+
+
+async def test_the_outcome_of_a_deleted_endpoint_is_still_recorded(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    good, bad = await scene.send(2)
+    jobs = {job.message_id: job for job in await scene.claim()}
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.record(factory.delivered(jobs[good]), factory.retry(jobs[bad], after=0))
+    assert await scene.state(good) == DeliveryState.DELIVERED
+    assert await scene.claim_all() == []
+    assert (await scene.store.sweep_deleted()).deleted == 1
+    assert await scene.state(bad) == DeliveryState.DEAD
+
+
+async def test_deliveries_of_a_deleted_application_are_dead(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.endpoint()
+    messages = await scene.send(3)
+    await scene.store.delete_application(scene.app.no)
+    assert await scene.claim_all() == []
+    assert [(await scene.store.sweep_deleted(limit=4)).deleted for _ in range(3)] == [4, 2, 0]
+    for message in messages:
+        found = await scene.store.deliveries(message)
+        assert {delivery.reason for delivery in found} == {Reason.ENDPOINT_DELETED}
+
+
+async def test_other_lanes_are_not_swept_with_a_deleted_one(scene: Scene) -> None:
+    gone, kept = await scene.endpoint(), await scene.endpoint()
+    await scene.send(3)
+    await scene.store.delete_endpoint(gone.no)
+    assert (await scene.store.sweep_deleted()).deleted == 3
+    assert [job.endpoint_no for job in await scene.claim_all()] == [kept.no] * 3
+
+
+# ── endpoints that only fail ──
+
+
+async def test_an_endpoint_with_too_many_dead_letters_in_a_day_is_paused(scene: Scene) -> None:
+    sick, other = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
+    await scene.send(4, event_type="a")
+    await scene.send(3, event_type="b")
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    report = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
+    assert (report.paused, report.disabled) == (1, 0)
+    assert [(event.endpoint_no, event.kind) for event in report.events] == [(sick.no, LaneEventKind.ENDPOINT_PAUSED)]
+    assert (await scene.lane(sick)).status == EndpointStatus.PAUSED
+    assert (await scene.lane(other)).status == EndpointStatus.ACTIVE
+    (found,) = await scene.store.endpoints_for([sick.no])
+    assert (found.status, bool(found.status_reason)) == (EndpointStatus.PAUSED, True)
+    again = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
+    assert (again.paused, again.events) == (0, ())
+
+
+async def test_dead_letters_of_yesterday_do_not_pause(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(5)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.age(25 * 3600)
+    assert (await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)).paused == 0
+
+
+async def test_those_that_ran_out_of_their_budget_do_not_pause(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(5, policy=PolicyOverride(max_age=5.0))
+    await scene.age(6)
+    assert (await scene.store.sweep_expired()).expired == 5
+    assert (await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)).paused == 0
+
+
+async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
+    steady, young = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
+    await scene.send(event_type="a")
+    await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
+    await scene.age(1000)
+    await scene.send(event_type="b")
+    jobs = [job for job in await scene.claim_all() if job.endpoint_no == young.no]
+    await scene.record(*(factory.retry(job) for job in jobs))
+    report = await scene.store.sweep_failing(pause_dead=100, disable_after=900)
+    assert (report.paused, report.disabled) == (0, 1)
+    assert [(event.endpoint_no, event.kind) for event in report.events] == [(steady.no, LaneEventKind.ENDPOINT_DISABLED)]
+    (found,) = await scene.store.endpoints_for([steady.no])
+    assert (found.status, found.revision > steady.revision) == (EndpointStatus.DISABLED, True)
+    assert (await scene.lane(young)).status == EndpointStatus.ACTIVE
+    assert (await scene.store.sweep_failing(pause_dead=100, disable_after=900)).disabled == 0

@@ -1,0 +1,101 @@
+"""Arm, wait, wake: a sleeping worker hears of new work, and none is lost between its last look and its sleep."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from hookline.model import DeadFilter
+from hookline.states import EndpointStatus
+from hookline.store.base import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
+SOON = 30.0
+
+
+async def asleep(store: Store, scene: Scene) -> asyncio.Task[None]:
+    """A worker that has armed, looked once more, and waits."""
+    assert await store.arm()
+    assert await scene.claim(by=store) == []
+    task = asyncio.create_task(store.wait(LONG))
+    await asyncio.sleep(0)  # let it begin to wait
+    return task
+
+
+async def test_a_wait_ends_with_its_time(store: Store) -> None:
+    await store.arm()
+    await asyncio.wait_for(store.wait(0.01), SOON)
+
+
+async def test_a_wait_ends_by_wake(scene: Scene) -> None:
+    waiting = await asleep(scene.store, scene)
+    scene.store.wake()
+    await asyncio.wait_for(waiting, SOON)
+
+
+async def test_a_wait_ends_by_wake_from_another_thread(scene: Scene) -> None:
+    waiting = await asleep(scene.store, scene)
+    thread = threading.Thread(target=scene.store.wake)
+    thread.start()
+    await asyncio.wait_for(waiting, SOON)
+    thread.join()
+
+
+async def test_a_wake_before_the_wait_is_not_lost(scene: Scene) -> None:
+    await scene.store.arm()
+    scene.store.wake()
+    await asyncio.wait_for(scene.store.wait(LONG), SOON)
+
+
+async def test_ingest_of_this_process_wakes_it(scene: Scene) -> None:
+    await scene.endpoint()
+    waiting = await asleep(scene.store, scene)
+    await scene.send()
+    await asyncio.wait_for(waiting, SOON)
+    assert len(await scene.claim()) == 1
+
+
+async def test_ingest_of_another_process_wakes_it(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    waiting = await asleep(scene.store, scene)
+    await second.ingest([factory.new_message(scene.app.no)])
+    await asyncio.wait_for(waiting, SOON)
+    assert len(await scene.claim()) == 1
+
+
+async def test_work_that_comes_between_arming_and_waiting_is_not_lost(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    assert await scene.store.arm()
+    await second.ingest([factory.new_message(scene.app.no)])
+    await asyncio.wait_for(scene.store.wait(LONG), SOON)
+    assert len(await scene.claim()) == 1
+
+
+async def test_a_worker_can_sleep_again_and_again(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    for _ in range(5):
+        waiting = await asleep(scene.store, scene)
+        await second.ingest([factory.new_message(scene.app.no)])
+        await asyncio.wait_for(waiting, SOON)
+        await scene.record(*factory.all_delivered(await scene.claim()))
+
+
+@pytest.mark.parametrize("how", ["replay", "resume", "resend"])
+async def test_work_that_operators_make_is_claimable_at_once(scene: Scene, second: Store, how: str) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send()
+    await scene.record(*(factory.dead(job) for job in await scene.claim()))
+    if how == "resume":
+        await scene.store.replay(DeadFilter())
+        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "wait")
+        assert await scene.claim() == []
+        await second.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "go")
+    elif how == "replay":
+        await second.replay(DeadFilter())
+    else:
+        await second.resend(endpoint.no, message)
+    assert [job.message_id for job in await scene.claim()] == [message]

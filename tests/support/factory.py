@@ -1,0 +1,204 @@
+"""Builders of everything that goes into a store, no two values alike: a swapped column or a wrong join shows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline import clock, ids
+from hookline.model import (
+    Dead,
+    Delivered,
+    EventType,
+    Job,
+    Judgement,
+    NewApplication,
+    NewEndpoint,
+    NewMessage,
+    Ordering,
+    Organization,
+    PolicyOverride,
+    Result,
+    Retry,
+    Scheme,
+    Secret,
+    Sent,
+    Strategy,
+    Timing,
+    Verdict,
+)
+from hookline.states import ErrorKind, Health, Reason
+
+_number = itertools.count(1)
+_START = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
+
+
+def number() -> int:
+    """Never the same twice in a run."""
+    return next(_number)
+
+
+def instant() -> datetime:
+    """A past instant that no other fixture has, to the microsecond."""
+    return _START + timedelta(seconds=7919 * number(), microseconds=number())
+
+
+def organization(**fields: Any) -> Organization:
+    given = {"id": ids.mint(ids.ORG, clock.wall()), "name": f"organization {number()}", "created_at": instant()}
+    return Organization(**(given | fields))
+
+
+def new_application(**fields: Any) -> NewApplication:
+    return NewApplication(**({"name": f"application {number()}"} | fields))
+
+
+def full_application() -> NewApplication:
+    """Every field set."""
+    return NewApplication(
+        name=f"application {number()}",
+        uid=f"customer-{number()}",
+        throttle_rate=100 + number(),
+        metadata={"plan": f"gold {number()}", "größe": "⅞"},
+    )
+
+
+def event_type(org_id: str, **fields: Any) -> EventType:
+    given = {"org_id": org_id, "name": f"order.paid{number()}", "created_at": instant(), "updated_at": instant()}
+    return EventType(**(given | fields))
+
+
+def full_event_type(org_id: str) -> EventType:
+    return event_type(
+        org_id,
+        description=f"An order was paid ({number()})",
+        archived=False,
+        deprecated=True,
+        schemas={"1": {"type": "object", "required": ["id"], "maxProperties": number()}},
+        feature_flags=("beta", f"cohort-{number()}"),
+        group_name=f"orders {number()}",
+        policy=PolicyOverride(max_age=300.0 + number(), max_attempts=4),
+    )
+
+
+def new_endpoint(**fields: Any) -> NewEndpoint:
+    given = {"url": f"https://hooks.example.com/{number()}", "secrets": (Secret(key=secret_key()),)}
+    return NewEndpoint(**(given | fields))
+
+
+def full_endpoint() -> NewEndpoint:
+    """Every field set, none to its default."""
+    return NewEndpoint(
+        url=f"https://hooks.example.com/full/{number()}?q=ä",
+        uid=f"endpoint-{number()}",
+        description=f"the warehouse, gate {number()}",
+        version=40 + number(),
+        event_types=("order.paid", "order.shipped"),
+        channels=("eu", "us"),
+        throttle_rate=12.5 + number(),
+        concurrency=7 + number(),
+        ordering=Ordering.KEY,
+        scheme=Scheme.SVIX,
+        secrets=(Secret(key=secret_key()), Secret(key=secret_key(), expires_at=instant())),
+        headers={"x-tenant": f"tenant-{number()}", "x-ünused": "never sent"},
+        metadata={"owner": f"team {number()}"},
+        policy=full_policy(),
+    )
+
+
+def full_policy() -> PolicyOverride:
+    return PolicyOverride(
+        strategy=Strategy.FIXED,
+        base=2.5,
+        factor=4.5,
+        cap=901.5,
+        max_attempts=5,
+        max_age=7200.25,
+        schedule=(3.5, 14.0, 159.0),
+        retry_after_cap=61.5,
+    )
+
+
+def secret_key() -> str:
+    return f"whsec_{number():08d}bWFkZSBmb3IgYSB0ZXN0IG9ubHk="
+
+
+def new_message(app_no: int, **fields: Any) -> NewMessage:
+    given: dict[str, Any] = {
+        "id": ids.mint(ids.MESSAGE, clock.wall()),
+        "app_no": app_no,
+        "event_type": "order.paid",
+        "payload": b'{"order":%d}' % number(),
+    }
+    return NewMessage(**(given | fields))
+
+
+def new_messages(app_no: int, count: int, **fields: Any) -> list[NewMessage]:
+    return [new_message(app_no, **fields) for _ in range(count)]
+
+
+# ── what came of a job ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answered(status: int, **fields: Any) -> Sent:
+    """A response, every field set."""
+    given: dict[str, Any] = {
+        "status": status,
+        "detail": f"answered {status} ({number()})",
+        "headers": {"content-type": "text/plain", "x-request-id": f"r{number()}"},
+        "body": b"line %d\x00\xff\xfe" % number(),
+        "truncated": True,
+        "address": f"192.0.2.{number() % 250 + 1}",
+        "started_at": clock.wall(),
+        "timing": Timing(dns=11, connect=230 + number(), tls=3_400, first_byte=45_000, total=560_000 + number()),
+    }
+    return Sent(**(given | fields))
+
+
+def failed(kind: ErrorKind = ErrorKind.REFUSED, **fields: Any) -> Sent:
+    given: dict[str, Any] = {
+        "error": kind,
+        "detail": f"{kind.value} ({number()})",
+        "started_at": clock.wall(),
+        "timing": Timing(total=1_000 + number()),
+    }
+    return Sent(**(given | fields))
+
+
+def result(job: Job, verdict: Verdict, health: Health, sent: Sent, **judgement: Any) -> Result:
+    return Result(
+        job=job,
+        attempt_id=ids.mint(ids.ATTEMPT, clock.wall()),
+        sent=sent,
+        judgement=Judgement(verdict=verdict, health=health, **judgement),
+    )
+
+
+def delivered(job: Job, **sent: Any) -> Result:
+    return result(job, Delivered(), Health.GOOD, answered(200, **sent))
+
+
+def retry(job: Job, *, after: float = 30.0, health: Health = Health.BAD, spends: bool | None = None, **judgement: Any) -> Result:
+    """As the judge does: a failed probe spends no attempt."""
+    spent = not job.probe if spends is None else spends
+    verdict = Retry(at=job.claimed_at + timedelta(seconds=after), spends=spent, delay=after)
+    return result(job, verdict, health, answered(503), **judgement)
+
+
+def dead(job: Job, reason: Reason = Reason.PERMANENT_FAILURE, **judgement: Any) -> Result:
+    given = {"gone": reason == Reason.ENDPOINT_GONE} | judgement
+    status = 410 if reason == Reason.ENDPOINT_GONE else 422
+    verdict = Dead(reason=reason, detail=f"{reason.value} ({number()})")
+    return result(job, verdict, Health.GOOD, answered(status), **given)
+
+
+def all_delivered(jobs: Sequence[Job]) -> list[Result]:
+    return [delivered(job) for job in jobs]
+
+
+def with_claim(job: Job, claim: int) -> Job:
+    """The same job under a fence that is not its own."""
+    return replace(job, claim=claim)

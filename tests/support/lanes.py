@@ -1,0 +1,192 @@
+"""One lane in virtual time, kept as an engine keeps it: deliveries, wake tokens, leases. For tests of `lane` and `circuit`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from hookline.flow.circuit import LaneOutcome, fold
+from hookline.flow.lane import CROWDED_PAUSE, admit, after_claim
+from hookline.model import CircuitPolicy, Lane, LaneEvent
+from hookline.states import Circuit, EndpointStatus, Health
+
+BEGIN = datetime(2025, 6, 2, 9, 30, 11, 40, tzinfo=UTC)
+UNKNOWN_EPOCH = -1  # what a sweep knows of a lease that somebody lost
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """A leased delivery."""
+
+    delivery: int
+    started_at: datetime
+    lease_until: datetime
+    epoch: int
+    counted: bool
+    probe: bool
+    circuit: Circuit  # when it was admitted
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Token:
+    at: datetime
+    floor: datetime
+
+
+@dataclass
+class World:
+    lane: Lane
+    policy: CircuitPolicy = field(default_factory=CircuitPolicy)
+    lease: float = 45.0
+    chance: random.Random = field(default_factory=lambda: random.Random(7))
+    now: datetime = BEGIN
+    waiting: dict[int, datetime] = field(default_factory=dict)
+    tokens: list[Token] = field(default_factory=list)
+    flights: list[Flight] = field(default_factory=list)
+    lost: list[Flight] = field(default_factory=list)  # their workers died
+    starts: list[Flight] = field(default_factory=list)
+    events: list[LaneEvent] = field(default_factory=list)
+    made: int = 0
+
+    # ── time and work ──
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def add(self, count: int, due_in: float = 0.0) -> None:
+        """Ingest: deliveries and one token; never the lane."""
+        due = self.now + timedelta(seconds=due_in)
+        for _ in range(count):
+            self.waiting[self.made] = due
+            self.made += 1
+        self.tokens.append(Token(due, due))
+
+    # ── claim ──
+
+    def claim(self, want: int = 100, crowded: int | None = None, locked: int = 0) -> list[Flight]:
+        """As an engine does it; the first `locked` candidates are held by another transaction and skipped."""
+        if not any(token.at <= self.now for token in self.tokens):
+            return []
+        floor = min(token.floor for token in self.tokens)
+        self.tokens.clear()
+        admission = admit(self.lane, now=self.now, want=want, crowded=crowded, lease=self.lease, policy=self.policy)
+        found = sorted((due, no) for no, due in self.waiting.items() if due >= floor)[: admission.quota + 1]
+        taken = [no for due, no in found[locked : admission.quota] if due <= self.now]
+        left_floor = min((due for due, no in found if no not in taken), default=None)
+        self.lane = after_claim(
+            self.lane, admission, taken=len(taken), left_floor=left_floor, now=self.now, lease=self.lease
+        )
+        if left_floor is not None and admission.rest_at is not None:
+            self.tokens.append(Token(max(admission.rest_at, left_floor), left_floor))
+        return [self._take(no, admission.counted, admission.probe, admission.rate) for no in taken]
+
+    def _take(self, delivery: int, counted: bool, probe: bool, rate: float | None) -> Flight:
+        del self.waiting[delivery]
+        until = self.now + timedelta(seconds=self.lease)
+        flight = Flight(delivery, self.now, until, self.lane.epoch, counted, probe, self.lane.circuit, rate)
+        self.flights.append(flight)
+        self.starts.append(flight)
+        return flight
+
+    # ── record and sweep ──
+
+    def finish(
+        self, flights: Sequence[Flight], health: Health, *, retry_in: float | None = None, hold: float | None = None
+    ) -> None:
+        """Record one batch; those that are not good are due again after `retry_in`."""
+        retry_in = retry_in if retry_in is not None else (None if health == Health.GOOD else 0.0)
+        until = None if hold is None else self.now + timedelta(seconds=hold)
+        self._fold([outcome(flight, health, hold_until=until) for flight in flights])
+        for flight in flights:
+            self.flights.remove(flight)
+        if retry_in is not None:
+            self._again(flights, retry_in)
+
+    def lose(self, flight: Flight) -> None:
+        """Its worker dies: nothing more is heard of it until the sweep."""
+        self.flights.remove(flight)
+        self.lost.append(flight)
+
+    def sweep(self) -> None:
+        over = [flight for flight in self.lost if flight.lease_until <= self.now]
+        self._fold([replace(outcome(flight, Health.NONE), epoch=UNKNOWN_EPOCH, probe=False) for flight in over])
+        self.lost = [flight for flight in self.lost if flight not in over]
+        self._again(over, 0.0)
+
+    def _again(self, flights: Sequence[Flight], retry_in: float) -> None:
+        due = self.now + timedelta(seconds=retry_in)
+        self.waiting |= {flight.delivery: due for flight in flights}
+        if flights:
+            self.tokens.append(Token(due, due))
+
+    def _fold(self, outcomes: Sequence[LaneOutcome]) -> None:
+        folded = fold(self.lane, outcomes, now=self.now, policy=self.policy, chance=self.chance)
+        self.lane = folded.lane
+        self.events += folded.events
+        if folded.wake_at is not None:
+            assert folded.wake_floor is not None
+            self.tokens.append(Token(folded.wake_at, folded.wake_floor))
+
+    # ── status ──
+
+    def set_status(self, status: EndpointStatus) -> None:
+        self.lane = replace(self.lane, status=status)
+        if status == EndpointStatus.ACTIVE and self.waiting:
+            self.tokens.append(Token(self.now, min(self.waiting.values())))
+
+    # ── what must always hold ──
+
+    def check(self) -> None:
+        lane = self.lane
+        assert lane.in_flight == sum(flight.counted for flight in (*self.flights, *self.lost))
+        assert (lane.probe_at is not None) == (lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN))
+        assert (lane.window is not None) == (lane.circuit == Circuit.RECOVERING)
+        assert lane.window is None or 1 <= lane.window <= self.policy.recovery_done
+        assert (lane.opened_at is None) == (lane.circuit == Circuit.CLOSED)
+        probes = [flight for flight in (*self.flights, *self.lost) if flight.probe and flight.lease_until > self.now]
+        assert len(probes) <= 1
+        assert lane.waiting_floor is None or lane.in_flight > 0  # somebody will free the room that is waited for
+        for due in set(self.waiting.values()):
+            self._check_wakes(due)
+
+    def _check_wakes(self, due: datetime) -> None:
+        """Invariant 7: a token no later than the delivery's due instant or what holds its lane."""
+        if self.lane.status != EndpointStatus.ACTIVE:
+            return
+        if self.lane.waiting_floor is not None and self.lane.waiting_floor <= due:
+            return
+        reasons = (self.lane.probe_at, self.lane.held_until, self.lane.tat)
+        latest = max(due, self.now + CROWDED_PAUSE, *(at for at in reasons if at is not None))
+        assert any(token.floor <= due and token.at <= latest for token in self.tokens)
+
+    # ── recovery ──
+
+    def drain(self, longest: float) -> None:
+        """From now on the endpoint is well: everything arrives within `longest` seconds."""
+        end = self.now + timedelta(seconds=longest)
+        while self.waiting or self.flights or self.lost:
+            assert self.now <= end, f"{len(self.waiting)} deliveries were left: {self.lane}"
+            self.sweep()
+            self.claim()
+            if self.flights:
+                self.advance(0.02)
+                self.finish(list(self.flights), Health.GOOD)
+            elif not any(token.at <= self.now for token in self.tokens):
+                self.now = min([token.at for token in self.tokens] + [flight.lease_until for flight in self.lost])
+            self.check()
+
+
+def outcome(flight: Flight, health: Health, *, hold_until: datetime | None = None) -> LaneOutcome:
+    return LaneOutcome(
+        health=health,
+        epoch=flight.epoch,
+        counted=flight.counted,
+        probe=flight.probe,
+        hold_until=hold_until,
+        cause="status 503",
+    )

@@ -1,0 +1,106 @@
+"""A small real name server on loopback: names that answer, change their answer, do not exist, or never answer."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+import threading
+from types import TracebackType
+from typing import Self
+
+A, AAAA = 1, 28
+
+
+class NameServer:
+    """UDP only. A name that was not told about does not exist."""
+
+    def __init__(self) -> None:
+        self.queries: list[tuple[str, int]] = []
+        self._zone: dict[str, list[tuple[str, ...] | None]] = {}
+        self._ttl: dict[str, int] = {}
+        self._news = threading.Condition()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, name="name-server", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bell:
+            bell.sendto(b"", self._socket.getsockname())
+        self._thread.join(10)
+        self._socket.close()
+
+    @property
+    def address(self) -> str:
+        host, port = self._socket.getsockname()
+        return f"{host}:{port}"
+
+    def answer(self, name: str, *addresses: str, ttl: int = 30) -> None:
+        self._zone[name], self._ttl[name] = [addresses], ttl
+
+    def rebind(self, name: str, *answers: tuple[str, ...]) -> None:
+        """A new answer for each look-up, with no time to live; the last one stays."""
+        self._zone[name], self._ttl[name] = list(answers), 0
+
+    def lose_first(self, name: str, *addresses: str) -> None:
+        """The first question gets no answer, as if it was lost on the way."""
+        self._zone[name], self._ttl[name] = [None, addresses], 30
+
+    def silence(self, name: str) -> None:
+        self._zone[name] = [None]
+
+    def asked(self, name: str) -> int:
+        """How many look-ups of this name came; both families of one count once."""
+        return sum(1 for asked, kind in self.queries if asked == name and kind == A)
+
+    def wait_for(self, name: str, timeout: float = 10.0) -> None:
+        with self._news:
+            if not self._news.wait_for(lambda: self.asked(name) > 0, timeout):
+                raise TimeoutError(f"nobody asked for {name} in {timeout} s")
+
+    def _serve(self) -> None:
+        while True:
+            query, client = self._socket.recvfrom(4_096)
+            if not query:
+                return
+            reply = self._reply(query)
+            if reply is not None:
+                self._socket.sendto(reply, client)
+
+    def _reply(self, query: bytes) -> bytes | None:
+        name, kind, end = _question(query)
+        with self._news:
+            earlier = sum(1 for pair in self.queries if pair == (name, kind))
+            self.queries.append((name, kind))
+            self._news.notify_all()
+        answers = self._zone.get(name)
+        if answers is None:
+            return query[:2] + struct.pack(">HHHHH", 0x8183, 1, 0, 0, 0) + query[12:end]
+        addresses = answers[min(earlier, len(answers) - 1)]
+        if addresses is None:
+            return None
+        records = [record for address in addresses if (record := _record(address, kind, self._ttl[name]))]
+        head = struct.pack(">HHHHH", 0x8180, 1, len(records), 0, 0)
+        return query[:2] + head + query[12:end] + b"".join(records)
+
+
+def _question(query: bytes) -> tuple[str, int, int]:
+    labels, at = [], 12
+    while query[at]:
+        labels.append(query[at + 1 : at + 1 + query[at]].decode("ascii").lower())
+        at += 1 + query[at]
+    (kind,) = struct.unpack_from(">H", query, at + 1)
+    return ".".join(labels), kind, at + 5
+
+
+def _record(address: str, kind: int, ttl: int) -> bytes | None:
+    packed = ipaddress.ip_address(address).packed
+    if kind != (A if len(packed) == 4 else AAAA):
+        return None
+    return struct.pack(">HHHIH", 0xC00C, kind, 1, ttl, len(packed)) + packed

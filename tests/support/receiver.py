@@ -1,0 +1,231 @@
+"""A real HTTP/1.1 receiver on loopback whose behaviour is switched while it runs. It keeps what arrived, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from msgspec import Struct
+
+HEAD_MOST = 1 << 20
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    method: str
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+    at: float  # monotonic, when it was complete
+    connection: int  # 1, 2, 3 ... in the order they were accepted
+
+
+class Behaviour(Struct, frozen=True, kw_only=True):
+    """What follows a request. The first of raw, endless, cut and drip that is set shapes the response."""
+
+    status: int = 200
+    body: bytes = b"ok"
+    headers: dict[str, str] = {}
+    delay: float = 0.0  # seconds before anything else
+    hang: bool = False  # never answer
+    reset: Literal["", "before", "after"] = ""  # a TCP reset: once the head is read, or once all of it is
+    close: bool = False  # close without a response
+    close_after: bool = False  # close after the response, without having said so
+    cut: int | None = None  # announce the whole body, send this many bytes of it, close
+    drip: float | None = None  # seconds between two bytes of the body
+    raw: bytes | None = None  # these bytes instead of a response, then close
+    endless: bytes | None = None  # these bytes again and again
+
+
+OK = Behaviour()
+Choose = Callable[[Received], Behaviour]
+
+
+class Receiver:
+    """`with Receiver() as receiver:`; it runs in a thread with a loop of its own, so tests of any kind can use it."""
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self.host = host
+        self.requests: list[Received] = []
+        self.connections = 0
+        self.heads = 0  # requests whose head was read, complete or not
+        self._port, self._tls = port, tls
+        self._behaviours: dict[str | None, Behaviour | Choose] = {None: OK}
+        self._news = threading.Condition()
+        self._ready = threading.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="receiver", daemon=True)
+
+    # ── for the test ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the receiver did not start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+
+    def behave(self, behaviour: Behaviour | Choose, path: str | None = None) -> None:
+        """From now on, for one path or for all that have none of their own. A function chooses per request."""
+        self._behaviours[path] = behaviour
+
+    def wait_for(self, count: int, timeout: float = 10.0) -> list[Received]:
+        """Block until `count` requests have arrived in all."""
+        with self._news:
+            if not self._news.wait_for(lambda: len(self.requests) >= count, timeout):
+                raise TimeoutError(f"{len(self.requests)} of {count} requests arrived in {timeout} s")
+            return list(self.requests)
+
+    async def arrived(self, count: int, timeout: float = 10.0) -> list[Received]:
+        return await asyncio.to_thread(self.wait_for, count, timeout)
+
+    def wait_for_heads(self, count: int, timeout: float = 10.0) -> None:
+        with self._news:
+            if not self._news.wait_for(lambda: self.heads >= count, timeout):
+                raise TimeoutError(f"{self.heads} of {count} heads arrived in {timeout} s")
+
+    # ── its loop ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(
+            self._connected, self.host, self._port, ssl=self._tls, limit=HEAD_MOST, backlog=4_096
+        )
+        self._port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        number = self.connections
+        try:
+            while await self._exchange(reader, writer, number):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
+            pass  # the other side left, or the test is over
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
+        """One request and what follows it. Says whether the connection goes on."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, path, headers = _parse(head)
+        chosen = self._behaviours.get(path, self._behaviours[None])
+        self._tell(lambda: setattr(self, "heads", self.heads + 1))
+        if isinstance(chosen, Behaviour) and chosen.reset == "before":
+            return _reset(writer)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        received = Received(
+            method=method, path=path, headers=headers, body=body, at=time.monotonic(), connection=number
+        )
+        self._tell(lambda: self.requests.append(received))
+        return await _answer(chosen if isinstance(chosen, Behaviour) else chosen(received), writer)
+
+    def _tell(self, change: Callable[[], None]) -> None:
+        with self._news:
+            change()
+            self._news.notify_all()
+
+
+async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
+    if behaviour.delay:
+        await asyncio.sleep(behaviour.delay)
+    if behaviour.hang:
+        await asyncio.Event().wait()
+    if behaviour.reset:
+        return _reset(writer)
+    if behaviour.close:
+        return False
+    if behaviour.endless is not None:
+        while True:
+            writer.write(behaviour.endless)
+            await writer.drain()
+            await asyncio.sleep(0)
+    if behaviour.raw is not None:
+        await _last_words(writer, behaviour.raw)
+        return False
+    head, body = _head(behaviour), behaviour.body
+    if behaviour.cut is not None:
+        await _last_words(writer, head + body[: behaviour.cut])
+        return False
+    if behaviour.drip is not None:
+        await _drip(writer, head, body, behaviour.drip)
+        return True
+    if behaviour.close_after:
+        await _last_words(writer, head + body)
+        return False
+    writer.write(head + body)
+    await writer.drain()
+    return True
+
+
+async def _last_words(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """All of it goes out before the connection ends."""
+    writer.write(data)
+    writer.close()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
+async def _drip(writer: asyncio.StreamWriter, head: bytes, body: bytes, pause: float) -> None:
+    writer.write(head)
+    for byte in body:
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(pause)
+
+
+def _reset(writer: asyncio.StreamWriter) -> bool:
+    """An RST instead of a FIN."""
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+    return False
+
+
+def _head(behaviour: Behaviour) -> bytes:
+    names = {name.lower() for name in behaviour.headers}
+    lines = [f"HTTP/1.1 {behaviour.status} Said", *(f"{name}: {value}" for name, value in behaviour.headers.items())]
+    if not names & {"content-length", "transfer-encoding"}:
+        lines.append(f"content-length: {len(behaviour.body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _parse(head: bytes) -> tuple[str, str, dict[str, str]]:
+    first, *rest = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    headers = {}
+    for line in rest:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return method, path, headers

@@ -1,0 +1,98 @@
+"""A store with an application in it, and the few moves that nearly every test of the flow makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hookline.model import Accepted, Application, Delivery, Endpoint, Job, Lane, NewMessage, Organization, RecordReport, Result
+from hookline.states import Circuit, DeliveryState
+from hookline.store import Store
+from tests.support import factory
+from tests.support.raw import Raw, Row
+from tests.support.timeshift import age
+
+
+class Scene:
+    def __init__(self, store: Store, raw: Raw, organization: Organization, app: Application) -> None:
+        self.store = store
+        self.raw = raw
+        self.organization = organization
+        self.app = app
+        self.broken_on_purpose = False  # the test made a lane that cannot wake
+
+    async def endpoint(self, app: Application | None = None, **fields: Any) -> Endpoint:
+        return await self.store.create_endpoint((app or self.app).no, factory.new_endpoint(**fields))
+
+    async def ingest(self, messages: Sequence[NewMessage]) -> list[Accepted]:
+        return await self.store.ingest(messages)
+
+    async def send(self, count: int = 1, **fields: Any) -> list[str]:
+        """Accept messages, one transaction; their ids."""
+        accepted = await self.ingest(factory.new_messages(self.app.no, count, **fields))
+        return [answer.message_id for answer in accepted]
+
+    async def claim(
+        self, want: int = 100, *, by: Store | None = None, held: Mapping[int, int] | None = None, share: int = 1000
+    ) -> list[Job]:
+        batch = await (by or self.store).claim(want, held=held or {}, share=share)
+        return batch.jobs
+
+    async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[Job]:
+        """Claim until nothing comes: one claim need not visit every lane."""
+        jobs: list[Job] = []
+        while more := await self.claim(want, by=by):
+            jobs += more
+        return jobs
+
+    async def record(self, *results: Result) -> RecordReport:
+        return await self.store.record(results)
+
+    async def age(self, seconds: float) -> None:
+        await age(self.raw, seconds)
+
+    async def lane(self, endpoint: Endpoint) -> Lane:
+        view = await self.store.lane_view(endpoint.no)
+        assert view is not None
+        return view.lane
+
+    async def tokens(self, endpoint: Endpoint) -> list[Row]:
+        return await self.raw.rows("SELECT * FROM wake WHERE endpoint_no = $1 ORDER BY at, id", endpoint.no)
+
+    async def delivery(self, message_id: str) -> Delivery:
+        """The only one of this message."""
+        found = await self.store.deliveries(message_id)
+        assert len(found) == 1, found
+        return found[0]
+
+    async def state(self, message_id: str) -> DeliveryState:
+        return (await self.delivery(message_id)).state
+
+    async def trip(self, endpoint: Endpoint, failures: int = 5, *, after: float = 0.001) -> list[str]:
+        """Open the circuit as a sick endpoint does: failures in a row, spread over more than a second. Its messages."""
+        messages = await self.send(failures)
+        jobs = [job for job in await self.claim_all() if job.endpoint_no == endpoint.no]
+        assert len(jobs) == failures, jobs
+        await self.record(*(factory.retry(job, after=after) for job in jobs[:-1]))
+        await self.age(1.5)
+        await self.record(factory.retry(jobs[-1], after=after))
+        assert (await self.lane(endpoint)).circuit == Circuit.OPEN
+        return messages
+
+    async def half_open(self, endpoint: Endpoint) -> Job:
+        """Open the circuit, wait for the cooldown, and claim the probe."""
+        await self.trip(endpoint)
+        return await self.probe(endpoint)
+
+    async def probe(self, endpoint: Endpoint) -> Job:
+        """Wait for the cooldown, whatever it is, and claim the probe."""
+        await self.age(5000)
+        jobs = [job for job in await self.claim_all() if job.endpoint_no == endpoint.no]
+        assert len(jobs) == 1, jobs
+        assert jobs[0].probe
+        return jobs[0]
+
+    async def recover(self, endpoint: Endpoint) -> None:
+        """From a closed circuit to one that has just had a good probe."""
+        await self.record(factory.delivered(await self.half_open(endpoint)))
+        assert (await self.lane(endpoint)).circuit == Circuit.RECOVERING

@@ -1,0 +1,78 @@
+"""A sender for tests: real threads, real sockets, results that can be awaited."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from ipaddress import ip_network
+from types import TracebackType
+from typing import Any, Self
+
+from hookline.flow.guard import Guard
+from hookline.flow.resolve import Resolver
+from hookline.flow.send import Request, Results, Sender
+from hookline.model import Sent
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+_refs = itertools.count(1)
+
+
+def request(url: str, body: bytes = b'{"n":1}', **fields: Any) -> Request:
+    fields = {"headers": ["content-type: application/json"], "deadline": 10.0, "ref": next(_refs)} | fields
+    return Request(url=url, body=body, **fields)
+
+
+class Sending:
+    """`with Sending() as sending: sent = sending.one(url)`."""
+
+    def __init__(self, *, allow: tuple[str, ...] = LOOPBACK, resolver: Resolver | None = None, **settings: Any) -> None:
+        self._results: dict[object, Sent] = {}
+        self._news = threading.Condition()
+        self._own = None if resolver is not None else Resolver()
+        settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 3.0} | settings
+        self.sender = Sender(
+            Guard([ip_network(net) for net in allow]),
+            resolver=resolver or self._own,
+            on_results=settings.pop("on_results", self._keep),
+            **settings,
+        )
+
+    def __enter__(self) -> Self:
+        self.sender.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sender.close(0)
+        if self._own is not None:
+            self._own.close()
+
+    def _keep(self, results: Results) -> None:
+        with self._news:
+            self._results.update((request.ref, sent) for request, sent in results)
+            self._news.notify_all()
+
+    def submit(self, *requests: Request) -> None:
+        self.sender.submit(requests)
+
+    def wait(self, *requests: Request, timeout: float = 20.0) -> list[Sent]:
+        return self._until(lambda: all(request.ref in self._results for request in requests), requests, timeout)
+
+    def _until(self, done: Callable[[], bool], requests: tuple[Request, ...], timeout: float) -> list[Sent]:
+        with self._news:
+            if not self._news.wait_for(done, timeout):
+                missing = [request.url for request in requests if request.ref not in self._results]
+                raise TimeoutError(f"no result for {missing[:5]} in {timeout} s")
+            return [self._results[request.ref] for request in requests]
+
+    def has(self, one: Request) -> bool:
+        return one.ref in self._results
+
+    def send(self, *requests: Request, timeout: float = 20.0) -> list[Sent]:
+        self.submit(*requests)
+        return self.wait(*requests, timeout=timeout)
+
+    def one(self, url: str, body: bytes = b'{"n":1}', **fields: Any) -> Sent:
+        return self.send(request(url, body, **fields))[0]

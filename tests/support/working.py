@@ -1,0 +1,80 @@
+"""A worker inside the test's own loop, with everything real around it but the process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from typing import Any
+
+from hookline.flow.guard import Guard
+from hookline.flow.outage import Outage
+from hookline.flow.resolve import Resolver
+from hookline.flow.send import Request, Sender
+from hookline.model import Delivery, RetryPolicy, Sent
+from hookline.states import OPEN, DeliveryState
+from hookline.store import Store
+from hookline.worker import Worker, WorkerSettings
+
+LOOPBACK = Guard([ip_network("127.0.0.0/8"), ip_network("::1/128")])
+QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
+
+
+def loopback_sender(
+    prepare: Callable[[Request], Request | Sent], on_results: Callable[[list[tuple[Request, Sent]]], None]
+) -> Sender:
+    return Sender(
+        LOOPBACK,
+        slots=64,
+        body_limit=1024,
+        ca_bundle=None,
+        connect_timeout=2.0,
+        resolver=Resolver(),
+        prepare=prepare,
+        on_results=on_results,
+    )
+
+
+def make_worker(store: Store, **settings: Any) -> Worker:
+    given = {"slots": 64, "share": 64, "deadline": 5.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
+    return Worker(
+        store,
+        WorkerSettings(**(given | settings)),
+        make_sender=loopback_sender,
+        outage=Outage(random.Random(7)),
+        chance=random.Random(11),
+    )
+
+
+@asynccontextmanager
+async def working(store: Store, **settings: Any) -> AsyncIterator[Worker]:
+    """While the block runs, so does the worker; it is drained at the end, and its failure is the test's."""
+    worker, stop = make_worker(store, **settings), asyncio.Event()
+    task = asyncio.create_task(worker.run(stop))
+    try:
+        yield worker
+    finally:
+        stop.set()
+        await task
+
+
+async def settled(store: Store, message_id: str, *, within: float = 20.0) -> list[Delivery]:
+    """All deliveries of a message, once none is open. The store has no event for it: another process may be at work."""
+    async with asyncio.timeout(within):
+        while True:
+            found = await store.deliveries(message_id)
+            if found and not any(delivery.state in OPEN for delivery in found):
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def reaches(store: Store, message_id: str, state: DeliveryState, *, within: float = 20.0) -> Delivery:
+    """The only delivery of a message, once it is in that state."""
+    async with asyncio.timeout(within):
+        while True:
+            found = await store.deliveries(message_id)
+            if len(found) == 1 and found[0].state == state:
+                return found[0]
+            await asyncio.sleep(0.01)

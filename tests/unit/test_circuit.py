@@ -1,0 +1,320 @@
+"""The circuit: opens on an outage and not on a burst, probes one at a time, recovers gently, hears no old news."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hookline.flow.circuit import Fold, LaneOutcome, cooldown, fold
+from hookline.flow.lane import admit, burst
+from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.states import Circuit, EndpointStatus, Health
+from tests.support.lanes import BEGIN, World
+
+POLICY = CircuitPolicy()
+K = LaneEventKind
+
+
+def ahead(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def a_lane(**fields: object) -> Lane:
+    return replace(Lane(endpoint_no=23, app_no=5), **fields)
+
+
+def an_outcome(health: Health, epoch: int = 0, **fields: object) -> LaneOutcome:
+    return replace(LaneOutcome(health=health, epoch=epoch, cause="status 502"), **fields)
+
+
+def folded(lane: Lane, *outcomes: LaneOutcome, at: float = 0.0, policy: CircuitPolicy = POLICY, seed: int = 3) -> Fold:
+    return fold(lane, outcomes, now=ahead(at), policy=policy, chance=random.Random(seed))
+
+
+def failed(lane: Lane, *instants: float) -> Lane:
+    for at in instants:
+        lane = folded(lane, an_outcome(Health.BAD, lane.epoch), at=at).lane
+    return lane
+
+
+# ── opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_five_failures_over_a_second_open_it():
+    result = folded(failed(a_lane(), 0.0, 0.2, 0.5, 0.7), an_outcome(Health.BAD), at=1.0)
+    lane = result.lane
+    assert (lane.circuit, lane.epoch, lane.trips, lane.opened_at) == (Circuit.OPEN, 1, 1, ahead(1.0))
+    assert lane.probe_at is not None
+    assert ahead(1 + 48) <= lane.probe_at <= ahead(1 + 72)
+    assert [(event.kind, event.cause, event.at) for event in result.events] == [
+        (K.CIRCUIT_OPENED, "status 502", ahead(1.0))
+    ]
+
+
+def test_a_burst_of_resets_in_one_instant_does_not_open_it():
+    result = folded(a_lane(), *[an_outcome(Health.BAD)] * 500)
+    assert (result.lane.circuit, result.lane.failures, result.events) == (Circuit.CLOSED, 500, ())
+    assert folded(result.lane, an_outcome(Health.GOOD), at=1.5).lane == a_lane()
+
+
+def test_four_failures_however_far_apart_do_not_open_it():
+    assert failed(a_lane(), 0, 60, 600, 6000).circuit == Circuit.CLOSED
+
+
+def test_a_success_in_between_starts_the_count_anew():
+    lane = folded(failed(a_lane(), 0, 1, 2, 3), an_outcome(Health.GOOD), at=3.5).lane
+    assert (lane.failures, lane.failing_since) == (0, None)
+    assert failed(lane, 4, 5, 6, 7).circuit == Circuit.CLOSED
+    assert failed(lane, 4, 5, 6, 7, 8).circuit == Circuit.OPEN
+
+
+@given(st.lists(st.tuples(st.sampled_from(Health), st.sampled_from([0.0, 0.1, 0.6, 2.0])), max_size=40))
+def test_it_opens_exactly_when_enough_failures_in_a_row_lie_far_enough_apart(steps):
+    lane, at, run = a_lane(), 0.0, []
+    for health, gap in steps:
+        at += gap
+        lane = folded(lane, an_outcome(health, lane.epoch), at=at).lane
+        if health != Health.NONE:
+            run = [*run, at] if health == Health.BAD else []
+        opens = len(run) >= POLICY.threshold and ahead(run[-1]) - ahead(run[0]) >= timedelta(seconds=POLICY.spread)
+        assert (lane.circuit == Circuit.OPEN) == opens
+        if opens:
+            return
+
+
+def test_the_order_of_completion_within_a_batch_decides():
+    bad, good = [an_outcome(Health.BAD)] * 3, [an_outcome(Health.GOOD)]
+    lane = failed(a_lane(), 0.0, 0.1)
+    assert folded(lane, *bad, *good, at=2.0).lane.circuit == Circuit.OPEN
+    assert folded(lane, *good, *bad, at=2.0).lane.circuit == Circuit.CLOSED
+
+
+# ── probes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def half_open(**fields: object) -> Lane:
+    begun = {"circuit": Circuit.HALF_OPEN, "epoch": 4, "probe_at": ahead(45), "in_flight": 1, "trips": 2}
+    return a_lane(**(begun | {"opened_at": ahead(-200), "failures": 6, "failing_since": ahead(-201)} | fields))
+
+
+def test_a_good_probe_begins_the_recovery():
+    result = folded(half_open(), an_outcome(Health.GOOD, 4, counted=True, probe=True), at=7)
+    lane = result.lane
+    assert (lane.circuit, lane.epoch, lane.window, lane.window_at) == (Circuit.RECOVERING, 5, 2, ahead(7))
+    assert (lane.failures, lane.failing_since, lane.probe_at, lane.in_flight) == (0, None, None, 0)
+    assert [event.kind for event in result.events] == [K.CIRCUIT_RECOVERING]
+
+
+def test_a_failed_probe_opens_it_for_longer():
+    result = folded(half_open(), an_outcome(Health.BAD, 4, counted=True, probe=True), at=7)
+    lane = result.lane
+    assert (lane.circuit, lane.epoch, lane.trips, lane.failures) == (Circuit.OPEN, 5, 3, 7)
+    assert (lane.opened_at, lane.failing_since) == (ahead(-200), ahead(-201))
+    assert lane.probe_at is not None
+    assert ahead(7 + 192) <= lane.probe_at <= ahead(7 + 288)
+    assert [event.kind for event in result.events] == [K.CIRCUIT_PROBE_FAILED]
+
+
+def test_a_probe_that_says_nothing_makes_room_for_the_next_at_once():
+    result = folded(half_open(waiting_floor=ahead(-9)), an_outcome(Health.NONE, 4, counted=True, probe=True), at=7)
+    assert (result.lane.circuit, result.lane.epoch, result.lane.probe_at) == (Circuit.OPEN, 5, ahead(7))
+    assert (result.wake_at, result.wake_floor) == (ahead(7), ahead(-9))
+    assert result.events == ()
+
+
+def test_the_cooldown_doubles_with_jitter_and_never_passes_its_cap():
+    for trips, middle in [(0, 60.0), (1, 120.0), (4, 960.0)]:
+        drawn = [cooldown(trips, POLICY, random.Random(seed)) for seed in range(300)]
+        assert 0.8 * middle <= min(drawn) < 0.85 * middle
+        assert 1.15 * middle < max(drawn) <= 1.2 * middle
+    for trips in (6, 30, 10**9):
+        drawn = [cooldown(trips, POLICY, random.Random(seed)) for seed in range(300)]
+        assert 2880 <= min(drawn) < 2950
+        assert 3550 < max(drawn) <= 3600
+
+
+# ── epochs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+circuits = st.sampled_from(
+    [
+        a_lane(epoch=4),
+        a_lane(epoch=4, failures=4, failing_since=ahead(-8)),
+        a_lane(epoch=4, circuit=Circuit.OPEN, probe_at=ahead(31), trips=1, opened_at=ahead(-29)),
+        half_open(),
+        a_lane(epoch=4, circuit=Circuit.RECOVERING, window=8, window_at=ahead(-3), in_flight=5, opened_at=ahead(-99)),
+    ]
+)
+
+
+@given(
+    lane=circuits,
+    old=st.lists(st.tuples(st.sampled_from(Health), st.sampled_from([-1, 0, 3, 5]), st.booleans()), max_size=12),
+)
+def test_outcomes_of_another_epoch_leave_the_circuit_alone(lane, old):
+    outcomes = [an_outcome(health, epoch, probe=probe) for health, epoch, probe in old]
+    assert folded(lane, *outcomes, at=2.0) == Fold(lane=lane)
+
+
+@given(lane=circuits, old=st.lists(st.sampled_from(Health), min_size=1, max_size=12))
+def test_outcomes_of_another_epoch_still_free_their_room(lane, old):
+    lane = replace(lane, in_flight=20, waiting_floor=ahead(-6))
+    result = folded(lane, *[an_outcome(health, 3, counted=True) for health in old], at=2.0)
+    assert result.lane.in_flight == 20 - len(old)
+    assert result.lane.waiting_floor is None
+    assert result.wake_floor == ahead(-6)
+    assert result.wake_at == max(ahead(2.0), lane.probe_at or ahead(2.0))
+
+
+def test_the_room_is_never_less_than_empty():
+    assert folded(a_lane(in_flight=1), *[an_outcome(Health.NONE, counted=True)] * 3).lane.in_flight == 0
+
+
+# ── recovery ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def recovering(**fields: object) -> Lane:
+    begun = {"circuit": Circuit.RECOVERING, "epoch": 9, "window": 2, "window_at": BEGIN, "opened_at": ahead(-70)}
+    return a_lane(**(begun | {"trips": 1} | fields))
+
+
+def test_the_window_doubles_once_a_step_until_the_circuit_is_closed():
+    lane, windows, kinds = recovering(), [], []
+    for tenth in range(1, 100):
+        result = folded(lane, *[an_outcome(Health.GOOD, lane.epoch)] * 7, at=tenth / 10)
+        lane = result.lane
+        windows.append(lane.window)
+        kinds += [(tenth, event.kind) for event in result.events]
+    assert windows[8::10] == [2, 4, 8, 16, 32, 64, 128, None, None, None]
+    assert kinds == [(70, K.CIRCUIT_CLOSED)]
+    assert lane == a_lane(epoch=10)
+
+
+def test_failures_in_a_row_halve_the_window_and_then_open_it_again():
+    lane = recovering(window=64)
+    windows = []
+    for at in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
+        lane = failed(lane, at)
+        windows.append(lane.window)
+    assert windows == [64, 64, 32, 16, 8, 4]
+    lane = failed(lane, 1.2)
+    assert (lane.circuit, lane.epoch, lane.trips, lane.window) == (Circuit.OPEN, 10, 2, None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_endpoint_that_fails_one_in_twenty_still_gets_out_of_recovery(seed):
+    chance, lane, at = random.Random(seed), recovering(), 0.0
+    while lane.circuit == Circuit.RECOVERING and at < 60:
+        at += 0.005
+        lane = folded(lane, an_outcome(Health.BAD if chance.random() < 0.05 else Health.GOOD, lane.epoch), at=at).lane
+    assert lane.circuit == Circuit.CLOSED
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**20), latency=st.sampled_from([0.004, 0.08, 0.6]), want=st.integers(1, 80))
+def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want):
+    world = World(lane=recovering(), chance=random.Random(seed))
+    world.add(500)
+    while world.lane.circuit == Circuit.RECOVERING and world.waiting:
+        world.claim(want)
+        world.advance(latency if world.flights else 0.01)
+        world.finish(list(world.flights), Health.GOOD)
+        world.check()
+    starts = [flight for flight in world.starts if flight.circuit == Circuit.RECOVERING]
+    for first in starts[::7]:
+        within = [f for f in starts if timedelta(0) <= f.started_at - first.started_at < timedelta(seconds=1)]
+        rate = max(flight.rate or 0.0 for flight in within)
+        assert len(within) <= rate + burst(rate)
+    assert sum(flight.started_at < ahead(1) for flight in starts) <= 22  # 2 in flight, 20 a second, a burst of 2
+    for _ in range(10):
+        world.drain(longest=60)
+        world.advance(1.0)
+        world.add(3)
+    assert world.lane.circuit == Circuit.CLOSED
+
+
+# ── holds and the end of an endpoint ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_hold_is_kept_to_its_latest_and_told_once():
+    held = [an_outcome(Health.NONE, hold_until=ahead(seconds)) for seconds in (30, 31, 29, 33)]
+    result = folded(a_lane(), *held)
+    assert result.lane.held_until == ahead(33)
+    assert [event.kind for event in result.events] == [K.LANE_HELD]
+    again = folded(result.lane, an_outcome(Health.NONE, hold_until=ahead(70)), at=40)
+    assert (again.lane.held_until, len(again.events)) == (ahead(70), 1)
+
+
+def test_a_hold_that_is_over_holds_nothing():
+    assert folded(a_lane(), an_outcome(Health.BAD, hold_until=ahead(1)), at=2.0).lane.held_until is None
+
+
+def test_a_held_lane_wakes_when_the_hold_ends():
+    lane = a_lane(concurrency=3, in_flight=3, waiting_floor=ahead(-4))
+    result = folded(lane, an_outcome(Health.BAD, counted=True, hold_until=ahead(30)))
+    assert (result.wake_at, result.wake_floor) == (ahead(30), ahead(-4))
+
+
+def test_a_gone_endpoint_is_disabled_once_even_by_an_old_outcome():
+    result = folded(a_lane(epoch=4), *[an_outcome(Health.GOOD, 2, gone=True)] * 3)
+    assert result.lane.status == EndpointStatus.DISABLED
+    assert [event.kind for event in result.events] == [K.ENDPOINT_DISABLED]
+    assert folded(a_lane(status=EndpointStatus.PAUSED), an_outcome(Health.GOOD, gone=True)).lane.status == (
+        EndpointStatus.PAUSED
+    )
+
+
+# ── any sequence ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["claim", "good", "bad", "bad", "bad", "none", "die", "sweep"]),
+        st.sampled_from([0.0, 0.2, 0.9, 5.0, 30.0, 80.0]),
+        st.integers(1, 9),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(steps=steps, concurrency=st.none() | st.integers(1, 5), seed=st.integers(0, 2**20))
+def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
+    policy = CircuitPolicy(threshold=3, cooldown=25.0, recovery_done=8)
+    world = World(lane=a_lane(concurrency=concurrency), policy=policy, chance=random.Random(seed))
+    world.add(60)
+    for action, gap, count in steps:
+        world.advance(gap)
+        act(world, action, count)
+        world.check()
+    for flight in list(world.flights):
+        world.lose(flight)
+    world.drain(longest=policy.cooldown_cap * 1.5)
+
+
+def act(world: World, action: str, count: int) -> None:
+    before, some = world.lane, [flight for flight in world.flights if flight.lease_until > world.now][:count]
+    match action:
+        case "claim":
+            taken = world.claim(count)
+            assert before.circuit != Circuit.OPEN or not taken or before.probe_at <= world.now
+        case "die":
+            for flight in some:
+                world.lose(flight)
+        case "sweep":
+            world.sweep()
+        case _:
+            world.finish(some, Health[action.upper()])
+            assert world.lane.epoch >= before.epoch
+            assert world.lane.window is None or before.window is None or world.lane.window <= before.window * 2
+
+
+@given(lane=circuits, now=st.floats(0.0, 100.0))
+def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
+    admission = admit(lane, now=ahead(now), want=50, crowded=None, lease=45.0, policy=POLICY)
+    if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
+        assert admission.quota == (1 if lane.probe_at <= ahead(now) else 0)

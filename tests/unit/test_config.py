@@ -1,0 +1,470 @@
+"""Every setting takes what the table says, and a wrong value stops the start with one line that shows no secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hookline.config import PREFIX, SETTINGS, Config, load, parse, shown_url, table
+from hookline.errors import ConfigError
+from hookline.model import RetryPolicy, Strategy
+from hookline.parsers import duration, span
+from hookline.vault import new_key
+
+JWT = "j" * 40
+KEY, OLD_KEY = new_key(), new_key()
+POSTGRES = {
+    "HOOKLINE_DATABASE_URL": "postgresql://hook:hunter2@db.example:5433/hooks?sslmode=require",
+    "HOOKLINE_JWT_SECRET": JWT,
+    "HOOKLINE_SECRET_KEY": f"{KEY}, {OLD_KEY}",
+}
+
+
+def fault(environ: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(POSTGRES | environ)
+    text = str(caught.value)
+    assert "\n" not in text
+    for secret in ("hunter2", JWT, KEY, OLD_KEY):
+        assert secret not in text
+    return text
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    config = parse({})
+    assert config.database_url == "sqlite:///hookline.db"
+    assert (config.host, config.port) == ("127.0.0.1", 8071)
+    assert config.retry == RetryPolicy()
+    assert config.store_options().circuit == config.circuit
+    assert (config.request_timeout, config.connect_timeout, config.lease) == (30.0, 10.0, 60.0)
+    assert (config.circuit.threshold, config.circuit.spread) == (5, 1.0)
+    assert (config.circuit.cooldown, config.circuit.cooldown_cap) == (60.0, 3600.0)
+    assert (config.concurrency, config.lane_share) == (256, 64)
+    assert (config.response_body_limit, config.max_payload) == (16 * 1024, 1024 * 1024)
+    assert (config.pause_dead_per_day, config.disable_after) == (100, 5 * 86400.0)
+    assert (config.allow_nets, config.dns_servers, config.ca_bundle) == ((), (), None)
+    assert config.auto_migrate is True
+
+
+EVERY = {
+    "HOOKLINE_DATABASE_URL": ("postgresql://db.example/other", "database_url", "postgresql://db.example/other"),
+    "HOOKLINE_HOST": ("::1", "host", "::1"),
+    "HOOKLINE_PORT": ("8072", "port", 8072),
+    "HOOKLINE_JWT_SECRET": ("k" * 33, "jwt_secret", "k" * 33),
+    "HOOKLINE_SECRET_KEY": (OLD_KEY, "secret_keys", (OLD_KEY,)),
+    "HOOKLINE_ALLOW_NETS": (
+        "127.0.0.0/8, ::1",
+        "allow_nets",
+        (ip_network("127.0.0.0/8"), ip_network("::1/128")),
+    ),
+    "HOOKLINE_REQUEST_TIMEOUT": ("29s", "request_timeout", 29.0),
+    "HOOKLINE_CONNECT_TIMEOUT": ("1500ms", "connect_timeout", 1.5),
+    "HOOKLINE_RETRY_STRATEGY": ("decorrelated", "retry_strategy", Strategy.DECORRELATED),
+    "HOOKLINE_RETRY_BASE": ("250ms", "retry_base", 0.25),
+    "HOOKLINE_RETRY_FACTOR": ("2.5", "retry_factor", 2.5),
+    "HOOKLINE_RETRY_CAP": ("5h", "retry_cap", 18000.0),
+    "HOOKLINE_RETRY_MAX_ATTEMPTS": ("13", "retry_max_attempts", 13),
+    "HOOKLINE_RETRY_MAX_AGE": ("2d", "retry_max_age", 172800.0),
+    "HOOKLINE_RETRY_SCHEDULE": ("5s, 5m,1.5h", "retry_schedule", (5.0, 300.0, 5400.0)),
+    "HOOKLINE_RETRY_AFTER_CAP": ("0", "retry_after_cap", 0.0),
+    "HOOKLINE_CIRCUIT_THRESHOLD": ("6", "circuit_threshold", 6),
+    "HOOKLINE_CIRCUIT_SPREAD": ("2", "circuit_spread", 2.0),
+    "HOOKLINE_CIRCUIT_COOLDOWN": ("61", "circuit_cooldown", 61.0),
+    "HOOKLINE_CIRCUIT_COOLDOWN_CAP": ("3h", "circuit_cooldown_cap", 10800.0),
+    "HOOKLINE_CONCURRENCY": ("512", "concurrency", 512),
+    "HOOKLINE_LANE_SHARE": ("7", "lane_share", 7),
+    "HOOKLINE_LEASE": ("90", "lease", 90.0),
+    "HOOKLINE_POLL_INTERVAL": ("3s", "poll_interval", 3.0),
+    "HOOKLINE_SHUTDOWN_TIMEOUT": ("4s", "shutdown_timeout", 4.0),
+    "HOOKLINE_PAUSE_DEAD_PER_DAY": ("101", "pause_dead_per_day", 101),
+    "HOOKLINE_DISABLE_AFTER": ("6d", "disable_after", 518400.0),
+    "HOOKLINE_RESPONSE_BODY_LIMIT": ("64KiB", "response_body_limit", 65536),
+    "HOOKLINE_MAX_PAYLOAD": ("2 MiB", "max_payload", 2097152),
+    "HOOKLINE_RETENTION_DAYS": ("31", "retention_days", 31),
+    "HOOKLINE_DEAD_RETENTION_DAYS": ("32", "dead_retention_days", 32),
+    "HOOKLINE_IDEMPOTENCY_WINDOW": ("12h", "idempotency_window", 43200.0),
+    "HOOKLINE_POOL_SIZE": ("9", "pool_size", 9),
+    "HOOKLINE_AUTO_MIGRATE": ("off", "auto_migrate", False),
+    "HOOKLINE_DNS_SERVERS": (
+        "9.9.9.9:5353,2620:fe::fe,[::1]:53",
+        "dns_servers",
+        ("9.9.9.9:5353", "2620:fe::fe", "[::1]:53"),
+    ),
+    "HOOKLINE_CA_BUNDLE": (__file__, "ca_bundle", __file__),
+    "HOOKLINE_LOG_FORMAT": ("JSON", "log_format", "json"),
+    "HOOKLINE_LOG_LEVEL": ("debug", "log_level", "debug"),
+}
+
+
+def test_every_setting_and_every_field_is_tried() -> None:
+    assert {setting.variable for setting in SETTINGS} == set(EVERY)
+    assert [setting.field for setting in SETTINGS if not hasattr(parse({}), setting.field)] == []
+    assert {setting.field for setting in SETTINGS} == set(Config.__struct_fields__)
+
+
+@pytest.mark.parametrize("variable", EVERY)
+def test_a_setting_reaches_its_field_alone(variable: str) -> None:
+    text, field, value = EVERY[variable]
+    given = {variable: f" {text} "}
+    if variable == "HOOKLINE_RETRY_SCHEDULE":
+        given["HOOKLINE_RETRY_STRATEGY"] = "fixed"
+    before, after = parse({}), parse(given)
+    changed = {name for name in Config.__struct_fields__ if getattr(before, name) != getattr(after, name)}
+    assert getattr(after, field) == value
+    assert field in changed
+    assert changed - {field} <= {"retry_strategy"} | ({"lane_share"} if field == "concurrency" else set())
+
+
+def test_store_options_carry_the_settings() -> None:
+    options = parse({name: text for name, (text, _, _) in EVERY.items() if "RETRY_S" not in name}).store_options()
+    assert (options.lease, options.retention_days, options.dead_retention_days) == (90.0, 31, 32)
+    assert (options.idempotency_hours, options.pool_size) == (12.0, 9)
+    assert (options.retry.base, options.retry.factor, options.retry.cap) == (0.25, 2.5, 18000.0)
+    assert (options.retry.max_attempts, options.retry.max_age, options.retry.retry_after_cap) == (13, 172800.0, 0.0)
+    assert (options.circuit.threshold, options.circuit.spread) == (6, 2.0)
+    assert (options.circuit.cooldown, options.circuit.cooldown_cap) == (61.0, 10800.0)
+
+
+def test_a_fixed_schedule_reaches_the_policy() -> None:
+    retry = parse({"HOOKLINE_RETRY_STRATEGY": "fixed", "HOOKLINE_RETRY_SCHEDULE": "1s,2m"}).retry
+    assert (retry.strategy, retry.schedule) == (Strategy.FIXED, (1.0, 120.0))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PORT", "eighty"),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("PORT", "8071.0"),
+        ("PORT", "８０"),
+        ("PORT", "1_000"),
+        ("PORT", "9" * 5000),
+        ("HOST", "a b"),
+        ("HOST", "http://x"),
+        ("ALLOW_NETS", "127.0.0.1/8"),
+        ("ALLOW_NETS", "10.0.0.0/33"),
+        ("ALLOW_NETS", "localhost"),
+        ("ALLOW_NETS", "127.0.0.0/8;10.0.0.0/8"),
+        ("ALLOW_NETS", "64:ff9b:1::/48"),
+        ("REQUEST_TIMEOUT", "0"),
+        ("REQUEST_TIMEOUT", "nan"),
+        ("REQUEST_TIMEOUT", "inf"),
+        ("REQUEST_TIMEOUT", "1e3"),
+        ("REQUEST_TIMEOUT", "-5s"),
+        ("REQUEST_TIMEOUT", "5 minutes"),
+        ("REQUEST_TIMEOUT", "1h"),
+        ("RETRY_BASE", "0"),
+        ("RETRY_FACTOR", "0.9"),
+        ("RETRY_FACTOR", "nan"),
+        ("RETRY_FACTOR", "1e2"),
+        ("RETRY_MAX_ATTEMPTS", "0"),
+        ("RETRY_MAX_ATTEMPTS", "101"),
+        ("RETRY_MAX_AGE", "31d"),
+        ("RETRY_SCHEDULE", "5s,soon"),
+        ("RETRY_SCHEDULE", ",".join(["1s"] * 51)),
+        ("RETRY_STRATEGY", "linear"),
+        ("LANE_SHARE", "0"),
+        ("LANE_SHARE", "0.0"),
+        ("LANE_SHARE", "1.5"),
+        ("LANE_SHARE", "101%"),
+        ("LANE_SHARE", "a quarter"),
+        ("RESPONSE_BODY_LIMIT", "65KiB"),
+        ("RESPONSE_BODY_LIMIT", "16KB"),
+        ("MAX_PAYLOAD", "0"),
+        ("MAX_PAYLOAD", "1GiB"),
+        ("AUTO_MIGRATE", "maybe"),
+        ("DNS_SERVERS", "dns.google"),
+        ("DNS_SERVERS", "9.9.9.9:0"),
+        ("DNS_SERVERS", "9.9.9.9:99999"),
+        ("DNS_SERVERS", "9.9.9.9/x"),
+        ("CA_BUNDLE", "/nowhere/ca.pem"),
+        ("CA_BUNDLE", "/"),
+        ("LOG_FORMAT", "xml"),
+        ("LOG_LEVEL", "trace"),
+        ("POOL_SIZE", "1"),
+        ("RETENTION_DAYS", "0"),
+        ("CONCURRENCY", "0"),
+    ],
+)
+def test_a_wrong_value_is_named_and_shown(variable: str, value: str) -> None:
+    text = fault({PREFIX + variable: value})
+    assert text.startswith(f"{PREFIX}{variable}: takes ")
+    assert value[:60] in text
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("JWT_SECRET", "hunter2"),
+        ("SECRET_KEY", "hunter2"),
+        ("SECRET_KEY", f"{KEY},hunter2"),
+        ("SECRET_KEY", f"{KEY},{KEY}"),
+        ("DATABASE_URL", "mysql://root:hunter2@db/x"),
+        ("DATABASE_URL", "postgresql:root:hunter2@db/x"),
+        ("DATABASE_URL", "postgresql://"),
+        ("DATABASE_URL", "sqlite://hunter2.db"),
+        ("DATABASE_URL", "sqlite:///"),
+        ("DATABASE_URL", "sqlite:///:memory:"),
+        ("DATABASE_URL", "sqlite:///a%00b"),
+        ("DATABASE_URL", "hunter2"),
+    ],
+)
+def test_a_wrong_secret_is_named_and_not_shown(variable: str, value: str) -> None:
+    assert fault({PREFIX + variable: value}).startswith(f"{PREFIX}{variable}: takes ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("HOOKLINE_RETRY_MAX", "HOOKLINE_RETRY_MAX_ATTEMPTS"),
+        ("HOOKLINE_DATABSE_URL", "HOOKLINE_DATABASE_URL"),
+        ("HOOKLINE_SECRET_KEYS", "HOOKLINE_SECRET_KEY"),
+        ("HOOKLINE_ALLOW_NET", "HOOKLINE_ALLOW_NETS"),
+    ],
+)
+def test_an_unknown_variable_gets_the_nearest_name(variable: str, nearest: str) -> None:
+    assert fault({variable: "hunter2"}) == f"{variable}: unknown; did you mean {nearest}?"
+
+
+def test_an_unknown_variable_without_a_neighbour() -> None:
+    assert fault({"HOOKLINE_XYZZY": "hunter2"}) == "HOOKLINE_XYZZY: unknown"
+
+
+def test_what_others_put_into_the_environment_is_ignored() -> None:
+    kubernetes = {
+        "HOOKLINE_PORT": "tcp://10.3.2.1:8071",
+        "HOOKLINE_SERVICE_HOST": "10.3.2.1",
+        "HOOKLINE_SERVICE_PORT": "8071",
+        "HOOKLINE_SERVICE_PORT_HTTP": "8071",
+        "HOOKLINE_PORT_8071_TCP": "tcp://10.3.2.1:8071",
+        "HOOKLINE_PORT_8071_TCP_PROTO": "tcp",
+        "HOOKLINE_WORKER_SERVICE_HOST": "10.3.2.2",
+        "HOOKLINE_WORKER_PORT": "tcp://10.3.2.2:80",
+        "HOOKLINE_WORKER_PORT_80_TCP_ADDR": "10.3.2.2",
+    }
+    others = {"PATH": "/bin", "HOOKLINEX": "1", "HOOKLINE_TEST_PG": "local", "hookline_port": "1"}
+    assert parse(kubernetes | others) == parse({})
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert parse({setting.variable: " " for setting in SETTINGS}) == parse({})
+
+
+@pytest.mark.parametrize(
+    ("environ", "variable"),
+    [
+        ({"HOOKLINE_LEASE": "39s"}, "HOOKLINE_LEASE"),
+        ({"HOOKLINE_REQUEST_TIMEOUT": "51s"}, "HOOKLINE_LEASE"),
+        ({"HOOKLINE_RETRY_BASE": "10s", "HOOKLINE_RETRY_CAP": "9s"}, "HOOKLINE_RETRY_CAP"),
+        ({"HOOKLINE_CIRCUIT_COOLDOWN": "2h"}, "HOOKLINE_CIRCUIT_COOLDOWN_CAP"),
+        ({"HOOKLINE_RETRY_STRATEGY": "fixed"}, "HOOKLINE_RETRY_SCHEDULE"),
+        ({"HOOKLINE_RETRY_SCHEDULE": "5s"}, "HOOKLINE_RETRY_SCHEDULE"),
+        ({"HOOKLINE_JWT_SECRET": ""}, "HOOKLINE_JWT_SECRET"),
+        ({"HOOKLINE_SECRET_KEY": ""}, "HOOKLINE_SECRET_KEY"),
+    ],
+)
+def test_settings_that_contradict_each_other(environ: dict[str, str], variable: str) -> None:
+    assert fault(environ).startswith(f"{variable}: ")
+
+
+def test_the_lease_may_be_exactly_long_enough() -> None:
+    assert parse({"HOOKLINE_LEASE": "40s"}).lease == 40.0
+    assert parse({"HOOKLINE_REQUEST_TIMEOUT": "50s"}).lease == 60.0
+
+
+def test_connecting_takes_no_longer_than_the_attempt() -> None:
+    assert parse({"HOOKLINE_REQUEST_TIMEOUT": "2s"}).connect_timeout == 2.0
+
+
+@pytest.mark.parametrize(
+    ("share", "slots"),
+    [("0.25", 50), ("25%", 50), ("0.001", 1), ("100%", 200), ("1.0", 200), ("1", 1), ("64", 64), ("999", 200)],
+)
+def test_a_share_is_a_part_or_a_number(share: str, slots: int) -> None:
+    assert parse({"HOOKLINE_LANE_SHARE": share, "HOOKLINE_CONCURRENCY": "200"}).lane_share == slots
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6).map(lambda n: n / 1000))
+def test_a_duration_is_read_as_it_is_shown(seconds: float) -> None:
+    assert duration(0, 10**7)(span(seconds)) == pytest.approx(seconds)
+
+
+# ── secrets ──
+
+
+def test_nothing_that_is_printed_shows_a_secret() -> None:
+    shown = repr(load(POSTGRES))
+    for secret in ("hunter2", JWT, KEY, OLD_KEY, "hook:"):
+        assert secret not in shown
+    assert "db.example:5433/hooks" in shown
+    assert "lease=60.0" in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:////var/lib/hooks.db", "sqlite:////var/lib/hooks.db"),
+        ("postgresql://db/hooks", "postgresql://db/hooks"),
+        ("postgres://u:hunter2@db:5432/hooks?password=hunter2", "postgres://db:5432/hooks"),
+        ("postgresql://u:hunter2@one:1,two:2/hooks", "postgresql://one:1,two:2/hooks"),
+        ("postgresql://u:hunter2@[::1]:5432/hooks", "postgresql://[::1]:5432/hooks"),
+        ("postgresql:///hooks?host=/run/pg&password=hunter2", "postgresql:///hooks"),
+    ],
+)
+def test_a_database_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:x@hunter2@db/hooks",
+        "postgresql://u:x?hunter2@db/hooks",
+        "postgresql://u:x/hunter2@db/hooks",
+        "postgresql://u:x#hunter2@db/hooks",
+        "postgresql://u:x@db/hooks?password=y@hunter2",
+    ],
+)
+def test_a_database_url_that_could_be_read_in_two_ways_is_not_shown(url: str) -> None:
+    assert shown_url(url) == "postgresql://…"
+
+
+# ── generated keys ──
+
+
+def test_sqlite_makes_its_keys_once(in_folder: Path) -> None:
+    first = load({})
+    file = in_folder / "hookline.db.keys"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(first.jwt_secret) >= 32
+    assert len(first.secret_keys) == 1
+    assert load({}) == first
+    assert [path.name for path in in_folder.iterdir()] == ["hookline.db.keys"]
+
+
+def test_keys_are_for_the_owner_alone_whatever_the_umask(in_folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        load({})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((in_folder / "hookline.db.keys").stat().st_mode) == 0o600
+
+
+def test_keys_are_beside_the_database(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/my%20hooks.db"
+    config = load({"HOOKLINE_DATABASE_URL": url})
+    assert (tmp_path / "my hooks.db.keys").exists()
+    assert config.database_file == tmp_path / "my hooks.db"
+
+
+def test_many_that_start_at_once_agree(in_folder: Path) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda _: load({}), range(16)))
+    assert {(config.jwt_secret, config.secret_keys) for config in found} == {
+        (found[0].jwt_secret, found[0].secret_keys)
+    }
+    assert [path.name for path in in_folder.iterdir()] == ["hookline.db.keys"]
+
+
+def test_a_given_secret_comes_before_the_kept_one(in_folder: Path) -> None:
+    kept = load({})
+    config = load({"HOOKLINE_SECRET_KEY": f"{KEY},{kept.secret_keys[0]}"})
+    assert config.secret_keys == (KEY, kept.secret_keys[0])
+    assert config.jwt_secret == kept.jwt_secret
+
+
+def test_given_secrets_make_no_file(in_folder: Path) -> None:
+    load({"HOOKLINE_SECRET_KEY": KEY, "HOOKLINE_JWT_SECRET": JWT})
+    parse({})
+    assert list(in_folder.iterdir()) == []
+
+
+def test_lost_keys_are_not_replaced(in_folder: Path) -> None:
+    load({})
+    (in_folder / "hookline.db").write_bytes(b"SQLite format 3\x00")
+    (in_folder / "hookline.db.keys").unlink()
+    with pytest.raises(ConfigError, match=r"hookline\.db\.keys: missing, but hookline\.db has data"):
+        load({})
+    assert not (in_folder / "hookline.db.keys").exists()
+    (in_folder / "hookline.db").write_bytes(b"")
+    assert load({}).secret_keys
+
+
+def test_keys_that_others_can_read_are_refused(in_folder: Path) -> None:
+    load({})
+    file = in_folder / "hookline.db.keys"
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load({})
+    file.chmod(0o660)  # what Kubernetes makes of it on a volume with an fsGroup
+    load({})
+
+
+@pytest.mark.parametrize(
+    "content", ["", "HOOKLINE_JWT_SECRET=" + JWT, "nonsense", f"HOOKLINE_JWT_SECRET={JWT}\nHOOKLINE_SECRET_KEY=hunter2"]
+)
+def test_damaged_keys_are_refused(in_folder: Path, content: str) -> None:
+    file = in_folder / "hookline.db.keys"
+    file.write_text(content)
+    file.chmod(0o600)
+    with pytest.raises(ConfigError) as caught:
+        load({})
+    assert "hookline.db.keys" in str(caught.value)
+    assert JWT not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/nowhere/at/all/hooks\.db\.keys: No such file"):
+        load({"HOOKLINE_DATABASE_URL": "sqlite:////nowhere/at/all/hooks.db"})
+
+
+# ── documentation ──
+
+DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_documented_table_is_current() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "hookline.config"], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == table() + "\n"
+    documented = DOCS.read_text(encoding="utf-8").partition("<!-- settings -->\n")[2].partition("<!-- /settings -->")[0]
+    assert documented == printed, "run `python -m hookline.config` and put its output into docs/configuration.md"
+
+
+def test_the_documented_errors_are_real() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    assert fault({"HOOKLINE_RETRY_MAX": "3"}) in text
+    assert fault({"HOOKLINE_PORT": "eighty"}) in text
+
+
+def test_every_variable_in_the_documentation_exists() -> None:
+    known = {setting.variable for setting in SETTINGS} | {
+        "HOOKLINE_RETRY_MAX",
+        "HOOKLINE_SERVICE_HOST",
+        "HOOKLINE_TEST_",
+        "HOOKLINE_",
+    }
+    assert set(re.findall(r"HOOKLINE_[A-Z_]*", DOCS.read_text(encoding="utf-8"))) <= known
