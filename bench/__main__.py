@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from bench.receiver import running_receiver
+from bench.receiver import BenchReceiver
 from bench.sender import bare_sender
 from hookline.clock import monotonic
 from hookline.model import Application, Secret
@@ -41,8 +41,8 @@ def main() -> None:
     drains: list[tuple[str, float]] = []
     waits: list[tuple[str, list[float]]] = []
     for _ in range(options.rounds):
-        with console.status("bare sender"), running_receiver() as receiver:
-            drains.append(("bare sender", bare_sender(receiver.url, options.messages, body=BODY)))
+        with console.status("bare sender"):
+            drains.append(("bare sender", bare_sender(options.messages).per_second))
         for engine in options.engines:
             with database(engine) as url:
                 drains.append((engine, asyncio.run(drain(url, options.messages, options.endpoints, console))))
@@ -53,11 +53,15 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=20_000, help="in the backlog (20,000)")
     parser.add_argument("--endpoints", type=int, default=8, help="that share the backlog (8)")
     parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
-    parser.add_argument("--steady", type=int, default=500, help="messages of the steady flow, 50 a second; 0: none (500)")
+    parser.add_argument(
+        "--steady", type=int, default=500, help="messages of the steady flow, 50 a second; 0: none (500)"
+    )
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     return parser.parse_args()
 
@@ -76,17 +80,17 @@ def database(engine: str) -> Iterator[str]:
 async def drain(url: str, messages: int, endpoints: int, console: Console) -> float:
     """Deliveries a second of one worker process."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
-    with running_receiver() as receiver, tempfile.TemporaryDirectory() as directory:
+    with BenchReceiver() as receiver, tempfile.TemporaryDirectory() as directory:
         store = await _open(url, env)
         apps = [await _application(store, f"{receiver.url}/{number}") for number in range(endpoints)]
         await _load(store, apps, messages, console)
         with running(["worker"], env, Path(directory) / "worker.log") as worker:
-            began = await _first_arrival(receiver.count)
+            began = await _first_arrival(receiver)
             await _drained(store)
             seconds = monotonic() - began
             worker.stop()
-        if receiver.count() != messages:
-            sys.exit(f"{receiver.count()} of {messages} arrived\n{worker.said()}")
+        if receiver.count != messages:
+            sys.exit(f"{receiver.count} of {messages} arrived\n{worker.said()}")
         await store.close()
     return messages / seconds
 
@@ -141,8 +145,8 @@ async def _load(store: Store, apps: list[Application], messages: int, console: C
             progress.advance(task, len(numbers))
 
 
-async def _first_arrival(count: object) -> float:
-    while not count():  # type: ignore[operator]
+async def _first_arrival(receiver: BenchReceiver) -> float:
+    while not receiver.count:
         await asyncio.sleep(0.005)
     return monotonic()
 

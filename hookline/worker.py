@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from hookline import clock, ids
-from hookline.errors import StoreUnavailable
+from hookline.errors import SignatureError, StoreUnavailable
 from hookline.flow import backoff
 from hookline.flow.judge import judge
 from hookline.flow.outage import Outage, pause
@@ -188,11 +188,15 @@ class Worker:
         target = flight.target
         if target is None or not target.endpoint.secrets:
             fault = target.endpoint.status_reason if target is not None else "its endpoint is gone"
-            return Sent(started_at=now, error=ErrorKind.UNSENDABLE, detail=fault or "there is no secret to sign with")
+            return _unsendable(now, fault or "there is no secret to sign with")
+        try:
+            headers = target.headers(flight.job, now)
+        except SignatureError as error:
+            return _unsendable(now, f"signing the request: {error}")
         return Request(
             ref=flight,
             url=request.url,
-            headers=target.headers(flight.job, now),
+            headers=headers,
             body=request.body,
             deadline=request.deadline,
             fresh=request.fresh,
@@ -269,3 +273,7 @@ class Worker:
         except TimeoutError:
             recording.cancel()
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
+
+
+def _unsendable(now: datetime, detail: str) -> Sent:
+    return Sent(started_at=now, error=ErrorKind.UNSENDABLE, detail=detail)

@@ -12,7 +12,7 @@ from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault, new_key
 from tests.support import factory
 from tests.support.postgres import Databases, PostgresServer, clear_stale
-from tests.support.raw import Raw, RawPostgres, RawSqlite
+from tests.support.raw import Raw, open_raw
 from tests.support.scene import Scene
 
 ENGINES = ("sqlite", "postgres")
@@ -134,13 +134,9 @@ async def second(store: Store, open_store_with: OpenStoreWith, options: StoreOpt
 
 
 @pytest.fixture
-async def raw(store: Store, engine: str, database_url: str) -> AsyncIterator[Raw]:
+async def raw(store: Store, database_url: str) -> AsyncIterator[Raw]:
     """The same database without the store, once it is migrated."""
-    connection: Raw
-    if engine == "sqlite":
-        connection = RawSqlite(Path(database_url.removeprefix("sqlite:///")))
-    else:
-        connection = await RawPostgres.connect(database_url)
+    connection = await open_raw(database_url)
     yield connection
     await connection.close()
 

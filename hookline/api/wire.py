@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.model import (
@@ -24,6 +25,7 @@ from hookline.model import (
     Ordering,
     PolicyOverride,
     Scheme,
+    Strategy,
     Timing,
 )
 from hookline.states import Circuit, EndpointStatus, ErrorKind, Reason
@@ -42,6 +44,26 @@ class ListOut(Out, frozen=True, kw_only=True):
     done: bool
     iterator: str | None = None
     prev_iterator: str | None = None
+
+
+class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """A retry policy's override. A misspelt field is refused: it would silently change nothing."""
+
+    strategy: Strategy | None = None
+    base: float | None = None
+    factor: float | None = None
+    cap: float | None = None
+    max_attempts: int | None = None
+    max_age: float | None = None
+    schedule: tuple[float, ...] | None = None
+    retry_after_cap: float | None = None
+
+    def override(self) -> PolicyOverride:
+        return PolicyOverride(**asdict(self))
+
+
+def policy(found: PolicyOverride | None) -> Policy | None:
+    return None if found is None else Policy(**asdict(found))
 
 
 # ── applications ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +144,7 @@ class EndpointIn(In, frozen=True, kw_only=True):
     secret: str | None = None
     headers: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    policy: PolicyOverride | None = None
+    policy: Policy | None = None
 
 
 class EndpointOut(Out, frozen=True, kw_only=True):
@@ -145,7 +167,7 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     ordering: Ordering
     scheme: Scheme
     metadata: dict[str, str]
-    policy: PolicyOverride | None
+    policy: Policy | None
     created_at: datetime
     updated_at: datetime
 
@@ -169,7 +191,7 @@ def endpoint(found: Endpoint) -> EndpointOut:
         ordering=found.ordering,
         scheme=found.scheme,
         metadata=found.metadata,
-        policy=found.policy,
+        policy=policy(found.policy),
         created_at=found.created_at,
         updated_at=found.updated_at,
     )
@@ -229,7 +251,7 @@ class MessageIn(In, frozen=True, kw_only=True):
     tags: tuple[str, ...] | None = None
     ordering_key: str | None = None
     deliver_at: datetime | None = None
-    policy: PolicyOverride | None = None
+    policy: Policy | None = None
 
 
 class MessageOut(Out, frozen=True, kw_only=True):

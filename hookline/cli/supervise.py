@@ -51,23 +51,19 @@ class Supervisor:
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                child.terminate()
-                await asyncio.wait({ended}, timeout=self._grace + KILL_MARGIN)
-            return await ended if ended.done() else await _kill(child)
-        except asyncio.CancelledError:
-            if child.returncode is None:
-                child.terminate()
-            raise
-        finally:
+        finally:  # also when a sibling's failure cancels us: no process is left behind
             stopped.cancel()
-            ended.cancel()
+            if not ended.done():
+                await self._end(child, ended)
+        return ended.result()
 
-
-async def _kill(child: asyncio.subprocess.Process) -> int:
-    log.error("worker process did not stop in time", pid=child.pid)
-    child.kill()
-    return await child.wait()
+    async def _end(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
+        child.terminate()
+        await asyncio.wait({ended}, timeout=self._grace + KILL_MARGIN)
+        if not ended.done():
+            log.error("worker process did not stop in time", pid=child.pid)
+            child.kill()
+            await ended
 
 
 async def _sleep(stop: asyncio.Event, seconds: float) -> None:

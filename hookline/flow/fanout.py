@@ -1,9 +1,8 @@
-"""Fan-out: which endpoints get a message, under which policy and until when. Pure."""
+"""Fan-out: which endpoints get a message, under which policy and for how long. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
@@ -55,10 +54,6 @@ def merge(*overrides: PolicyOverride | None) -> PolicyOverride | None:
 def max_age(policy: PolicyOverride | None, retry: RetryPolicy) -> float:
     """The time budget in seconds: the override's, else the deployment's."""
     return retry.max_age if policy is None or policy.max_age is None else policy.max_age
-
-
-def expires_at(start: datetime, policy: PolicyOverride | None, retry: RetryPolicy) -> datetime:
-    return start + timedelta(seconds=max_age(policy, retry))
 
 
 class Plan:

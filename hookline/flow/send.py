@@ -31,6 +31,7 @@ from hookline.states import ErrorKind
 log = logging.getLogger("hookline.send")
 
 LOOKUP_MOST = 5.0  # seconds that a request waits for its name
+CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 CONNECTIONS_LEAST = 64  # that are kept open between requests
 
 
@@ -105,7 +106,7 @@ class Sender:
         self._free: list[Exchange] = []
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, max(CONNECTIONS_LEAST, slots))
+        self._multi.setopt(pycurl.M_MAXCONNECTS, max(CONNECTIONS_LEAST, 2 * slots))
         self._waiter: Waiter = waiter_for(self._multi)
         self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
         self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
@@ -136,7 +137,7 @@ class Sender:
                 self._closing_at = clock.monotonic() + timeout
         self._waiter.wake()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(timeout + CLOSE_MARGIN)
         elif not self._shut_down:
             self._shut()
 
@@ -246,7 +247,7 @@ class Sender:
             self._dial(job, f"+{job.route.host}:{job.route.port}:{allowed}")
         else:
             detail = f"connecting: {job.route.host} is {refused}, which the guard refuses"
-            self._end(job, ErrorKind.BLOCKED, detail, address=refused)
+            self._end(job, ErrorKind.BLOCKED, detail)
 
     def _sort_addresses(self, addresses: tuple[str, ...]) -> tuple[str, str]:
         """Those that may be dialled, as libcurl takes them; and the first of the others."""
@@ -281,6 +282,7 @@ class Sender:
             )
             self._multi.add_handle(exchange.curl)
         except (pycurl.error, ValueError, TypeError) as error:  # a header or URL that libcurl will not take
+            exchange.clear()
             self._free.append(exchange)
             self._end(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
@@ -319,13 +321,14 @@ class Sender:
         self._multi.remove_handle(exchange.curl)
         self._flying.discard(exchange)
         self._results.append((exchange.job, conclude(facts)))
+        exchange.clear()
         self._free.append(exchange)
 
-    def _end(self, job: _Job, kind: ErrorKind, detail: str, *, address: str = "") -> None:
+    def _end(self, job: _Job, kind: ErrorKind, detail: str) -> None:
         """It ends before anything was sent."""
         total = int((clock.monotonic() - job.began) * 1_000_000)
         timing = Timing(dns=0 if job.route.literal else total, total=total)
-        self._results.append((job.request, _failed(job.started_at, kind, detail, address=address, timing=timing)))
+        self._results.append((job.request, _failed(job.started_at, kind, detail, timing)))
 
     def _give_up(self, request: Request, at: datetime, kind: ErrorKind, detail: str) -> None:
         self._results.append((request, _failed(at, kind, detail)))
@@ -363,7 +366,7 @@ class Sender:
         self._waiter.close()
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def route_of(url: str) -> Route:
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -380,5 +383,5 @@ def _literal(host: str) -> bool:
     return True
 
 
-def _failed(at: datetime, kind: ErrorKind, detail: str, *, address: str = "", timing: Timing | None = None) -> Sent:
-    return Sent(error=kind, detail=detail, address=address, started_at=at, timing=timing or Timing(), untouched=True)
+def _failed(at: datetime, kind: ErrorKind, detail: str, timing: Timing | None = None) -> Sent:
+    return Sent(error=kind, detail=detail, started_at=at, timing=timing or Timing(), untouched=True)

@@ -1,6 +1,6 @@
 """One of libcurl's easy handles and the request it carries: its options, its callbacks, what it heard.
 
-Handles are used again and again. Everything that belongs to one request is set or cleared in `Exchange.load`.
+Handles are used again and again. All that belongs to one request is set in `Exchange.load` and cleared when it has ended.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import certifi
 import pycurl
 
+from hookline import __version__
 from hookline.flow.send_result import Facts
 from hookline.model import Timing
 
@@ -23,7 +24,7 @@ HEADER_BYTES = 64 * 1024
 HEADER_LINES = 200
 IDLE_MOST = 30  # seconds a connection may have been idle and still be used again
 LIFE_MOST = 300  # seconds from its dialling on: a changed DNS answer must take effect some day
-USER_AGENT = "Hookline/1"
+USER_AGENT = f"Hookline/{__version__}"
 
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -38,8 +39,8 @@ def trust_store(bundle: str | None) -> str:
 
 class Exchange:
     __slots__ = (
-        "_again", "_allows", "_asked", "_fresh", "_limit", "_literal", "_payload", "_resolved", "_room", "_size", "_url", "_watch",
-        "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines", "started_at",
+        "_again", "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_resolved", "_room", "_size",
+        "_url", "_watch", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines", "started_at",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +60,7 @@ class Exchange:
         self.curl: Any = pycurl.Curl()
         self.curl.exchange = self
         self.job: Any = None
-        self._clear()
+        self.clear()
         for option, value in self._options(ca_bundle, connect_timeout):
             self.curl.setopt(option, value)
 
@@ -115,7 +116,6 @@ class Exchange:
     ) -> None:
         """Set all that belongs to this request. `resolve` is libcurl's "+host:port:address,…", or None for a literal address."""
         setopt = self.curl.setopt
-        self._clear()
         self.job, self.started_at, self.dns_us = job, started_at, dns_us
         self._payload = body
         setopt(pycurl.HTTPHEADER, _header_lines(headers))
@@ -137,10 +137,11 @@ class Exchange:
             setopt(pycurl.RESOLVE, [])
             self._resolved = False
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Forget the request and its response."""
         self.job = None
         self._payload, self._asked = b"", 0
-        self._room, self._size = self._limit, 0
+        self._room, self._size, self._os_error = self._limit, 0, 0
         self.blocked, self.dialled, self.cut, self.flooded, self.dns_us = "", "", False, False, 0
         self.chunks.clear()
         self.lines.clear()
@@ -162,7 +163,7 @@ class Exchange:
             address=_address(host, getinfo(pycurl.PRIMARY_PORT)) if host else self.dialled,
             reused=reused,
             requested=getinfo(pycurl.REQUEST_SIZE) > 0,
-            os_error=getinfo(pycurl.OS_ERRNO) if code else 0,
+            os_error=(self._os_error or getinfo(pycurl.OS_ERRNO)) if code else 0,
             started_at=self.started_at,
             timing=self._timing(reused),
         )
@@ -216,7 +217,11 @@ class Exchange:
             self.blocked = str(host)
             return pycurl.SOCKET_BAD
         self.dialled = _address(host, target.addr[1])
-        return _Lent(socket.socket(target.family, target.socktype, target.protocol).detach())
+        try:
+            return _Lent(socket.socket(target.family, target.socktype, target.protocol).detach())
+        except OSError as error:  # no descriptor is left, most likely
+            self._os_error = error.errno or 0
+            return pycurl.SOCKET_BAD
 
     def _allowed(self, host: object) -> bool:
         try:
@@ -225,7 +230,11 @@ class Exchange:
             return False
 
     def _opened(self, descriptor: int, _purpose: int) -> int:
-        self._watch(descriptor)
+        try:
+            self._watch(descriptor)
+        except OSError as error:
+            self._os_error = error.errno or 0
+            return int(pycurl.SOCKOPT_ERROR)
         return int(pycurl.SOCKOPT_OK)
 
     def _resolving(self, *_: object) -> int:

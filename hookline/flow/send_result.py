@@ -15,6 +15,7 @@ from hookline.model import Sent, Timing
 from hookline.states import ErrorKind
 
 VALUE_MOST = 1_024  # characters of one header that are kept
+SEEN_MOST = 256  # bytes of a header line that is remembered
 DETAIL_MOST = 400
 
 INTEREST = frozenset({
@@ -98,17 +99,23 @@ def final_headers(lines: Sequence[bytes]) -> dict[str, str] | None:
             continue
         if interim and line[:5] == b"HTTP/":
             interim = line.partition(b" ")[2][:1] == b"1"
-        elif not interim and (field := _field(line)) is not None:
+        elif not interim and (field := field_of(line)) is not None:
             headers.setdefault(*field)
     return None
 
 
-@lru_cache(maxsize=4_096)
+def field_of(line: bytes) -> tuple[str, str] | None:
+    """The name and value of a header of interest. Receivers repeat themselves: most lines were seen before."""
+    return _seen_field(line) if len(line) <= SEEN_MOST else _field(line)
+
+
 def _field(line: bytes) -> tuple[str, str] | None:
-    """Receivers repeat themselves: most lines were seen before."""
     name, _, value = line.partition(b":")
     key = name.decode("latin-1").strip().lower()
     return (key, value.decode("latin-1").strip()[:VALUE_MOST]) if key in INTEREST else None
+
+
+_seen_field = lru_cache(maxsize=4_096)(_field)
 
 
 def explain(facts: Facts) -> tuple[ErrorKind, str]:
@@ -133,7 +140,8 @@ def explain(facts: Facts) -> tuple[ErrorKind, str]:
     if code in _MALFORMED:
         return ErrorKind.MALFORMED, f"reading the response: {facts.text}"
     if code == 0:
-        return ErrorKind.MALFORMED, f"reading the response: no final response came, only {facts.status}"
+        broken = f"only an interim {facts.status} came" if facts.status < 200 else "it broke off in its headers"
+        return ErrorKind.MALFORMED, f"reading the response: {broken}"
     return ErrorKind.NETWORK, f"{_phase(facts)}: {facts.text}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hookline.model import Application
 from hookline.store import Store
+from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli
 from tests.support.scene import Scene
@@ -53,6 +54,7 @@ async def test_endpoint_on_a_private_address_is_refused(cli: Cli, scene: Scene) 
     assert (await cli.json("endpoints", "list"))["data"] == []
 
 
+@both_engines
 async def test_pause_and_resume(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from hookline.model import Endpoint
 from hookline.states import DeliveryState, Reason
+from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli
 from tests.support.scene import Scene
@@ -52,7 +55,7 @@ async def test_what_an_endpoint_answered_cannot_move_the_cursor(cli: Cli, scene:
     await scene.endpoint()
     await scene.send()
     (job,) = await scene.claim()
-    await scene.record(factory.dead(job).__class__(**{**_fields(factory.dead(job)), "sent": _hostile()}))
+    await scene.record(replace(factory.dead(job), sent=factory.answered(422, detail="", body=b"\x1b[2Jgone")))
     letter = (await cli.json("dead", "list"))["data"][0]
 
     shown = await cli("dead", "show", letter["id"])
@@ -61,14 +64,7 @@ async def test_what_an_endpoint_answered_cannot_move_the_cursor(cli: Cli, scene:
     assert "\\x1b[2J" in shown.out
 
 
-def _fields(result: object) -> dict[str, object]:
-    return {name: getattr(result, name) for name in ("job", "attempt_id", "sent", "judgement")}
-
-
-def _hostile() -> object:
-    return factory.answered(422, detail="", body=b"\x1b[2Jgone")
-
-
+@both_engines
 async def test_one_is_replayed_and_goes_out_again(cli: Cli, scene: Scene) -> None:
     _endpoint, messages = await prepared(scene)
     letter = (await cli.json("dead", "list"))["data"][-1]
@@ -80,6 +76,7 @@ async def test_one_is_replayed_and_goes_out_again(cli: Cli, scene: Scene) -> Non
     (await cli("dead", "replay", letter["id"])).refused(3)
 
 
+@both_engines
 async def test_many_are_replayed_by_filter_only_when_it_is_meant(cli: Cli, scene: Scene) -> None:
     endpoint, messages = await prepared(scene)
 

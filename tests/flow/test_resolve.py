@@ -176,9 +176,9 @@ def test_an_answer_wakes_the_sender(
 ) -> None:
     monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
     monkeypatch.setattr("hookline.flow.send.LOOKUP_MOST", 600.0)
-    names.answer("hook.test", "127.0.0.1")
+    names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, when the sender sleeps
     receiver.behave(Behaviour(hang=True), "/hang")
-    with Sending(resolver=resolver) as sending:
+    with Sending(resolver=resolver, connect_timeout=600.0) as sending:
         sending.submit(request(f"{receiver.url}/hang", deadline=600))
         receiver.wait_for(1)
         assert sending.one(f"http://hook.test:{receiver.port}/", deadline=600).status == 200

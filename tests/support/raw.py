@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 
+from hookline import clock
 from hookline.clock import from_micros, to_micros
 
 _INSTANT = re.compile(r"(^at|_at|_until|_since|_after|floor|^tat)$")
@@ -59,6 +60,9 @@ class Raw:
         """The columns of every table that hold an instant."""
         raise NotImplementedError
 
+    async def now(self) -> datetime:
+        raise NotImplementedError
+
 
 class RawSqlite(Raw):
     engine = "sqlite"
@@ -85,6 +89,9 @@ class RawSqlite(Raw):
 
     async def close(self) -> None:
         self._connection.close()
+
+    async def now(self) -> datetime:
+        return clock.wall()  # the engine's clock is this machine's
 
     async def instants(self) -> dict[str, list[str]]:
         found = await self.rows(
@@ -113,6 +120,10 @@ class RawPostgres(Raw):
     async def close(self) -> None:
         await self.connection.close(timeout=5)
 
+    async def now(self) -> datetime:
+        found: datetime = await self.value("SELECT clock_timestamp() AS at")
+        return found
+
     async def instants(self) -> dict[str, list[str]]:
         found = await self.rows(
             "SELECT c.relname AS source, a.attname AS field FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
@@ -120,6 +131,12 @@ class RawPostgres(Raw):
             " AND a.atttypid = 'timestamptz'::regtype AND NOT a.attisdropped"
         )
         return _by_table(found)
+
+
+async def open_raw(url: str) -> Raw:
+    if url.startswith("sqlite:"):
+        return RawSqlite(Path(url.removeprefix("sqlite:///")))
+    return await RawPostgres.connect(url)
 
 
 def _by_table(found: list[Row]) -> dict[str, list[str]]:

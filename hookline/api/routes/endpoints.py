@@ -32,7 +32,7 @@ def _new(given: wire.EndpointIn) -> NewEndpoint:
         secrets=() if given.secret is None else (Secret(key=given.secret),),
         headers=given.headers,
         metadata=given.metadata,
-        policy=given.policy,
+        policy=None if given.policy is None else given.policy.override(),
     )
 
 

@@ -41,7 +41,7 @@ def _new(call: Call, app: Application, given: wire.MessageIn, raw: bytes) -> New
         tags=given.tags,
         ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
-        policy=given.policy,
+        policy=None if given.policy is None else given.policy.override(),
         idempotency_key=None if key is None else _hash(call.caller.org_id, key.encode()),
         idempotency_body=None if key is None else _hash(app.id, raw),
     )

@@ -27,13 +27,13 @@ READ = rows.Reading(instant=_same, texts=tuple)
 
 
 _MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
-_ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))
+ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))
 
 
 def made_within(message_id: str) -> tuple[datetime, datetime]:
     """When a message of this id can have been accepted: only those partitions are searched."""
     at = ids.minted_at(message_id)
-    return _ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
+    return ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
 
 
 class Part:

@@ -46,7 +46,8 @@ class Claim(Part):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
         self._watermark = _BEGINNING
-        self._full_scan_at = 0.0  # monotonic
+        self._full_scan_at = 0.0  # monotonic: the next one is due
+        self._full_scan_cost = 0.0  # seconds that the last one took
         self._listener: Connection | None = None
         self._slot: int | None = None
         self._woken = asyncio.Event()
@@ -93,13 +94,24 @@ class Claim(Part):
         return ClaimBatch(jobs=_jobs(locked, after, sendable, payloads), now=locked.now, next_at=None)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
-        """From the watermark on: under a long transaction the index is full of dead tokens. Everything, every other second."""
-        full = clock.monotonic() >= self._full_scan_at
-        if full:
-            self._full_scan_at = clock.monotonic() + _FULL_SCAN_EVERY
-        since = _BEGINNING if full else self._watermark
-        found: list[Any] = await connection.fetch(self._sql["claim_lanes"], since, tokens, _STRAY if full else 0)
+        """From the watermark on: under a long transaction the index is full of dead tokens. Everything now and then."""
+        if clock.monotonic() < self._full_scan_at:
+            found: list[Any] = await connection.fetch(self._sql["claim_lanes"], self._watermark, tokens, 0)
+            if found or not self._may_scan_all():
+                return found
+        return await self._scan_all(connection, tokens)
+
+    async def _scan_all(self, connection: Connection, tokens: int) -> list[Any]:
+        began = clock.monotonic()
+        found: list[Any] = await connection.fetch(self._sql["claim_lanes"], _BEGINNING, tokens, _STRAY)
+        self._full_scan_at = clock.monotonic() + _FULL_SCAN_EVERY
+        self._full_scan_cost = clock.monotonic() - began
         return found
+
+    def _may_scan_all(self) -> bool:
+        """With nothing newer to do, at once while it is cheap; a costly one takes at most a twentieth of the time."""
+        rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
+        return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
         """If tokens are left over, the oldest of them are as old as these; if not, new ones come at about now."""

@@ -12,7 +12,7 @@ from hookline.flow.record import clean
 from hookline.model import DeadFilter, DeadLetter, DeadStats
 from hookline.store import rows
 from hookline.store.base import Page
-from hookline.store.postgres.base import READ, Part, made_within
+from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
 from hookline.store.postgres.database import Connection
 
 
@@ -58,10 +58,13 @@ class DeadLetters(Part):
         return await self._db.transact(work, calm=True)
 
     async def resend(self, endpoint_no: int, message_id: str) -> int | None:
-        since, until = made_within(message_id)
-        max_age = self._options.retry.max_age
-        delivery_id: int | None = await self._db.fetchval("resend", endpoint_no, message_id, since, until, max_age)
-        return delivery_id
+        for since, until in (made_within(message_id), ANY_TIME):
+            delivery_id: int | None = await self._db.fetchval(
+                "resend", endpoint_no, message_id, since, until, self._options.retry.max_age
+            )
+            if delivery_id is not None:
+                return delivery_id
+        return None
 
 
 def _filter(where: DeadFilter) -> tuple[Any, ...]:

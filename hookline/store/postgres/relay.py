@@ -27,9 +27,8 @@ class Relay(Ingest):
         return await self._db.transact(work)
 
     async def _relay(self, connection: Connection, limit: int) -> RelayReport:
-        if not await connection.fetchval(self._sql["relay_guard"]):
-            return RelayReport(relayed=0, repeated=0, set_aside=0)
-        found = await connection.fetch(self._sql["relay_rows"], limit)
+        keyed = await connection.fetchval(self._sql["relay_guard"])
+        found = await connection.fetch(self._sql["relay_rows"], limit, keyed)
         taken, faults = _messages(found, wall())
         statuses = await self._relay_batch(connection, taken, faults)
         gone = [row_id for row_id, status in statuses.items() if status != IngestStatus.NO_APPLICATION]

@@ -41,7 +41,7 @@ def _load_plan(tx: Tx, app_no: int) -> Plan | None:
     if org_id is None:
         return None
     policies = {name: read_policy(text) for name, text in tx.tuples("ingest_type_policies", (org_id,))}
-    targets = [_target(*row) for row in tx.tuples("ingest_targets", (app_no,))]
+    targets = [_target(*row) for row in sorted(tx.tuples("ingest_targets", (app_no,)))]
     return Plan(targets, {name: policy for name, policy in policies.items() if policy is not None})
 
 

@@ -88,7 +88,7 @@ WHERE no = $1 AND deleted_at IS NULL
 -- name: lane_status
 -- One that is active again begins without the failures of before, and an open circuit is probed at once.
 UPDATE hookline.lane
-SET status = $2, revision = revision + 1,
+SET status = $2::smallint, revision = revision + 1,
     failures = CASE WHEN $2 = 0 THEN 0 ELSE failures END,
     failing_since = CASE WHEN $2 = 0 THEN NULL ELSE failing_since END,
     probe_at = CASE WHEN $2 = 0 AND circuit = 1 THEN now() ELSE probe_at END

@@ -50,17 +50,15 @@ WITH p AS MATERIALIZED (
        SELECT id FROM hookline.delivery
        WHERE id = ANY (ARRAY(SELECT id FROM cand WHERE wanted)) AND state + 0 < 2 AND due_at <= now()
        FOR NO KEY UPDATE SKIP LOCKED),
-     tally AS MATERIALIZED (
-       SELECT endpoint_no, min(due_at) FILTER (WHERE NOT taken) AS floor, count(*) FILTER (WHERE taken) AS taken
-       FROM (SELECT endpoint_no, due_at, id IN (SELECT id FROM took) AS taken FROM cand) c
-       GROUP BY endpoint_no),
+     rest AS MATERIALIZED (
+       SELECT endpoint_no, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took) GROUP BY endpoint_no),
      -- One token for what was left. At now, never at an old due instant: that would jump the queue. A lane that waits for room
-     -- is armed by whoever frees some, unless this claim has not used the room it was given.
+     -- is armed by whoever frees some.
      armed AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
-       FROM tally t JOIN p USING (endpoint_no)
-       WHERE t.floor IS NOT NULL AND (p.rest_at IS NOT NULL OR t.taken < p.quota)),
+       FROM rest t JOIN p USING (endpoint_no)
+       WHERE p.rest_at IS NOT NULL),
      leased AS (
        UPDATE hookline.delivery
        SET state = 2, claim = $6::bigint, lease_until = now() + make_interval(secs => $7::float8),
@@ -71,7 +69,7 @@ WITH p AS MATERIALIZED (
 SELECT *, NULL::timestamptz AS left_floor FROM leased
 UNION ALL
 SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
-FROM tally WHERE floor IS NOT NULL
+FROM rest
 
 -- name: claim_payloads
 -- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.

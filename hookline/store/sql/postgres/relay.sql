@@ -1,7 +1,7 @@
 -- Relay: outbox rows become messages, by state and never by a cursor: a late commit would be skipped.
 
 -- name: relay_guard
--- One relay at a time, so that rows become messages in the order of their ids.
+-- Whoever has it relays the rows with an ordering key: two relays would put them out of order.
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- name: relay_rows
@@ -14,7 +14,7 @@ SELECT o.id, o.app, o.event_type, o.payload, o.event_id, o.channels, o.tags, o.o
           WHERE a.uid = o.app AND a.deleted_at IS NULL AND a.org_id = coalesce(o.org_id, (
             SELECT max(s.id) FROM (SELECT id FROM hookline.organization LIMIT 2) s HAVING count(*) = 1)))) AS app_no
 FROM hookline.outbox o
-WHERE o.error IS NULL
+WHERE o.error IS NULL AND (o.ordering_key IS NULL OR $2::boolean)
 ORDER BY o.id LIMIT $1::integer
 FOR UPDATE OF o SKIP LOCKED
 

@@ -1,0 +1,126 @@
+"""The API and the dashboard over a real socket, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from hookline import clock, config, tokens
+from hookline.cli import http as server
+from hookline.cli.serve import compose
+from hookline.flow.ingest import Ingest
+from hookline.model import Application, Organization
+from hookline.store import Store
+from hookline.vault import new_key
+
+JWT_SECRET = "a secret that only the tests of the API know"
+
+
+class Answer:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"{self.status} {self.headers} {self.body[:500]!r}"
+
+    def json(self, status: int = 200) -> Any:
+        assert self.status == status, self
+        assert self.headers["content-type"] == "application/json"
+        return msgspec.json.decode(self.body)
+
+    def problem(self, status: int, code: str) -> str:
+        """The detail of an error in the documented shape."""
+        found = self.json(status)
+        assert set(found) == {"code", "detail"}
+        assert found["code"] == code
+        detail: str = found["detail"]
+        return detail
+
+    def faults(self) -> list[dict[str, Any]]:
+        found = self.json(422)
+        assert set(found) == {"detail"}
+        faults: list[dict[str, Any]] = found["detail"]
+        assert all(set(fault) == {"loc", "msg", "type"} for fault in faults)
+        return faults
+
+
+class Client:
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self.address = address
+        self.token = token
+
+    def holding(self, token: str | None) -> Client:
+        return Client(self.address, token)
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.request("GET", path, None, headers)
+
+    async def post(self, path: str, body: object, **headers: str) -> Answer:
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return await self.request("POST", path, raw, {name.replace("_", "-"): value for name, value in headers.items()})
+
+    async def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        return await asyncio.to_thread(self._request, method, path, body, headers)
+
+    def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        given = dict(headers)
+        if self.token is not None:
+            given["authorization"] = f"Bearer {self.token}"
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        try:
+            connection.request(method, path, body, given)
+            answer = connection.getresponse()
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, named, answer.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+async def address(store: Store, database_url: str) -> AsyncIterator[str]:
+    settings = config.load(
+        {
+            "HOOKLINE_DATABASE_URL": database_url,
+            "HOOKLINE_JWT_SECRET": JWT_SECRET,
+            "HOOKLINE_SECRET_KEY": new_key(),
+            "HOOKLINE_MAX_PAYLOAD": "64KiB",
+        }
+    )
+    ingest = Ingest(store)
+    listener = server.bind("127.0.0.1", 0)
+    stop = asyncio.Event()
+    running = asyncio.create_task(server.serve(compose(store, settings, ingest), listener, stop=stop, grace=5))
+    yield server.address(listener).removeprefix("http://")
+    stop.set()
+    await running
+    await ingest.close()
+
+
+@pytest.fixture
+def nobody(address: str) -> Client:
+    """Without a token."""
+    return Client(address)
+
+
+@pytest.fixture
+def token(organization: Organization) -> str:
+    return tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+
+
+@pytest.fixture
+def client(nobody: Client, token: str) -> Client:
+    """With the organization's token."""
+    return nobody.holding(token)
+
+
+@pytest.fixture
+def narrow(nobody: Client, organization: Organization, app: Application) -> Client:
+    """With the token of one application."""
+    return nobody.holding(tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall()))

@@ -1,0 +1,144 @@
+"""The routes that there are, their shapes, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hookline.model import Application
+from hookline.store import Store
+from tests.api.conftest import Client
+from tests.support.scene import Scene
+
+
+async def test_health_needs_no_token(nobody: Client) -> None:
+    for path in ("/api/v1/health", "/api/v1/health/"):
+        answer = await nobody.get(path)
+        assert (answer.status, answer.body) == (204, b"")
+
+
+async def test_unknown_routes_and_methods_answer_in_json(client: Client) -> None:
+    assert "/api/v1/nothing" in (await client.get("/api/v1/nothing")).problem(404, "not_found")
+    (await client.request("DELETE", "/api/v1/app", None, {})).problem(405, "method_not_allowed")
+
+
+async def test_application_made_found_and_listed(client: Client) -> None:
+    given = {"name": "Acme", "uid": "acme", "rateLimit": 7, "metadata": {"plan": "gold"}}
+    made = (await client.post("/api/v1/app/", given)).json(201)
+    assert (made["uid"], made["throttleRate"], made["metadata"]) == ("acme", 7, {"plan": "gold"})
+
+    (await client.post("/api/v1/app", given)).problem(409, "conflict")
+    assert (await client.post("/api/v1/app?get_if_exists=true", given)).json(200) == made
+    assert (await client.get("/api/v1/app/acme")).json() == made
+
+
+async def test_pages_follow_one_another(client: Client) -> None:
+    made = [(await client.post("/api/v1/app", {"name": f"app {n}"})).json(201)["id"] for n in range(5)]
+
+    first = (await client.get("/api/v1/app?limit=2")).json()
+    assert not first["done"]
+    second = (await client.get(f"/api/v1/app?limit=2&iterator={first['iterator']}")).json()
+    last = (await client.get(f"/api/v1/app?limit=2&iterator={second['iterator']}")).json()
+    assert last["done"]
+    seen = [each["id"] for page in (first, second, last) for each in page["data"]]
+    assert sorted(seen) == sorted(made)
+    for limit in ("0", "251", "ten"):
+        (await client.get(f"/api/v1/app?limit={limit}")).faults()
+
+
+async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: Application) -> None:
+    given = {
+        "url": "https://hooks.example.com/in",
+        "uid": "warehouse",
+        "secret": "whsec_" + "B" * 32,
+        "headers": {"x-key": "k-17"},
+        "policy": {"maxAttempts": 3, "maxAge": 60.5},
+    }
+    made = await client.post(f"/api/v1/app/{app.id}/endpoint", given)
+    listed = await client.get(f"/api/v1/app/{app.id}/endpoint")
+    shown = await client.get(f"/api/v1/app/{app.id}/endpoint/warehouse/")
+
+    assert made.json(201) == listed.json()["data"][0] == shown.json()
+    assert shown.json()["policy"] == {"maxAttempts": 3, "maxAge": 60.5}
+    for answer in (made, listed, shown):
+        assert b"whsec_" not in answer.body
+        assert b"k-17" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("given", "loc", "words"),
+    [
+        ({}, ["body"], "url"),
+        ({"url": 7}, ["body", "url"], "str"),
+        ({"url": "http://127.0.0.1/"}, ["body"], "127.0.0.1"),
+        ({"url": "https://a.example", "channels": ["x", 1]}, ["body", "channels", 1], "str"),
+        ({"url": "https://a.example", "eventTypes": ["order.unknown"]}, ["body"], "order.unknown"),
+        ({"url": "https://a.example", "secret": "guess"}, ["body"], "secret"),
+        ({"url": "https://a.example", "headers": {"Host": "b.example"}}, ["body"], "ost"),
+        ({"url": "https://a.example", "policy": {"maxAttempts": 0}}, ["body"], "max_attempts"),
+        ({"url": "https://a.example", "policy": {"max_attempts": 3}}, ["body", "policy"], "max_attempts"),
+    ],
+)
+async def test_bad_endpoints_change_nothing(
+    client: Client, app: Application, given: dict[str, object], loc: list[str], words: str
+) -> None:
+    (fault,) = (await client.post(f"/api/v1/app/{app.id}/endpoint", given)).faults()
+    assert fault["loc"][: len(loc)] == loc
+    assert words in fault["msg"]
+    assert (await client.get(f"/api/v1/app/{app.id}/endpoint")).json()["data"] == []
+
+
+async def test_message_is_durable_and_byte_for_byte(client: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    raw = b'{"eventType": "order.paid", "payload": { "id":1,  "n": 1.50 }, "eventId": "e-1", "channels": ["eu"]}'
+
+    sent = (await client.post(f"/api/v1/app/{scene.app.id}/msg/", raw)).json(202)
+    assert (sent["eventType"], sent["eventId"], sent["channels"]) == ("order.paid", "e-1", ["eu"])
+    (job,) = await scene.claim()
+    assert (job.message_id, job.payload) == (sent["id"], b'{ "id":1,  "n": 1.50 }')
+    assert sent["id"] in (await client.post(f"/api/v1/app/{scene.app.id}/msg", raw)).problem(409, "conflict")
+
+
+async def test_idempotency_key(client: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    path = f"/api/v1/app/{scene.app.id}/msg"
+    given, other = ({"eventType": "order.paid", "payload": {"id": n}} for n in (1, 2))
+
+    first = (await client.post(path, given, idempotency_key="k-1")).json(202)
+    again = (await client.post(path, given, idempotency_key="k-1")).json(202)
+    assert again == first
+    (await client.post(path, other, idempotency_key="k-1")).problem(409, "conflict")
+    assert len(await scene.claim()) == 1
+
+
+async def test_many_at_once_are_all_accepted(client: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    bodies = [{"eventType": "order.paid", "payload": {"id": n}} for n in range(40)]
+    answers = await asyncio.gather(*(client.post(f"/api/v1/app/{scene.app.id}/msg", body) for body in bodies))
+    sent = {answer.json(202)["id"] for answer in answers}
+    assert {job.message_id for job in await scene.claim_all()} == sent
+    assert len(sent) == 40
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 422),
+        (b'{"payload": {}}', 422),
+        (b'{"eventType": "order.paid"}', 422),
+        (b'{"eventType": "order paid", "payload": {}}', 422),
+        (b'{"eventType": "order.paid", "payload": {"x": "\xff"}}', 422),
+        (b'{"eventType": "order.paid", "payload": {}, "tags": ["a", "a"]}', 422),
+        (b'{"eventType": "order.paid", "payload": "' + b"x" * 65_536 + b'"}', 422),
+        (b'{"eventType": "order.paid", "payload": "' + b"x" * 200_000 + b'"}', 413),
+    ],
+)
+async def test_bad_messages_change_nothing(client: Client, store: Store, scene: Scene, raw: bytes, status: int) -> None:
+    await scene.endpoint()
+    answer = await client.post(f"/api/v1/app/{scene.app.id}/msg", raw)
+    assert answer.status == status, answer
+    answer.json(status)
+    assert await scene.claim() == []

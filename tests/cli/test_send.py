@@ -1,0 +1,91 @@
+"""`send` and `trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hookline.cli.app import exit_code
+from hookline.errors import ConfigError, Conflict, HooklineError, InvalidInput, NotFound, StoreUnavailable
+from tests.cli.conftest import both_engines
+from tests.support import factory
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+
+@both_engines
+async def test_sent_bytes_are_kept_as_they_came(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+    payload = b'{ "id":7,  "n": 1.50 }'
+
+    sent = (
+        await cli("send", scene.app.id, "order.paid", "--data", "-", "--event-id", "e-7", "--json", stdin=payload)
+    ).json()
+    assert sent["deliveries"] == 1
+    (job,) = await scene.claim()
+    assert (job.message_id, job.payload) == (sent["id"], payload)
+    again = await cli("send", scene.app.id, "order.paid", "--event-id", "e-7")
+    again.refused(5, sent["id"])
+
+
+async def test_payload_from_a_file(cli: Cli, scene: Scene, tmp_path: Path) -> None:
+    await scene.endpoint()
+    (tmp_path / "order.json").write_bytes(b'{"id": 8}')
+
+    assert (await cli("send", scene.app.id, "order.paid", "--data", "order.json")).code == 0
+    (job,) = await scene.claim()
+    assert job.payload == b'{"id": 8}'
+
+
+async def test_bad_input_is_one_line_and_changes_nothing(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+    app = scene.app.id
+
+    (await cli("send", "nobody", "order.paid")).refused(3, "nobody", "hookline apps add")
+    (await cli("send", app, "order.paid", "--data", '{"id": ')).refused(2, "not JSON")
+    (await cli("send", app, "order.paid", "--data", "missing.json")).refused(2, "missing.json", "No such file")
+    (await cli("send", app, "order paid", "--data", "{}")).refused(2, "event type")
+    assert await scene.claim() == []
+
+
+async def test_payload_that_is_too_large(cli: Cli, scene: Scene) -> None:
+    small = cli.using(HOOKLINE_MAX_PAYLOAD="10B")
+    (await small("send", scene.app.id, "order.paid", "--data", '{"id": 123456}')).refused(2, "payload")
+
+
+@both_engines
+async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job))
+
+    story = await cli.json("trace", message)
+    assert story["message"]["id"] == message
+    assert [(each["endpointId"], each["state"]) for each in story["deliveries"]] == [(endpoint.id, "scheduled")]
+    assert [(each["number"], each["statusCode"]) for each in story["attempts"]] == [(1, 503)]
+    people = await cli("trace", message)
+    assert "next attempt in" in people.out
+    (await cli("trace", "msg_missing")).refused(3, "msg_missing")
+
+
+async def test_trace_says_why_it_is_held(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    message = (await scene.trip(endpoint))[0]
+
+    assert "the circuit is open; next probe" in (await cli("trace", message)).out
+
+
+async def test_wait_reports_what_is_not_delivered(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+
+    waited = await cli("send", scene.app.id, "order.paid", "--wait", "0.1", "--json")
+    assert waited.code == 1, waited
+    assert '"state":"pending"' in waited.out
+
+
+def test_exit_codes_tell_failures_apart() -> None:
+    codes = [
+        exit_code(kind("x"))
+        for kind in (ConfigError, InvalidInput, NotFound, StoreUnavailable, Conflict, HooklineError)
+    ]
+    assert codes == [2, 2, 3, 4, 5, 1]

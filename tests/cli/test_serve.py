@@ -1,0 +1,178 @@
+"""`serve`, `worker` and `listen` as processes, and the story that the README tells."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from hookline.cli.receiver import Behaviour, command
+from hookline.cli.supervise import Supervisor
+from hookline.errors import ConfigError, InvalidInput
+from tests.cli.conftest import both_engines
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@both_engines
+async def test_a_webhook_arrives_verified_in_two_terminals(cli: Cli) -> None:
+    served = cli.using(HOOKLINE_PORT=free_port())
+    async with served.running("serve", "--json") as server:
+        banner = await server.json_line()
+        async with cli.running("listen", "--port", "0", "--register", "demo", "--ping", "--json") as listener:
+            assert (await listener.json_line())["verifies"]
+            ping = await listener.json_line()
+            assert (ping["eventType"], ping["verified"], ping["status"]) == ("hookline.ping", True, 200)
+
+            sent = await cli.json("send", "demo", "order.paid", "--data", '{"id": 7}', "--wait", "30")
+            assert [each["state"] for each in sent["states"]] == ["delivered"]
+            arrival = await listener.json_line()
+            assert (arrival["webhookId"], arrival["body"], arrival["verified"]) == (sent["id"], '{"id": 7}', True)
+
+            listener.type("status 404")
+            rejected = await cli("send", "demo", "order.paid", "--wait", "30", "--json")
+            assert rejected.code == 1, rejected
+            assert (await listener.json_line())["status"] == 404
+        assert banner["address"].startswith("http://127.0.0.1:")
+        stopped = await server.stop(signal.SIGTERM)
+        assert stopped.code == 0, stopped
+
+
+async def test_the_line_to_try_works_when_copied(cli: Cli) -> None:
+    served = cli.using(HOOKLINE_PORT=free_port())
+    async with served.running("serve") as server:
+        line = (await server.line_with("  try  ")).strip().removeprefix("try").strip()
+        for _ in range(2):
+            tried = await asyncio.create_subprocess_shell(f"{line} --silent --fail", stdout=asyncio.subprocess.PIPE)
+            out, _err = await tried.communicate()
+            assert tried.returncode == 0
+            assert b'"uid":"demo"' in out
+
+
+async def test_the_token_is_not_printed_where_others_could_read_it(cli: Cli) -> None:
+    served = cli.using(HOOKLINE_PORT=free_port(), HOOKLINE_HOST="0.0.0.0")
+    async with served.running("serve", "--json") as server:
+        assert (await server.json_line())["token"] is None
+
+
+async def test_a_port_that_is_taken_is_one_line(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        (await cli.using(HOOKLINE_PORT=port)("serve")).refused(2, port, "in use")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_worker_ends_cleanly(cli: Cli, scene: Scene, number: signal.Signals) -> None:
+    async with cli.running(
+        "listen", "--port", "0", "--register", scene.app.id, "--ping", "--count", "1", "--json"
+    ) as listener:
+        await listener.json_line()
+        async with cli.running("worker") as worker:
+            assert (await listener.json_line())["verified"]  # so it is up
+            stopped = await worker.stop(number)
+    assert stopped.code == 0, stopped
+    assert "Traceback" not in stopped.err
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_processes_are_restarted_and_stopped_together(cli: Cli, scene: Scene) -> None:
+    async with cli.using(HOOKLINE_PORT=free_port()).running("serve", "--processes", "2", "--json") as server:
+        assert (await server.json_line())["processes"] == 2
+        async with cli.running("listen", "--port", "0", "--register", scene.app.id, "--ping", "--json") as listener:
+            await listener.json_line()
+            assert (await listener.json_line())["verified"]
+        stopped = await server.stop(signal.SIGTERM)
+        assert stopped.code == 0, stopped
+
+
+# ── supervision, with stand-ins that die as told ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
+    """The stand-in dies on its first life and says on its second that it lives, over a socket that the test waits at."""
+    born: asyncio.Queue[None] = asyncio.Queue()
+    server = await asyncio.start_server(lambda _r, w: (born.put_nowait(None), w.close()), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    script = f"""
+import pathlib, signal, socket, sys
+socket.create_connection(("127.0.0.1", {port})).close()
+mark = pathlib.Path({str(tmp_path / "died")!r})
+if not mark.exists():
+    mark.touch()
+    sys.exit(1)
+signal.sigwait([signal.SIGTERM])
+"""
+    stop = asyncio.Event()
+    running = asyncio.create_task(Supervisor(1, grace=5, command=(sys.executable, "-c", script)).run(stop))
+    await born.get()
+    await born.get()
+    stop.set()
+    await running
+    server.close()
+
+
+async def test_a_process_that_refuses_its_configuration_ends_all(tmp_path: Path) -> None:
+    supervisor = Supervisor(2, grace=5, command=(sys.executable, "-c", "import sys; sys.exit(2)"))
+    with pytest.raises(ExceptionGroup) as caught:
+        await supervisor.run(asyncio.Event())
+    assert caught.group_contains(ConfigError)
+
+
+# ── listen ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_listen_tells_a_forgery_from_the_real_thing(cli: Cli, scene: Scene) -> None:
+    async with cli.running("listen", "--port", "0", "--secret", "whsec_" + "A" * 32, "--json") as listener:
+        address = (await listener.json_line())["listening"].removeprefix("http://")
+        headers = {"webhook-id": "msg_1", "webhook-timestamp": "1700000000", "webhook-signature": "v1,Zm9yZ2Vk"}
+        status = await asyncio.to_thread(_post, address, "/hooks", b'{"id": 1}', headers)
+
+        arrival = await listener.json_line()
+        assert status == 200
+        assert arrival["verified"] is False
+        assert arrival["problem"]
+
+
+async def test_listen_is_switched_while_it_runs(cli: Cli) -> None:
+    async with cli.running("listen", "--port", "0", "--status", "503", "--json") as listener:
+        address = (await listener.json_line())["listening"].removeprefix("http://")
+        assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 503
+        assert await asyncio.to_thread(_post, address, "/_hookline/behaviour", b'{"failRate": 1}', {}) == 200
+        assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 500
+        assert await asyncio.to_thread(_post, address, "/_hookline/behaviour", b'{"status": 99}', {}) == 422
+        assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 500
+        arrivals = [await listener.json_line() for _ in range(3)]
+        assert [each["status"] for each in arrivals] == [503, 500, 500]
+        stopped = await listener.stop(signal.SIGINT)
+    assert stopped.code == 0, stopped
+    assert "Traceback" not in stopped.err
+
+
+def _post(address: str, path: str, body: bytes, headers: dict[str, str]) -> int:
+    connection = http.client.HTTPConnection(address, timeout=30)
+    try:
+        connection.request("POST", path, body, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_commands_that_are_typed() -> None:
+    behaviour = command(command(Behaviour(), "status 503"), "delay 0.5")
+    assert behaviour == Behaviour(status=503, delay=0.5)
+    assert command(behaviour, "fail 0.25").fail_rate == 0.25
+    assert command(behaviour, "ok") == Behaviour()
+    for line in ("status abc", "status 99", "fail 2", "delay -1", "dance"):
+        with pytest.raises(InvalidInput):
+            command(behaviour, line)

@@ -1,0 +1,120 @@
+"""Configuration, `migrate`, `token`, `doctor`: what an operator meets first."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from hookline import clock, manage, tokens
+from hookline.cli.doctor import Finding, check_skew
+from hookline.cli.params import read_instant
+from hookline.errors import InvalidInput
+from tests.cli.conftest import JWT_SECRET, both_engines
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+
+async def test_nothing_configured_is_a_working_deployment(alone: Cli, tmp_path: Path) -> None:
+    assert (await alone("apps", "add", "demo")).code == 0
+    assert stat.S_IMODE((tmp_path / "hookline.db.keys").stat().st_mode) == 0o600
+
+
+async def test_wrong_configuration_is_one_line(alone: Cli) -> None:
+    (await alone.using(HOOKLINE_PORT="eighty")("serve")).refused(2, "HOOKLINE_PORT", "eighty")
+    (await alone.using(HOOKLINE_DATABASE_URL="postgresql://127.0.0.1/x")("apps", "list")).refused(
+        2, "HOOKLINE_JWT_SECRET"
+    )
+    (await alone("serve", "--processes", "2")).refused(2, "PostgreSQL")
+
+
+async def test_wrong_usage_is_exit_code_2(alone: Cli) -> None:
+    for arguments in (["dance"], ["send"], ["serve", "--role", "dancer"], ["dead", "list", "--reason", "boredom"]):
+        refused = await alone(*arguments)
+        assert refused.code == 2, refused
+        assert "Traceback" not in refused.err
+
+
+async def test_database_that_is_away_is_exit_code_4(alone: Cli) -> None:
+    away = alone.using(
+        HOOKLINE_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none",
+        HOOKLINE_JWT_SECRET=JWT_SECRET,
+        HOOKLINE_SECRET_KEY=(await _new_key()),
+    )
+    (await away("apps", "list")).refused(4)
+    examined = await away("doctor", "--json")
+    assert examined.code == 1, examined
+    assert '"finding":"fail"' in examined.out
+
+
+async def _new_key() -> str:
+    from hookline.vault import new_key
+
+    return new_key()
+
+
+async def test_migrate_once_and_again(cli: Cli) -> None:
+    first = await cli.json("migrate")
+    assert first["applied"] == list(range(1, first["version"] + 1))
+    assert (await cli.json("migrate"))["applied"] == []
+
+
+async def test_unmigrated_database_is_left_alone_where_told_so(cli: Cli) -> None:
+    (await cli.using(HOOKLINE_AUTO_MIGRATE="false")("apps", "list")).refused(4, "hookline migrate")
+
+
+async def test_token_names_organization_and_application(cli: Cli, scene: Scene) -> None:
+    made = (await cli("token")).out.strip()
+    assert tokens.read(JWT_SECRET, made, clock.wall()).org_id == manage.DEFAULT_ORG
+
+    narrow = (await cli.json("token", "--app", scene.app.id, "--days", "1"))["token"]
+    assert tokens.read(JWT_SECRET, narrow, clock.wall()).app_id == scene.app.id
+    (await cli("token", "--org", "org_nobody")).refused(3, "org_nobody")
+
+
+@both_engines
+async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint(url="http://127.0.0.1:8072/")
+    examined = await cli.json("doctor")
+    assert examined["ok"]
+    findings = {each["name"]: each["finding"] for each in examined["checks"]}
+    assert findings == dict.fromkeys(
+        ("configuration", "retries", "migrations", "clock", "lanes", "endpoints", "dns"), "ok"
+    )
+
+
+async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint(url="http://127.0.0.1:8072/")
+    await scene.send()
+    await scene.raw.execute("DELETE FROM wake")
+
+    sick = await cli("doctor")
+    assert sick.code == 1, sick
+    assert "1 lanes will not wake" in sick.out
+    mended = await cli("doctor", "--repair")
+    assert mended.code == 0, mended
+    assert len(await scene.claim()) == 1
+
+
+async def test_doctor_reaches_out_only_where_asked(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint(url="http://127.0.0.1:1/")
+    refused = await cli("doctor", "--reach")
+    assert refused.code == 1, refused
+    assert "127.0.0.1:1 (Connection refused)" in refused.out
+
+
+def test_skew_is_what_lies_outside_our_two_looks() -> None:
+    assert check_skew(0.4, -0.4).finding == Finding.OK  # a slow answer is no skew
+    assert check_skew(2.0, 1.5).finding == Finding.WARN
+    assert check_skew(-31.0, -31.2).finding == Finding.FAIL
+
+
+def test_instants_are_read_as_people_write_them() -> None:
+    now = clock.from_micros(1_700_000_000_000_000)
+    assert (now - read_instant("90s", now)).total_seconds() == 90
+    assert (now - read_instant("1.5h", now)).total_seconds() == 5400
+    assert read_instant("2023-11-14T22:13:20Z", now) == now
+    assert read_instant("2023-11-14T23:13:20+01:00", now) == now
+    with pytest.raises(InvalidInput, match="fortnight"):
+        read_instant("a fortnight", now)

@@ -1,0 +1,77 @@
+"""Values that SQLite cannot hold: one row's fault is one row's fault."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from hookline.errors import InvalidInput
+from hookline.model import Job, Result
+from hookline.states import DeliveryState
+from tests.support import factory
+from tests.support.scene import Scene
+
+TOO_BIG = 1 << 63
+LONE = "half a pair: \ud83d"
+
+
+def poison(result: Result, kind: str) -> Result:
+    sent = result.sent
+    match kind:
+        case "status":
+            return replace(result, sent=replace(sent, status=TOO_BIG))
+        case "timing":
+            return replace(result, sent=replace(sent, timing=replace(sent.timing, total=TOO_BIG)))
+        case "id":
+            return replace(result, attempt_id=LONE)
+        case _:
+            raise AssertionError(kind)
+
+
+async def leased(scene: Scene, count: int) -> list[Job]:
+    await scene.endpoint()
+    await scene.send(count)
+    return await scene.claim()
+
+
+@pytest.mark.parametrize("kind", ["status", "timing", "id"])
+@pytest.mark.parametrize("place", [0, 3, 6])
+async def test_the_one_row_is_refused_and_the_others_are_recorded(scene: Scene, kind: str, place: int) -> None:
+    jobs = await leased(scene, 7)
+    results = factory.all_delivered(jobs)
+    results[place] = poison(results[place], kind)
+    report = await scene.record(*results)
+    assert (report.recorded, report.stale, report.refused) == (6, 0, (jobs[place].delivery_id,))
+    assert await scene.raw.count("attempt") == await scene.raw.count("delivery_done") == 6
+    assert await scene.state(jobs[place].message_id) == DeliveryState.DELIVERING
+
+
+@pytest.mark.parametrize("field", ["detail", "address"])
+async def test_half_a_pair_in_what_the_endpoint_sent_is_no_obstacle(scene: Scene, field: str) -> None:
+    jobs = await leased(scene, 3)
+    results = factory.all_delivered(jobs)
+    results[1] = replace(results[1], sent=replace(results[1].sent, **{field: LONE, "headers": {"x": LONE}}))
+    report = await scene.record(*results)
+    assert (report.recorded, report.refused) == (3, ())
+    (attempt,) = await scene.store.attempts(jobs[1].message_id)
+    assert getattr(attempt, field).startswith("half a pair: ")
+
+
+async def test_what_the_endpoint_sent_is_left_out_where_the_database_will_not_take_it(scene: Scene) -> None:
+    jobs = await leased(scene, 3)
+    results = factory.all_delivered(jobs)
+    results[2] = replace(results[2], sent=replace(results[2].sent, body=TOO_BIG))
+    report = await scene.record(*results)
+    assert (report.recorded, report.refused) == (3, ())
+    (attempt,) = await scene.store.attempts(jobs[2].message_id)
+    assert (attempt.response_body, attempt.detail, attempt.status_code) == (b"", "", 200)
+
+
+async def test_a_message_that_cannot_be_kept_is_refused_whole(scene: Scene) -> None:
+    await scene.endpoint()
+    batch = [*factory.new_messages(scene.app.no, 2), factory.new_message(scene.app.no, event_type=LONE)]
+    with pytest.raises(InvalidInput, match="cannot hold"):
+        await scene.ingest(batch)
+    assert await scene.raw.count("message") == await scene.raw.count("wake") == 0
+    with pytest.raises(InvalidInput, match="cannot hold"):
+        await scene.store.application(scene.organization.id, LONE)

@@ -1,0 +1,60 @@
+"""Sleeping workers: this process's own work wakes them at once, another's through the file's version."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hookline.store import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+FOREVER = 120.0  # a test that needs it fails on its timeout instead
+
+
+async def asleep(store: Store) -> asyncio.Task[None]:
+    assert await store.arm()
+    waiting = asyncio.create_task(store.wait(FOREVER))
+    await asyncio.sleep(0)
+    return waiting
+
+
+async def test_a_message_of_this_process_ends_the_wait(scene: Scene) -> None:
+    await scene.endpoint()
+    waiting = await asleep(scene.store)
+    await scene.send()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_message_of_another_process_ends_the_wait(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    waiting = await asleep(second)
+    await scene.send()
+    await asyncio.wait_for(waiting, 10)
+    assert len(await scene.claim(by=second)) == 1
+
+
+async def test_reads_and_its_own_claims_do_not_end_the_wait(scene: Scene) -> None:
+    await scene.endpoint()
+    waiting = await asleep(scene.store)
+    for _ in range(3):
+        await scene.claim()
+        await scene.store.counts()
+    assert not waiting.done()
+    await asyncio.to_thread(scene.store.wake)
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_what_comes_between_arming_and_waiting_is_heard(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.store.arm()
+    await scene.send()
+    await asyncio.wait_for(scene.store.wait(FOREVER), 10)
+
+
+async def test_a_retry_that_is_due_sooner_ends_the_wait(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send()
+    (job,) = await scene.claim()
+    waiting = await asleep(scene.store)
+    await scene.record(factory.retry(job, after=0.5))
+    await asyncio.wait_for(waiting, 10)
