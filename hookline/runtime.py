@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 from hookline import clock
 from hookline.config import Config
 from hookline.errors import MigrationNeeded
-from hookline.flow.guard import Guard
 from hookline.flow.outage import Outage
 from hookline.flow.relay import Relay
 from hookline.flow.resolve import Resolver
-from hookline.flow.send import Request, Sender
+from hookline.flow.send import Prepare, Results, Sender
 from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.model import Sent
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
 from hookline.vault import Vault
-from hookline.worker import Worker, WorkerSettings
+from hookline.worker import SenderFactory, Worker, WorkerSettings
 
 
 @asynccontextmanager
@@ -45,14 +43,14 @@ async def run_worker(config: Config, *, stop: asyncio.Event) -> None:
 async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
     """Deliver, relay and sweep on a store that is open. The sweep and the relay end at once; the worker drains."""
     outage = Outage(clock.chance)
-    worker = Worker(
-        store, worker_settings(config), make_sender=sender_factory(config), outage=outage, chance=clock.chance
-    )
-    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(worker.run(stop))
-        tasks.create_task(sweeper.run(stop))
-        tasks.create_task(Relay(store, outage).run(stop))
+    with closing(Resolver(servers=config.dns_servers)) as resolver:
+        make_sender = sender_factory(config, resolver)
+        worker = Worker(store, worker_settings(config), make_sender=make_sender, outage=outage, chance=clock.chance)
+        sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run(stop))
+            tasks.create_task(sweeper.run(stop))
+            tasks.create_task(Relay(store, outage).run(stop))
 
 
 def worker_settings(config: Config) -> WorkerSettings:
@@ -70,19 +68,15 @@ def sweep_settings(config: Config) -> SweepSettings:
     return SweepSettings(lease=config.lease, pause_dead=config.pause_dead_per_day, disable_after=config.disable_after)
 
 
-def sender_factory(
-    config: Config,
-) -> Callable[[Callable[[Request], Request | Sent], Callable[[list[tuple[Request, Sent]]], None]], Sender]:
-    def make(
-        prepare: Callable[[Request], Request | Sent], on_results: Callable[[list[tuple[Request, Sent]]], None]
-    ) -> Sender:
+def sender_factory(config: Config, resolver: Resolver) -> SenderFactory:
+    def make(prepare: Prepare, on_results: Callable[[Results], None]) -> Sender:
         return Sender(
-            Guard(config.allow_nets),
+            config.guard(),
             slots=config.concurrency,
             body_limit=config.response_body_limit,
             ca_bundle=config.ca_bundle,
             connect_timeout=config.connect_timeout,
-            resolver=Resolver(servers=config.dns_servers),
+            resolver=resolver,
             prepare=prepare,
             on_results=on_results,
         )

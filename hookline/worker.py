@@ -21,7 +21,7 @@ from hookline.flow.judge import judge
 from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target, Targets
-from hookline.flow.send import Request, Sender
+from hookline.flow.send import Prepare, Request, Results, Sender
 from hookline.model import Job, Result, RetryPolicy, Sent
 from hookline.states import ErrorKind
 from hookline.store.base import Store
@@ -62,10 +62,7 @@ class Flight:
         return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
-SenderFactory = Callable[
-    [Callable[[Request], Request | Sent], Callable[[list[tuple[Request, Sent]]], None]],
-    Sender,
-]
+SenderFactory = Callable[[Prepare, Callable[[Results], None]], Sender]
 
 
 class Worker:
@@ -204,11 +201,11 @@ class Worker:
 
     # ── judge ──
 
-    def _results_from_thread(self, results: list[tuple[Request, Sent]]) -> None:
+    def _results_from_thread(self, results: Results) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._judge_all, results)
 
-    def _judge_all(self, results: list[tuple[Request, Sent]]) -> None:
+    def _judge_all(self, results: Results) -> None:
         for request, sent in results:
             flight = request.ref
             assert isinstance(flight, Flight)

@@ -12,7 +12,7 @@ from hookline.cli import params
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import run, session
 from hookline.errors import InvalidInput
-from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Ordering, Scheme, Secret
+from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Scheme, Secret
 from hookline.states import Circuit, EndpointStatus
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
@@ -93,7 +93,6 @@ def _print(
         ("scheme", endpoint.scheme.value),
         ("throttle", None if endpoint.throttle_rate is None else f"{endpoint.throttle_rate:g}/s"),
         ("concurrency", endpoint.concurrency),
-        ("ordering", endpoint.ordering.value),
     ]
     pairs += [("secret", secret) for secret in secrets or ()]
     out.fields(pairs + ([] if view is None else _lane_pairs(view)))
@@ -125,7 +124,6 @@ def add(
     scheme: Annotated[Scheme, typer.Option("--scheme", help="How requests are signed.")] = Scheme.STANDARD,
     throttle: Annotated[float | None, typer.Option("--throttle", help="Most requests a second.")] = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", help="Most requests in flight.")] = None,
-    ordering: Annotated[Ordering, typer.Option("--ordering", help="Keep the order, by key or of all.")] = Ordering.NONE,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
@@ -145,7 +143,6 @@ def add(
         scheme=scheme,
         throttle_rate=throttle,
         concurrency=concurrency,
-        ordering=ordering,
     )
     made = run(_add(org, app_ref, new))
     key = made.secrets[0].key

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-# The states of DASHBOARD's table: a mark and a word, never colour alone.
+# As on the status page: a mark and a word, never colour alone.
 STYLES = {
     "delivered": ("●", "green"),
     "pending": ("◐", "blue"),
@@ -132,11 +131,3 @@ def ago(then: datetime, now: datetime) -> str:
 def _styled(text: str) -> Text:
     mark, style = STYLES.get(text, ("", ""))
     return Text(f"{mark} {text}" if mark else text, style=style)
-
-
-def state_word(state: str, *, held: bool) -> str:
-    """What people see: a waiting delivery behind an open circuit or a pause is held."""
-    return "held" if held and state in ("pending", "scheduled") else state
-
-
-JsonValue = dict[str, Any]

@@ -30,7 +30,6 @@ def send(
     ] = "{}",
     event_id: Annotated[str | None, typer.Option("--event-id", help="Your own id; a second use is refused.")] = None,
     channel: Annotated[list[str] | None, typer.Option("--channel", help="Can be given several times.")] = None,
-    ordering_key: Annotated[str | None, typer.Option("--ordering-key", help="Messages of one key keep order.")] = None,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it is delivered or dead.")] = 0,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
@@ -53,7 +52,6 @@ def send(
         payload=payload,
         event_id=event_id,
         channels=tuple(channel) if channel else None,
-        ordering_key=ordering_key,
     )
     accepted, deliveries = run(_send(org, app_ref, draft, wait))
     document = {

@@ -59,14 +59,14 @@ def serve(
     _check(config, role, processes)
     logs.configure(config)
     if role == Role.WORKER:
-        _run(_workers(config, processes))
+        _run(_workers(config, processes, Output(as_json)))
     else:
         # Bound before the database is touched: a second server on the port must not even migrate.
         listener = http.bind(config.host, config.port)
         _run(_serve(config, listener, role, processes, Output(as_json)))
 
 
-def worker(processes: Processes = 1) -> None:
+def worker(processes: Processes = 1, as_json: params.Json = False) -> None:
     """Deliver, retry and sweep; no API. Start as many as you like, on as many machines, on PostgreSQL.
 
     hookline worker --processes 4
@@ -74,7 +74,7 @@ def worker(processes: Processes = 1) -> None:
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    _run(_workers(config, processes))
+    _run(_workers(config, processes, Output(as_json)))
 
 
 def _check(config: Config, role: Role, processes: int) -> None:
@@ -98,8 +98,12 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _workers(config: Config, processes: int) -> None:
+async def _workers(config: Config, processes: int, out: Output) -> None:
     with http.stop_on_signals() as stop:
+        out.result(
+            {"role": Role.WORKER.value, "processes": processes},
+            people=lambda: out.line(f"Hookline works on {shown_url(config.database_url)}"),
+        )
         if processes == 1:
             await runtime.run_worker(config, stop=stop)
         else:

@@ -47,7 +47,8 @@ class Supervisor:
 
     async def _live(self, stop: asyncio.Event) -> int:
         """One life of one process; its exit code."""
-        child = await asyncio.create_subprocess_exec(*self._command)
+        # Standard output is the answer of the one command that was started; the workers' own lines are not part of it.
+        child = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -125,8 +125,8 @@ def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
 
 
 def _ceil(seconds: float) -> timedelta:
-    """Rounded up to the microsecond: rounded down, a start comes too early, and a wait of less than one never ends."""
-    return timedelta(microseconds=max(0, math.ceil(seconds * 1e6 - 1e-3)))
+    """Rounded up to the microsecond, at least one: rounded down, a start comes too early, and a short wait never ends."""
+    return timedelta(microseconds=max(1, math.ceil(seconds * 1e6 - 1e-3)))
 
 
 def after_claim(

@@ -86,7 +86,7 @@ async def test_worker_ends_cleanly(cli: Cli, scene: Scene, number: signal.Signal
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-async def test_processes_are_restarted_and_stopped_together(cli: Cli, scene: Scene) -> None:
+async def test_several_processes_deliver_and_stop_together(cli: Cli, scene: Scene) -> None:
     async with cli.using(HOOKLINE_PORT=free_port()).running("serve", "--processes", "2", "--json") as server:
         assert (await server.json_line())["processes"] == 2
         async with cli.running("listen", "--port", "0", "--register", scene.app.id, "--ping", "--json") as listener:

@@ -78,6 +78,13 @@ async def test_a_directory_is_no_database(tmp_path: Path) -> None:
         await opened(tmp_path)
 
 
+async def test_an_old_sqlite_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(StoreUnavailable, match=r"SQLite 3\.37\.0 or newer is needed"):
+        await opened(tmp_path / "new.db")
+    assert modes_in(tmp_path) == {}
+
+
 async def test_a_file_of_another_application_is_not_taken_over(tmp_path: Path) -> None:
     file = tmp_path / "theirs.db"
     with sqlite3.connect(file) as connection:

@@ -19,8 +19,8 @@ _refs = itertools.count(1)
 
 
 def request(url: str, body: bytes = b'{"n":1}', **fields: Any) -> Request:
-    fields = {"headers": ["content-type: application/json"], "deadline": 10.0, "ref": next(_refs)} | fields
-    return Request(url=url, body=body, **fields)
+    usual: dict[str, Any] = {"headers": ["content-type: application/json"], "deadline": 10.0, "ref": next(_refs)}
+    return Request(url=url, body=body, **(usual | fields))
 
 
 class Sending:
@@ -29,11 +29,12 @@ class Sending:
     def __init__(self, *, allow: tuple[str, ...] = LOOPBACK, resolver: Resolver | None = None, **settings: Any) -> None:
         self._results: dict[object, Sent] = {}
         self._news = threading.Condition()
-        self._own = None if resolver is not None else Resolver()
+        self._own = resolver is None
+        self.resolver = resolver or Resolver()
         settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 3.0} | settings
         self.sender = Sender(
             Guard([ip_network(net) for net in allow]),
-            resolver=resolver or self._own,
+            resolver=self.resolver,
             on_results=settings.pop("on_results", self._keep),
             **settings,
         )
@@ -46,8 +47,8 @@ class Sending:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.sender.close(0)
-        if self._own is not None:
-            self._own.close()
+        if self._own:
+            self.resolver.close()
 
     def _keep(self, results: Results) -> None:
         with self._news:

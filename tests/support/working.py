@@ -12,8 +12,8 @@ from typing import Any
 from hookline.flow.guard import Guard
 from hookline.flow.outage import Outage
 from hookline.flow.resolve import Resolver
-from hookline.flow.send import Request, Sender
-from hookline.model import Delivery, RetryPolicy, Sent
+from hookline.flow.send import Prepare, Results, Sender
+from hookline.model import Delivery, RetryPolicy
 from hookline.states import OPEN, DeliveryState
 from hookline.store import Store
 from hookline.worker import Worker, WorkerSettings
@@ -22,9 +22,7 @@ LOOPBACK = Guard([ip_network("127.0.0.0/8"), ip_network("::1/128")])
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
 
 
-def loopback_sender(
-    prepare: Callable[[Request], Request | Sent], on_results: Callable[[list[tuple[Request, Sent]]], None]
-) -> Sender:
+def loopback_sender(prepare: Prepare, on_results: Callable[[Results], None]) -> Sender:
     return Sender(
         LOOPBACK,
         slots=64,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bench.recovery import MESSAGES, PLANS, Simulation
 from hookline.flow.circuit import Fold, LaneOutcome, cooldown, fold
 from hookline.flow.lane import admit, burst
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
@@ -18,6 +19,7 @@ from tests.support.lanes import BEGIN, World
 
 POLICY = CircuitPolicy()
 K = LaneEventKind
+OURS = PLANS[2]
 
 
 def ahead(seconds: float) -> datetime:
@@ -214,7 +216,7 @@ def test_an_endpoint_that_fails_one_in_twenty_still_gets_out_of_recovery(seed):
     assert lane.circuit == Circuit.CLOSED
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**20), latency=st.sampled_from([0.004, 0.08, 0.6]), want=st.integers(1, 80))
 def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want):
     world = World(lane=recovering(), chance=random.Random(seed))
@@ -235,6 +237,14 @@ def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want)
         world.advance(1.0)
         world.add(3)
     assert world.lane.circuit == Circuit.CLOSED
+
+
+def test_after_an_outage_the_first_seconds_are_gentle_and_everything_is_delivered():
+    tally = Simulation(OURS, seed=4).run()
+    curve = tally.curve(tally.answered())
+    assert all(seen <= 22 * 2**second for second, seen in enumerate(curve[:7]))
+    assert (tally.dead, sum(curve)) == (0, MESSAGES)
+    assert tally.spent <= 2.5 * MESSAGES  # the outage would have cost every delivery five attempts without the circuit
 
 
 # ── holds and the end of an endpoint ──────────────────────────────────────────────────────────────────────────────
@@ -281,7 +291,6 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(steps=steps, concurrency=st.none() | st.integers(1, 5), seed=st.integers(0, 2**20))
 def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
     policy = CircuitPolicy(threshold=3, cooldown=25.0, recovery_done=8)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.errors import IllegalMove
-from hookline.states import MOVES, OPEN, WAITING, DeliveryState, move
+from hookline.states import MOVES, OPEN, WAITING, DeliveryState, Reason, move
 
 S = DeliveryState
 LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
@@ -77,3 +77,8 @@ def test_the_lifecycle_diagram_draws_the_same_moves():
     diagram = LIFECYCLE.read_text(encoding="utf-8").split("```mermaid\nstateDiagram-v2\n", 1)[1].split("```", 1)[0]
     arrows = re.findall(r"^\s*(\w+) --> (\w+)", diagram, re.MULTILINE)
     assert {(S[before.upper()], S[after.upper()]) for before, after in arrows} == LEGAL
+
+
+def test_the_lifecycle_page_explains_every_reason():
+    section = LIFECYCLE.read_text(encoding="utf-8").split("## Dead letters", 1)[1]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(reason) for reason in Reason]

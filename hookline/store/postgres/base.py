@@ -23,6 +23,8 @@ def _same(value: Any) -> datetime:
     return at
 
 
+Wake = tuple[int, datetime, datetime]  # endpoint, at, floor
+
 READ = rows.Reading(instant=_same, texts=tuple)
 
 
@@ -67,7 +69,7 @@ class Part:
                 folded = fold(lane, found, now=now, policy=self._options.circuit, chance=self._chance)
                 folds.append((lane, _with_revision(lane, folded)))
         await self._write_lanes(connection, [after.lane for before, after in folds if after.lane != before])
-        await self._write_wakes(connection, [after for _, after in folds])
+        await self._write_wakes(connection, [wake for _, after in folds if (wake := _wake_of(after)) is not None])
         events = tuple(event for _, after in folds for event in after.events)
         if events:
             await self._write_lane_events(connection, events)
@@ -79,15 +81,10 @@ class Part:
             columns = [[getattr(lane, name) for lane in lanes] for name in ("endpoint_no", *rows.LANE_WRITTEN)]
             await connection.execute(self._sql["lane_write"], *columns)
 
-    async def _write_wakes(self, connection: Connection, folds: Sequence[Fold]) -> None:
-        woken = [after for after in folds if after.wake_at is not None]
-        if woken:
-            await connection.execute(
-                self._sql["wake_lanes"],
-                [after.lane.endpoint_no for after in woken],
-                [after.wake_at for after in woken],
-                [after.wake_floor for after in woken],
-            )
+    async def _write_wakes(self, connection: Connection, wakes: Sequence[Wake]) -> None:
+        if wakes:
+            columns = [list(column) for column in zip(*wakes, strict=True)]
+            await connection.execute(self._sql["wake_lanes"], *columns)
 
     async def _write_lane_events(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         await connection.execute(
@@ -110,3 +107,9 @@ def _with_revision(before: Lane, folded: Fold) -> Fold:
     if folded.lane.status == before.status:
         return folded
     return replace(folded, lane=replace(folded.lane, revision=before.revision + 1))
+
+
+def _wake_of(folded: Fold) -> Wake | None:
+    if folded.wake_at is None or folded.wake_floor is None:
+        return None
+    return folded.lane.endpoint_no, folded.wake_at, folded.wake_floor

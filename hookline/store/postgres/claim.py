@@ -13,16 +13,16 @@ from asyncpg import InterfaceError
 from hookline import clock
 from hookline.errors import StoreUnavailable
 from hookline.flow.claim import admissions
-from hookline.flow.lane import Admission, after_claim
+from hookline.flow.lane import Admission, admit, after_claim
 from hookline.flow.record import released_outcomes
 from hookline.model import ClaimBatch, Job, Lane
 from hookline.store import rows
 from hookline.store.base import StoreOptions
-from hookline.store.postgres.base import READ, Part
+from hookline.store.postgres.base import READ, Part, Wake
 from hookline.store.postgres.database import Connection, Database, translated
 from hookline.vault import Vault
 
-_MOST_LANES = 64  # tokens that one claim looks at
+_MOST_TOKENS = 256  # that one claim looks at
 _STRAY = 1000  # tokens without a lane that an unbounded scan clears away
 _LATE = timedelta(seconds=2)  # a token's instant is when its transaction began: this much later it may still appear
 _FULL_SCAN_EVERY = 2.0  # seconds
@@ -33,13 +33,18 @@ _CHANNEL = "hookline_wake"
 class _Lanes:
     """The lanes that one claim has locked, and what it may do with each."""
 
-    def __init__(self, found: Sequence[Any], *, claim: int) -> None:
+    def __init__(self, found: Sequence[Any], *, claim: int, held: Mapping[int, int], share: int) -> None:
         self.claim = claim
+        self._held = held
+        self._share = share
         self.now: datetime = found[0]["now"]
         self.oldest: datetime = found[0]["at"]
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: list[datetime] = [row["floor"] for row in found]
         self.admitted: list[Admission] = []
+
+    def crowded(self, endpoint_no: int, taken: int) -> int:
+        return self._share - self._held.get(endpoint_no, 0) - taken
 
 
 class Claim(Part):
@@ -67,12 +72,12 @@ class Claim(Part):
         return await self._nothing()
 
     async def _claim(self, connection: Connection, want: int, held: Mapping[int, int], share: int) -> ClaimBatch | None:
-        tokens = min(want, _MOST_LANES)
+        tokens = min(want, _MOST_TOKENS)
         found = await self._claim_lanes(connection, tokens)
         if not found:
             return None
-        locked = _Lanes(found, claim=self._chance.getrandbits(62))
-        self._move_watermark(locked, full=len(found) >= tokens)
+        locked = _Lanes(found, claim=self._chance.getrandbits(62), held=held, share=share)
+        self._move_watermark(locked, full=found[0]["tokens"] >= tokens)
         locked.admitted = admissions(
             locked.lanes,
             now=locked.now,
@@ -85,12 +90,8 @@ class Claim(Part):
         taken = await self._take(connection, locked)
         payloads = await self._payloads(connection, locked, [row for row in taken if row["id"] is not None])
         sendable = [row for row in taken if row["id"] in payloads]
-        after = self._after(
-            locked, sendable, {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        )
-        await self._write_lanes(
-            connection, [lane for lane, before in zip(after, locked.lanes, strict=True) if lane is not before]
-        )
+        left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
+        after = await self._write_after(connection, locked, sendable, left)
         return ClaimBatch(jobs=_jobs(locked, after, sendable, payloads), now=locked.now, next_at=None)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
@@ -124,7 +125,7 @@ class Claim(Part):
             [lane.endpoint_no for lane in locked.lanes],
             [admission.quota for admission in locked.admitted],
             locked.floors,
-            [admission.rest_at for admission in locked.admitted],
+            [None if _looked_at_again(admission) else admission.rest_at for admission in locked.admitted],
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
             self._options.lease,
@@ -147,19 +148,41 @@ class Claim(Part):
             await connection.execute(self._sql["claim_unsendable"], lost, locked.claim)
         return {no: payload for no, payload in payloads.items() if payload is not None}
 
-    def _after(self, locked: _Lanes, taken: Sequence[Any], left: Mapping[int, datetime]) -> list[Lane]:
+    async def _write_after(
+        self, connection: Connection, locked: _Lanes, taken: Sequence[Any], left: Mapping[int, datetime]
+    ) -> list[Lane]:
         counts = Counter(row["endpoint_no"] for row in taken)
-        return [
-            after_claim(
-                lane,
-                admission,
-                taken=counts[lane.endpoint_no],
-                left_floor=left.get(lane.endpoint_no),
-                now=locked.now,
-                lease=self._options.lease,
-            )
+        settled = [
+            self._settle(locked, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no))
             for lane, admission in zip(locked.lanes, locked.admitted, strict=True)
         ]
+        after = [lane for lane, _ in settled]
+        changed = [lane for lane, before in zip(after, locked.lanes, strict=True) if lane is not before]
+        await self._write_lanes(connection, changed)
+        await self._write_wakes(connection, [wake for _, wake in settled if wake is not None])
+        return after
+
+    def _settle(
+        self, locked: _Lanes, lane: Lane, admission: Admission, taken: int, floor: datetime | None
+    ) -> tuple[Lane, Wake | None]:
+        """The lane after the claim. One that is limited is looked at once more, to know when what it left can go."""
+        lease = self._options.lease
+        after = after_claim(lane, admission, taken=taken, left_floor=floor, now=locked.now, lease=lease)
+        if floor is None or not _looked_at_again(admission):
+            return after, None
+        again = admit(
+            after,
+            now=locked.now,
+            want=1,
+            crowded=locked.crowded(lane.endpoint_no, taken),
+            lease=lease,
+            policy=self._options.circuit,
+        )
+        if again.quota:
+            return after, (lane.endpoint_no, max(locked.now, floor), floor)
+        after = after_claim(after, again, taken=0, left_floor=floor, now=locked.now, lease=lease)
+        wake = None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
+        return after, wake
 
     async def _nothing(self) -> ClaimBatch:
         async with self._db.hot() as connection:
@@ -257,6 +280,11 @@ class Claim(Part):
                 await listener.close(timeout=5)
             except (InterfaceError, OSError, TimeoutError):
                 listener.terminate()
+
+
+def _looked_at_again(admission: Admission) -> bool:
+    """The token for what such a lane leaves depends on how many were taken; `claim_take` arms the others itself."""
+    return admission.counted and admission.quota > 0
 
 
 def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], payloads: Mapping[int, bytes]) -> list[Job]:

@@ -6,6 +6,7 @@ when the tables were empty would keep its sequential scan. Calm ones (catalogue,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ Connection = Any  # asyncpg has no types
 _COMMON = {"application_name": "hookline", "plan_cache_mode": "force_custom_plan", "jit": "off", "timezone": "UTC"}
 _HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
-_HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT = 30.0, 120.0, 10.0
+_HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
 _TRIES = 4  # of a transaction that lost a deadlock or a race
 
 # Data that the database, or the driver on its way there, will not take.
@@ -114,8 +115,13 @@ class Database:
             raise
 
     async def close(self) -> None:
+        """Whatever is under way may end; a server that does not answer is not waited for."""
         for pool in (self._hot, self._calm):
-            pool.terminate()
+            try:
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await pool.close()
+            except (asyncpg.InterfaceError, OSError, TimeoutError):
+                pool.terminate()
 
     async def connect(self) -> Connection:
         """A connection of one's own, outside the pools: for listening and for migrations."""

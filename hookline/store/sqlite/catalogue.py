@@ -215,9 +215,9 @@ def renew_held(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> 
 
 
 def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
-    if not tx.run("endpoint_delete", {"no": endpoint_no, "now": tx.now}):
+    if not tx.run("endpoints_delete", {"no": endpoint_no, "now": tx.now}):
         raise NotFound("no such endpoint")
-    tx.run("lane_delete_mark", (endpoint_no,))
+    tx.run("lanes_delete_mark", (endpoint_no,))
     tx.forget_plans()
 
 
@@ -254,7 +254,7 @@ def _living(tx: Tx, endpoint_no: int) -> sqlite3.Row:
 def _wake(tx: Tx, endpoint_no: int) -> None:
     first = tx.value("lane_first_due", (endpoint_no,))
     if first is not None:
-        tx.run("wake_insert", (endpoint_no, max(first, tx.now), first))
+        tx.run("wake_lanes", (endpoint_no, max(first, tx.now), first))
 
 
 def _unique(tx: Tx, name: str, params: dict[str, Any], taken: str) -> Any:

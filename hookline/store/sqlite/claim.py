@@ -37,7 +37,7 @@ def claim(tx: Tx, want: int, held: Mapping[int, int], share: int) -> ClaimBatch:
 
 
 def _next_at(tx: Tx) -> Any:
-    at = tx.value("claim_next_at")
+    at = tx.value("claim_next")
     return None if at is None else instant(max(at, tx.now))
 
 

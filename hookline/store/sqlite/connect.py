@@ -15,6 +15,7 @@ from hookline.store.sqlite.faults import is_busy, translate
 _PREFIX = "sqlite:///"
 _STATEMENTS = 512  # prepared statements kept by each connection
 _CHECKPOINT_PAGES = 4000
+_OLDEST = (3, 37, 0)  # STRICT tables
 
 # The writer polls for the lock itself, finely (see `writer.py`), and must not wait long for readers at a checkpoint.
 WRITER_BUSY_MS = 20
@@ -31,6 +32,9 @@ def path_of(url: str) -> Path:
 
 def prepare(path: Path) -> None:
     """Create the file, for its owner's eyes only, unless it is there. SQLite gives its WAL the same permissions."""
+    if sqlite3.sqlite_version_info < _OLDEST:
+        wanted = ".".join(map(str, _OLDEST))
+        raise StoreUnavailable(f"SQLite {wanted} or newer is needed; this Python has {sqlite3.sqlite_version}")
     if not path.parent.is_dir():
         raise InvalidInput(f"the directory of the SQLite database does not exist: {path.parent}")
     if path.is_dir():

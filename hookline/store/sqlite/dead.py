@@ -201,7 +201,7 @@ def resend(tx: Tx, endpoint: Endpoint, message_id: str) -> int | None:
     if row is None:
         return None
     delivery_id = _deliver(tx, endpoint, _missed(row), tx.now)
-    tx.run("wake_insert", (endpoint.no, tx.now, tx.now))
+    tx.run("wake_lanes", (endpoint.no, tx.now, tx.now))
     return delivery_id
 
 

@@ -18,6 +18,8 @@ from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
+PLANS = 10_000  # applications whose fan-out is remembered
+
 _SCHEDULED = 0
 
 
@@ -32,6 +34,8 @@ def plan_of(tx: Tx, app_no: int) -> Plan | None:
     """The fan-out of one application; None if there is no such application. Kept until somebody changes the catalogue."""
     plans = tx.context.plans
     if app_no not in plans:
+        if len(plans) >= PLANS:
+            plans.clear()
         plans[app_no] = _load_plan(tx, app_no)
     return plans[app_no]
 
@@ -93,7 +97,7 @@ class _Taking:
         if new.idempotency_key is None:
             return None
         found = self._keys.get(new.idempotency_key, (None,))[1:4] or self._tx.row(
-            "ingest_key", (new.idempotency_key, self._tx.now)
+            "ingest_keys", (new.idempotency_key, self._tx.now)
         )
         if found is None:
             return None
@@ -106,7 +110,7 @@ class _Taking:
         if new.event_id is None:
             return None
         found = self._event_ids.get((new.app_no, new.event_id), ())[2:] or self._tx.row(
-            "ingest_event_id", (new.app_no, new.event_id)
+            "ingest_event_ids", (new.app_no, new.event_id)
         )
         if found is None:
             return None
@@ -181,7 +185,7 @@ def relay(tx: Tx, limit: int) -> RelayReport:
     taking.write()
     tx.many("relay_set_aside", aside)
     if done:
-        tx.run("relay_done", (numbers(done),))
+        tx.run("relay_delete", (numbers(done),))
     return RelayReport(relayed=relayed, repeated=len(done) - relayed, set_aside=len(aside))
 
 

@@ -52,14 +52,14 @@ class Wakes:
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
 
     def write(self) -> int:
-        self._tx.many("wake_insert", [(no, at, floor) for no, (at, floor) in self._tokens.items()])
+        self._tx.many("wake_lanes", [(no, at, floor) for no, (at, floor) in self._tokens.items()])
         return len(self._tokens)
 
 
 def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]]) -> None:
     """Write events, each with its application's number."""
     tx.many(
-        "lane_event_insert",
+        "lane_events_write",
         [(event.endpoint_no, app_no, to_micros(event.at), event.kind.value, event.cause) for event, app_no in events],
     )
 
@@ -90,5 +90,5 @@ def apply(
 
 def _disable(tx: Tx, events: Sequence[LaneEvent]) -> None:
     if events:
-        tx.many("endpoint_gone", [(event.cause, tx.now, event.endpoint_no) for event in events])
+        tx.many("endpoints_disable", [(event.cause, tx.now, event.endpoint_no) for event in events])
         tx.forget_plans()

@@ -19,7 +19,7 @@ def record(tx: Tx, results: Sequence[Result]) -> tuple[RecordReport, bool]:
     held = [result for result in results if ours.pop(result.job.delivery_id, None) == result.job.claim]
     wakes = lane_rows.Wakes(tx)
     _move(tx, held, wakes)
-    tx.many("attempt_insert", [_attempt(result, tx.now) for result in held])
+    tx.many("record_attempts", [_attempt(result, tx.now) for result in held])
     events = _fold(tx, held, wakes)
     report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events))
     return report, wakes.write() > 0

@@ -54,7 +54,7 @@ def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
         dead += _bury_lane(tx, endpoint_no, limit - dead)
         if dead >= limit:
             return SweepReport(deleted=dead)
-        tx.run("sweep_lane_drop", (endpoint_no,))
+        tx.run("sweep_lanes_drop", (endpoint_no,))
     waiting = [row["endpoint_no"] for row in tx.rows("waiting_lanes")]
     known = {row["endpoint_no"] for row in tx.rows("lanes_of", (numbers(waiting),))}
     for endpoint_no in waiting:
@@ -101,9 +101,9 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 RETIRED = (
     "retire_dead",
     "retire_resolved",
-    "retire_attempt",
+    "retire_attempts",
     "retire_done",
-    "retire_message",
+    "retire_messages",
     "retire_event_id",
     "retire_lane_event",
     "retire_key",

@@ -25,7 +25,7 @@ WITH w AS MATERIALIZED (
                WHERE NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = s.endpoint_no)))
        FOR UPDATE SKIP LOCKED),
      cleared AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM stray)))
-SELECT l.*, least(f.floor, l.waiting_floor) AS floor, now() AS now,
+SELECT l.*, least(f.floor, l.waiting_floor) AS floor, now() AS now, (SELECT count(*) FROM w) AS tokens,
        -- A claim that a crash of the server undoes is made again; record waits for the disk, and for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
 FROM lanes l JOIN (SELECT endpoint_no, min(floor) AS floor FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
@@ -58,7 +58,10 @@ WITH p AS MATERIALIZED (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
        FROM rest t JOIN p USING (endpoint_no)
-       WHERE p.rest_at IS NOT NULL),
+       WHERE p.rest_at IS NOT NULL
+       RETURNING at),
+     -- A worker that sleeps may have room for what this one leaves.
+     told AS MATERIALIZED (SELECT hookline.announce() FROM armed WHERE at <= now() + interval '1 s' LIMIT 1),
      leased AS (
        UPDATE hookline.delivery
        SET state = 2, claim = $6::bigint, lease_until = now() + make_interval(secs => $7::float8),
@@ -69,7 +72,7 @@ WITH p AS MATERIALIZED (
 SELECT *, NULL::timestamptz AS left_floor FROM leased
 UNION ALL
 SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
-FROM rest
+FROM rest LEFT JOIN told ON true
 
 -- name: claim_payloads
 -- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.
@@ -101,7 +104,7 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
-SELECT id FROM kept
+SELECT id, (SELECT hookline.announce()) FROM kept
 
 -- name: sleep
 -- The first sleeper's slot that is free and that no ingest holds: see hookline.announce.

@@ -39,7 +39,9 @@ WITH r AS MATERIALIZED (
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
-SELECT id FROM gone UNION ALL SELECT id FROM kept
+SELECT id, NULL::void FROM gone
+UNION ALL
+SELECT id, (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
 -- name: record_delivered
 -- `record_moves` for a batch in which everything was delivered: the usual one.
@@ -89,5 +91,9 @@ FROM unnest($1::bigint[], $2::text[]) AS r (no, cause)
 WHERE e.no = r.no AND e.status < 2
 
 -- name: wake_lanes
-INSERT INTO hookline.wake (endpoint_no, at, floor)
-SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[])
+-- Those who sleep hear of it when it is soon: room that was freed is of no use to a worker that does not look.
+WITH w AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[])
+       RETURNING at)
+SELECT hookline.announce() FROM w WHERE at <= now() + interval '1 s' LIMIT 1

@@ -1,3 +1,5 @@
+-- Organizations, applications, event types, endpoints.
+
 -- name: organization_insert
 INSERT INTO organization (id, name, tokens_valid_after, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
@@ -88,11 +90,11 @@ UPDATE lane SET throttle_rate = :throttle_rate, concurrency = :concurrency, revi
 UPDATE endpoint SET status = :status, status_reason = :reason, revision = revision + 1, updated_at = :now
  WHERE no = :no AND deleted_at IS NULL;
 
--- name: endpoint_delete
+-- name: endpoints_delete
 UPDATE endpoint SET status = 3, deleted_at = :now, updated_at = :now, revision = revision + 1
  WHERE no = :no AND deleted_at IS NULL;
 
--- name: lane_delete_mark
+-- name: lanes_delete_mark
 UPDATE lane SET status = 3, revision = revision + 1 WHERE endpoint_no = ?;
 
 -- A stretch of what a paused lane holds, in the order of the due index.

@@ -1,3 +1,5 @@
+-- Claim: one transaction. `flow/lane.py` decides between what is read and what is written.
+
 -- name: claim_tokens
 SELECT endpoint_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
@@ -17,5 +19,5 @@ SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attemp
 UPDATE delivery SET state = 2, claim = ?, lease_until = ?, counted = ?
  WHERE id IN (SELECT value FROM json_each(?)) AND state < 2;
 
--- name: claim_next_at
+-- name: claim_next
 SELECT at FROM wake WHERE at > 0 ORDER BY at LIMIT 1;

@@ -1,3 +1,5 @@
+-- Ingest: messages, deliveries, keys. Lane rows are never touched.
+
 -- name: ingest_application
 SELECT org_id FROM application WHERE no = ? AND deleted_at IS NULL;
 
@@ -7,10 +9,10 @@ SELECT no, event_types, channels, policy FROM endpoint WHERE app_no = ? AND dele
 -- name: ingest_type_policies
 SELECT name, policy FROM event_type WHERE org_id = ? AND policy IS NOT NULL;
 
--- name: ingest_key
+-- name: ingest_keys
 SELECT body, message_id, created_at FROM idempotency WHERE key = ? AND expires_at > ?;
 
--- name: ingest_event_id
+-- name: ingest_event_ids
 SELECT message_id, created_at FROM event_id WHERE app_no = ? AND event_id = ?;
 
 -- name: ingest_last_seq

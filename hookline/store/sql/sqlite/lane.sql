@@ -9,10 +9,10 @@ UPDATE lane
        probe_at = ?, "window" = ?, window_at = ?, in_flight = ?, waiting_floor = ?, tat = ?, held_until = ?
  WHERE endpoint_no = ?;
 
--- name: wake_insert
+-- name: wake_lanes
 INSERT INTO wake (endpoint_no, at, floor) VALUES (?, ?, ?);
 
--- name: lane_event_insert
+-- name: lane_events_write
 INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause) VALUES (?, ?, ?, ?, ?);
 
 -- name: lane_first_due

@@ -31,13 +31,13 @@ UPDATE delivery
        counted = 0, last_delay = ?, last_status = ?
  WHERE id = ?;
 
--- name: attempt_insert
+-- name: record_attempts
 INSERT INTO attempt (id, delivery_id, app_no, endpoint_no, message_id, event_type, number, trigger, outcome, probe,
                      started_at, status_code, error, detail, address, response_headers, response_body, truncated,
                      dns_us, connect_us, tls_us, first_byte_us, total_us, recorded_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: endpoint_gone
+-- name: endpoints_disable
 UPDATE endpoint SET status = 2, status_reason = ?, revision = revision + 1, updated_at = ?
  WHERE no = ? AND status = 0;
 

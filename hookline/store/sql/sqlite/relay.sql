@@ -1,3 +1,5 @@
+-- Relay: outbox rows become messages, by state and never by a cursor: a late commit would be skipped.
+
 -- name: relay_rows
 SELECT * FROM outbox WHERE error IS NULL AND id > 0 ORDER BY id LIMIT ?;
 
@@ -10,7 +12,7 @@ SELECT no, org_id FROM application WHERE org_id = ? AND uid = ? AND deleted_at I
 -- name: relay_organizations
 SELECT id FROM organization LIMIT 2;
 
--- name: relay_done
+-- name: relay_delete
 DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: relay_set_aside

@@ -1,3 +1,5 @@
+-- Sweep: what no single delivery takes care of, in batches.
+
 -- name: sweep_leases_find
 SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;
@@ -27,7 +29,7 @@ SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpo
 -- name: sweep_deleted_find
 SELECT id FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at, id LIMIT ?;
 
--- name: sweep_lane_drop
+-- name: sweep_lanes_drop
 DELETE FROM lane WHERE endpoint_no = ? AND status = 3;
 
 -- name: sweep_token_lanes
@@ -54,41 +56,3 @@ SELECT count(*) FROM dead_letter d
 
 -- name: sweep_failing_long
 SELECT endpoint_no FROM lane WHERE failing_since IS NOT NULL AND failing_since <= ? AND status = 0;
-
--- name: retire_attempt
-DELETE FROM attempt WHERE rowid IN (
-    SELECT a.rowid FROM attempt a
-     WHERE a.recorded_at < ?
-       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.id = a.delivery_id)
-       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.id = a.delivery_id)
-     ORDER BY a.recorded_at LIMIT ?);
-
--- name: retire_done
-DELETE FROM delivery_done WHERE rowid IN (
-    SELECT rowid FROM delivery_done WHERE finished_at < ? ORDER BY finished_at LIMIT ?);
-
--- name: retire_message
-DELETE FROM message WHERE seq IN (
-    SELECT m.seq FROM message m
-     WHERE m.created_at < ?
-       AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id)
-       AND NOT EXISTS (SELECT 1 FROM dead_letter l WHERE l.message_id = m.id)
-     ORDER BY m.created_at LIMIT ?);
-
--- name: retire_event_id
-DELETE FROM event_id WHERE rowid IN (
-    SELECT rowid FROM event_id WHERE created_at < ? ORDER BY created_at LIMIT ?);
-
--- name: retire_key
-DELETE FROM idempotency WHERE rowid IN (
-    SELECT rowid FROM idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?);
-
--- name: retire_lane_event
-DELETE FROM lane_event WHERE id IN (SELECT id FROM lane_event WHERE at < ? ORDER BY at LIMIT ?);
-
--- name: retire_dead
-DELETE FROM dead_letter WHERE id IN (SELECT id FROM dead_letter WHERE died_at < ? ORDER BY died_at LIMIT ?);
-
--- name: retire_resolved
-DELETE FROM dead_letter WHERE id IN (
-    SELECT id FROM dead_letter WHERE died_at < :cutoff AND resolved_at < :cutoff ORDER BY died_at LIMIT :limit);

@@ -1,3 +1,5 @@
+-- What people look at. Listings go by their indexes.
+
 -- name: message_by_ref
 SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.app_no = :app_no AND m.id = :ref;
 

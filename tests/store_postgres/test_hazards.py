@@ -1,0 +1,256 @@
+"""What the design lists under lanes, as far as only PostgreSQL has it. Each test fails without its remedy."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hookline.model import Counts, Delivered, Endpoint, Job, Result
+from hookline.states import Circuit, DeliveryState, Health
+from hookline.store.base import Store, StoreOptions
+from tests.conftest import OpenStoreWith
+from tests.support import factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+
+async def lanes_of(scene: Scene, count: int) -> list[Endpoint]:
+    return [await scene.endpoint(event_types=(f"lane.{index}",)) for index in range(count)]
+
+
+async def send_to(scene: Scene, index: int, count: int) -> list[str]:
+    return await scene.send(count, event_type=f"lane.{index}")
+
+
+# ── deadlocks ──
+
+
+async def test_recorders_with_the_same_lanes_in_another_order_do_not_deadlock(
+    scene: Scene, open_store_with: OpenStoreWith, options: StoreOptions
+) -> None:
+    lanes = await lanes_of(scene, 12)
+    for index in range(len(lanes)):
+        await send_to(scene, index, 24)
+    jobs = sorted(await scene.claim_all(), key=lambda job: (job.delivery_id % 24, job.delivery_id))
+    stores = [await open_store_with(options) for _ in range(4)]
+    turned = [jobs[0::4], jobs[1::4][::-1], jobs[2::4], jobs[3::4][::-1]]
+
+    async def recording(store: Store, mine: list[Job]) -> int:
+        recorded = 0
+        for start in range(0, len(mine), 12):
+            report = await store.record([factory.retry(job) for job in mine[start : start + 12]])
+            recorded += report.recorded
+        return recorded
+
+    before = await deadlocks(scene)
+    recorded = await asyncio.gather(*(recording(store, mine) for store, mine in zip(stores, turned, strict=True)))
+    assert sum(recorded) == len(jobs) == 288
+    assert await deadlocks(scene) == before
+
+
+async def deadlocks(scene: Scene) -> int:
+    await scene.raw.execute("SELECT pg_stat_clear_snapshot()")
+    found: int = await scene.raw.value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    return found
+
+
+async def test_ingest_of_the_same_keys_in_another_order_does_not_deadlock(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    for turn in range(10):
+        keys = [f"{turn}-{index}" for index in range(40)]
+        one = [factory.new_message(scene.app.no, event_id=key, idempotency_key=key.encode()) for key in keys]
+        two = [factory.new_message(scene.app.no, event_id=key, idempotency_key=key.encode()) for key in reversed(keys)]
+        answers = await asyncio.gather(scene.store.ingest(one), second.ingest(two))
+        assert sum(answer.status == "accepted" for batch in answers for answer in batch) == len(keys)
+    assert await scene.raw.count("message") == 400
+    assert await scene.raw.count("idempotency") == 400
+
+
+async def test_claims_records_and_sweeps_at_once_do_not_deadlock(
+    scene: Scene, second: Store, open_store_with: OpenStoreWith, options: StoreOptions
+) -> None:
+    await scene.endpoint(concurrency=7)
+    await scene.endpoint()
+    sweeper = await open_store_with(options)
+    await scene.send(150)
+    done = asyncio.Event()
+
+    async def work(store: Store) -> None:
+        while not finished(await store.counts()):
+            jobs = await scene.claim(20, by=store)
+            await store.record([factory.delivered(job) if job.sent else late(job) for job in jobs])
+
+    async def sweep() -> None:
+        while not done.is_set():
+            await sweeper.sweep_leases()
+            await sweeper.sweep_expired()
+            await sweeper.sweep_deleted()
+
+    before = await deadlocks(scene)
+    sweeping = asyncio.create_task(sweep())
+    async with asyncio.timeout(120):
+        await asyncio.gather(work(scene.store), work(second))
+    done.set()
+    await sweeping
+    assert await deadlocks(scene) == before
+    assert await scene.raw.count("delivery_done") == 300
+
+
+def finished(counts: Counts) -> bool:
+    return counts.pending + counts.scheduled + counts.delivering == 0
+
+
+def late(job: Job) -> Result:
+    """A failure that says nothing of the endpoint, and is retried at once."""
+    return factory.retry(job, after=0, health=Health.NONE)
+
+
+# ── tokens ──
+
+
+async def test_tokens_without_an_endpoint_stop_no_claim_and_are_consumed(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.raw.execute(
+        "INSERT INTO wake (endpoint_no, at, floor)"
+        " SELECT 900000 + n, now() - interval '1 hour', now() - interval '1 hour' FROM generate_series(1, 300) n"
+    )
+    await scene.send(3)
+    assert len(await scene.claim(10)) == 3
+    assert await scene.raw.count("wake", "endpoint_no > 900000") == 0
+
+
+async def test_tokens_of_a_busy_lane_do_not_pile_up(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(30, deliver_at=(await scene.store.now()) + timedelta(hours=1))
+    most = 0
+    for _ in range(40):
+        await scene.send(5)
+        await scene.store.record(factory.all_delivered(await scene.claim(4)))
+        most = max(most, len(await scene.tokens(endpoint)))
+    assert most <= 3
+
+
+async def test_a_fresh_message_does_not_wait_behind_a_backlog(scene: Scene) -> None:
+    await lanes_of(scene, 2)
+    for _ in range(20):
+        await send_to(scene, 0, 1000)
+    await scene.claim(10)  # the backlog is armed again, as old as it is
+    (fresh,) = await send_to(scene, 1, 1)
+    seen = [job.message_id for _ in range(2) for job in await scene.claim(10)]
+    assert fresh in seen
+
+
+async def test_a_candidate_that_another_transaction_holds_is_armed_again(scene: Scene, other: RawPostgres) -> None:
+    endpoint = await scene.endpoint()
+    first, second = await scene.send(2)
+    async with other.connection.transaction():
+        await other.execute("SELECT FROM delivery WHERE message_id = $1 FOR UPDATE", first)
+        assert [job.message_id for job in await scene.claim()] == [second]
+        (token,) = await scene.tokens(endpoint)
+        assert token["floor"] == (await scene.delivery(first)).due_at
+    assert [job.message_id for job in await scene.claim()] == [first]
+
+
+async def test_a_delivery_that_commits_late_is_claimed(scene: Scene, other: RawPostgres) -> None:
+    """Its token is as old as the transaction: older than the watermark by the time that anybody can see it."""
+    await scene.endpoint()
+    await scene.send(3)
+    async with other.connection.transaction():
+        await other.execute("INSERT INTO outbox (app, event_type, payload) VALUES ($1, 'late', '{}')", scene.app.id)
+        assert len(await scene.claim_all()) == 3
+    await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
+    assert (await scene.store.relay(5)).relayed == 1
+    await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
+    assert len(await scene.claim_all()) == 1
+
+
+async def test_a_hot_lane_that_is_locked_does_not_hold_up_the_others(scene: Scene, other: RawPostgres) -> None:
+    lanes = await lanes_of(scene, 2)
+    await send_to(scene, 0, 3)
+    (free,) = await send_to(scene, 1, 1)
+    async with other.connection.transaction():
+        await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR NO KEY UPDATE", lanes[0].no)
+        assert [job.message_id for job in await scene.claim()] == [free]
+        await asyncio.wait_for(send_to(scene, 0, 2), 30)  # ingest never waits for a lane
+    assert len(await scene.claim()) == 5
+
+
+async def test_room_that_is_freed_wakes_a_worker_that_sleeps(scene: Scene, second: Store) -> None:
+    await scene.endpoint(concurrency=2)
+    await scene.send(5)
+    jobs = await scene.claim()
+    assert len(jobs) == 2
+    assert await second.arm()
+    assert await scene.claim(by=second) == []
+    sleeping = asyncio.create_task(second.wait(120))
+    await scene.record(*factory.all_delivered(jobs))
+    await asyncio.wait_for(sleeping, 30)
+    assert len(await scene.claim(by=second)) == 2
+
+
+# ── leases ──
+
+
+@pytest.mark.store_options(lease=20.0)
+async def test_a_worker_that_stalled_past_its_lease_changes_nothing(scene: Scene, second: Store) -> None:
+    endpoint = await scene.endpoint(concurrency=5)
+    (message,) = await scene.send()
+    (stalled,) = await scene.claim()
+    await scene.age(21)
+    assert (await second.sweep_leases()).leases == 1
+    (again,) = await scene.claim(by=second)
+    late = await scene.store.record([factory.retry(stalled)])
+    assert (late.recorded, late.stale) == (0, 1)
+    assert await scene.store.release([stalled]) == 0
+    assert await scene.store.attempts(message) == []
+    lane = await scene.lane(endpoint)
+    assert (lane.failures, lane.in_flight) == (0, 1)
+    await second.record([factory.delivered(again)])
+    assert await scene.state(message) == DeliveryState.DELIVERED
+
+
+async def test_of_twenty_claimers_one_gets_the_probe(
+    scene: Scene, open_store_with: OpenStoreWith, options: StoreOptions
+) -> None:
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    for _ in range(20):
+        await scene.send(2)  # a token each
+    await scene.age(5000)
+    stores = [await open_store_with(options) for _ in range(5)]
+    batches = await asyncio.gather(*(scene.claim(10, by=store) for store in stores for _ in range(4)))
+    assert [job.probe for jobs in batches for job in jobs] == [True]
+    assert (await scene.lane(endpoint)).circuit == Circuit.HALF_OPEN
+
+
+# ── what endpoints send ──
+
+
+async def test_nul_and_broken_text_from_an_endpoint_are_kept_and_block_nobody(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    nul, broken, plain = await scene.claim()
+    report = await scene.store.record(
+        [
+            factory.delivered(
+                nul, body=b"\x00\xff\x00", detail="a\x00b", headers={"x-odd": "c\x00d"}, address="127.0.0.1\x00"
+            ),
+            factory.delivered(broken, detail="half \ud800", headers={"x-half": "\udfff"}),
+            factory.delivered(plain),
+        ]
+    )
+    assert (report.recorded, report.refused) == (3, ())
+    (attempt,) = await scene.store.attempts(nul.message_id)
+    assert (attempt.response_body, attempt.detail) == (b"\x00\xff\x00", "a\ufffdb")
+
+
+async def test_one_row_that_the_database_refuses_does_not_stop_the_batch(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(9)
+    jobs = await scene.claim()
+    results = factory.all_delivered(jobs)
+    results[4] = factory.result(jobs[4], Delivered(), Health.GOOD, factory.answered(2**40))
+    report = await scene.store.record(results)
+    assert (report.recorded, report.refused) == (8, (jobs[4].delivery_id,))

@@ -1,0 +1,135 @@
+"""Plans: made on empty tables, with a long transaction elsewhere, and of what must never scan."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+
+from hookline.model import DeadFilter
+from hookline.store.base import Page
+from hookline.store.postgres import PostgresStore
+from tests.store_postgres.plans import buffers, explain, indexes, scanned
+from tests.support import factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def engine_of(scene: Scene) -> PostgresStore:
+    return cast(PostgresStore, scene.store)
+
+
+async def use_every_statement_once(scene: Scene) -> None:
+    """So that the connections have planned all of them while the tables were all but empty."""
+    await scene.send(2)
+    one, two = await scene.claim()
+    await scene.record(factory.delivered(one), factory.retry(two, after=0))
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+
+
+async def load(scene: Scene, endpoint_no: int, count: int) -> None:
+    """A backlog, with its messages, faster than `ingest` would make it."""
+    await scene.raw.execute(
+        "WITH m AS (INSERT INTO message (id, app_no, event_type, payload, created_at)"
+        "           SELECT 'msg_' || n, $1, 'backlog', '{}', now() FROM generate_series(1, $3) n RETURNING seq, id, created_at),"
+        "  w AS (INSERT INTO wake (endpoint_no, at, floor) VALUES ($2, now(), now() - interval '1 s'))"
+        " INSERT INTO delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at)"
+        " SELECT $1, $2, seq, created_at, id, 'backlog', now() - interval '1 s', now() + interval '1 day' FROM m",
+        scene.app.no,
+        endpoint_no,
+        count,
+    )
+    await scene.raw.execute(
+        "INSERT INTO wake (endpoint_no, at, floor) VALUES ($1, now(), now() - interval '1 s')", endpoint_no
+    )
+
+
+async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await use_every_statement_once(scene)
+    await load(scene, endpoint.no, 50_000)
+    store, now = engine_of(scene), await scene.store.now()
+    lanes = await explain(store, "claim_lanes", BEGINNING, 64, 100)
+    take = await explain(store, "claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    assert (scanned(lanes), scanned(take)) == (set(), set())
+    assert indexes(take) >= {"delivery_due", "delivery_pkey"}
+    assert buffers(take) < 6_000
+    jobs = await scene.claim(100)
+    ids, claims = sorted(job.delivery_id for job in jobs), [job.claim for job in jobs]
+    done = await explain(store, "record_delivered", ids, claims)
+    assert scanned(done) == set()
+    assert buffers(done) < 3_000
+
+
+async def test_sweeps_use_their_indexes(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await load(scene, endpoint.no, 20_000)
+    store = engine_of(scene)
+    assert indexes(await explain(store, "sweep_leases_find", 100)) == {"delivery_lease"}
+    for name, args in (("sweep_expired", (100,)), ("sweep_deleted", (100,)), ("sweep_tokens", (100,)), ("audit", ())):
+        plan = await explain(store, name, *args)
+        assert scanned(plan) == set(), name
+        assert buffers(plan) < 500, name
+
+
+async def test_listings_use_their_indexes(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await load(scene, endpoint.no, 20_000)
+    await scene.raw.execute("ANALYZE")
+    store = engine_of(scene)
+    for name, args in (
+        ("messages", (scene.app.no, "", 20)),
+        ("messages_back", (scene.app.no, "", 20)),
+        ("message_by_id", ("msg_77", BEGINNING, datetime(2999, 1, 1, tzinfo=UTC), None)),
+        ("deliveries", ("msg_77", BEGINNING)),
+        ("attempts", ("msg_77", BEGINNING)),
+        ("endpoint_attempts", (endpoint.no, "", 20)),
+        ("lane_events", (endpoint.no, 20)),
+    ):
+        plan = await explain(store, name, *args, calm=True)
+        assert scanned(plan) <= {"application", "endpoint"}, name  # a handful of rows
+        assert buffers(plan) < 300, name
+
+
+async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    store, now = engine_of(scene), await scene.store.now()
+    plan = await explain(store, "message_by_id", message, now - timedelta(minutes=1), now, None, calm=True)
+    assert buffers(plan) < 20
+    assert (await scene.store.message_by_id(message)) is not None
+    assert await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
+
+
+@pytest.mark.parametrize("stage", ["claim_take", "claim_lanes"])
+async def test_a_long_transaction_elsewhere_does_not_slow_the_claim(
+    scene: Scene, other: RawPostgres, stage: str
+) -> None:
+    endpoint = await scene.endpoint()
+    await use_every_statement_once(scene)
+    async with other.connection.transaction(isolation="repeatable_read"):
+        await other.value(
+            "SELECT count(*) AS n FROM delivery"
+        )  # a snapshot: nothing dead can be cleared away from here on
+        early = await cost(scene, endpoint.no, stage)
+        for _ in range(40):
+            await scene.send(50)
+            await scene.record(*factory.all_delivered(await scene.claim_all()))
+        late = await cost(scene, endpoint.no, stage)
+        unbounded = await cost(scene, endpoint.no, stage, since=BEGINNING)
+    await scene.claim_all()
+    assert late <= early * 2 + 20
+    assert unbounded > late * 1.5  # what it would be without the floor and the watermark
+
+
+async def cost(scene: Scene, endpoint_no: int, stage: str, since: datetime | None = None) -> int:
+    """Pages that a claim of ten fresh deliveries looks at."""
+    await scene.send(10)
+    store, now = engine_of(scene), await scene.store.now()
+    floor = since or await scene.raw.value("SELECT max(floor) AS floor FROM wake WHERE endpoint_no = $1", endpoint_no)
+    if stage == "claim_take":
+        return buffers(await explain(store, stage, [endpoint_no], [10], [floor], [now], [], 7, 60.0))
+    return buffers(await explain(store, stage, floor, 10, 0))

@@ -1,0 +1,117 @@
+"""What a batch of results means to lanes and rows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hookline.flow.record import (
+    DETAIL_LIMIT,
+    bare,
+    cause_of,
+    clean,
+    halves,
+    moves_lane,
+    outcome_name,
+    outcomes_of,
+    released_outcomes,
+)
+from hookline.model import Job
+from hookline.states import ErrorKind, Health
+from tests.support import factory
+
+
+def job(number: int, **fields: object) -> Job:
+    at = factory.instant()
+    return replace(
+        Job(
+            delivery_id=number,
+            claim=number * 3,
+            message_id=f"msg_{number}",
+            app_no=5,
+            endpoint_no=number % 2,
+            revision=4,
+            event_type="order.paid",
+            payload=b"{}",
+            attempts=1,
+            sent=2,
+            accepted_at=at,
+            expires_at=factory.instant(),
+            claimed_at=factory.instant(),
+            lease_until=factory.instant(),
+            due_at=factory.instant(),
+            epoch=6,
+            counted=False,
+            probe=False,
+            trigger=0,
+        ),
+        **fields,
+    )
+
+
+def test_outcomes_are_in_order_by_endpoint() -> None:
+    results = [factory.delivered(job(1)), factory.retry(job(2)), factory.dead(job(3)), factory.delivered(job(4))]
+    outcomes = outcomes_of(results)
+    assert {no: [outcome.health for outcome in found] for no, found in outcomes.items()} == {
+        1: [results[0].judgement.health, results[2].judgement.health],
+        0: [Health.BAD, Health.GOOD],
+    }
+
+
+def test_an_outcome_carries_what_its_claim_was() -> None:
+    (outcome,) = outcomes_of([factory.delivered(job(1, counted=True, probe=True, epoch=9))])[1]
+    assert (outcome.counted, outcome.probe, outcome.epoch) == (True, True, 9)
+
+
+def test_released_jobs_say_nothing_about_health() -> None:
+    (outcome,) = released_outcomes([job(1, counted=True)])[1]
+    assert (outcome.health, outcome.counted) == (Health.NONE, True)
+
+
+def test_only_what_changes_a_lane_needs_its_lock() -> None:
+    assert not moves_lane(factory.delivered(job(1)))
+    assert moves_lane(factory.delivered(job(1, counted=True)))
+    assert moves_lane(factory.retry(job(1)))
+    assert moves_lane(factory.dead(job(1), gone=True))
+    assert moves_lane(factory.retry(job(1), health=Health.NONE, hold_until=factory.instant()))
+
+
+def test_names_and_causes() -> None:
+    assert [outcome_name(make(job(1))) for make in (factory.delivered, factory.retry, factory.dead)] == [
+        "delivered",
+        "retry",
+        "dead",
+    ]
+    refused = replace(factory.retry(job(1)), sent=factory.failed(ErrorKind.REFUSED, detail="nobody listens"))
+    assert cause_of(refused) == "refused: nobody listens"
+    assert cause_of(replace(refused, sent=factory.answered(503, detail=""))) == "status 503"
+
+
+def test_bare_keeps_only_what_is_ours() -> None:
+    result = factory.delivered(job(1), body=b"theirs", headers={"x": "theirs"}, detail="theirs")
+    sent = bare(result).sent
+    assert (sent.body, sent.headers, sent.detail, sent.address) == (b"", {}, "", "")
+    assert (sent.status, sent.started_at) == (result.sent.status, result.sent.started_at)
+
+
+@given(st.integers(2, 50))
+def test_halves_lose_nothing(count: int) -> None:
+    results = [factory.delivered(job(number)) for number in range(count)]
+    first, second = halves(results)
+    assert [*first, *second] == results
+    assert first
+    assert second
+
+
+@given(st.text(st.characters(), max_size=3000))
+def test_clean_text_can_be_stored_anywhere(text: str) -> None:
+    cleaned = clean(text)
+    cleaned.encode("utf-8")
+    assert "\x00" not in cleaned
+    assert len(cleaned) <= DETAIL_LIMIT
+
+
+def test_clean_keeps_good_text() -> None:
+    assert clean("Ünïcode – fine") == "Ünïcode – fine"
+    assert clean("a\x00b\ud800") == "a\ufffdb?"
