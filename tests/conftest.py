@@ -21,7 +21,9 @@ OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with")
+    config.addinivalue_line(
+        "markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with"
+    )
 
 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,9 +154,11 @@ async def app(store: Store, organization: Organization) -> Application:
 
 
 @pytest.fixture
-async def scene(store: Store, raw: Raw, organization: Organization, app: Application) -> AsyncIterator[Scene]:
+async def scene(
+    store: Store, database_url: str, raw: Raw, organization: Organization, app: Application
+) -> AsyncIterator[Scene]:
     """The store with an application in it; at the end every lane that has something to do must be going to wake."""
-    stage = Scene(store, raw, organization, app)
+    stage = Scene(store, database_url, raw, organization, app)
     yield stage
     if not stage.broken_on_purpose:
         assert await store.audit(repair=False) == []

@@ -7,7 +7,16 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from hookline.errors import Conflict, NotFound
-from hookline.model import Application, EndpointChange, LaneEventKind, Ordering, Organization, PolicyOverride, Scheme, Secret
+from hookline.model import (
+    Application,
+    EndpointChange,
+    LaneEventKind,
+    Ordering,
+    Organization,
+    PolicyOverride,
+    Scheme,
+    Secret,
+)
 from hookline.states import EndpointStatus
 from hookline.store.base import Page, Store
 from tests.support import factory
@@ -46,7 +55,9 @@ async def test_tokens_of_an_organization_are_revoked(store: Store, organization:
     assert await store.organization(other.id) == other
 
 
-async def test_tokens_of_one_application_are_revoked_alone(store: Store, organization: Organization, app: Application) -> None:
+async def test_tokens_of_one_application_are_revoked_alone(
+    store: Store, organization: Organization, app: Application
+) -> None:
     sibling = await store.create_application(organization.id, factory.new_application())
     before = factory.instant()
     await store.revoke_tokens(organization.id, app.no, before)
@@ -190,7 +201,9 @@ async def test_an_endpoint_of_an_unknown_application_is_refused(store: Store) ->
         await store.create_endpoint(NOBODY, factory.new_endpoint())
 
 
-async def test_an_endpoint_uid_is_taken_once_in_an_application(store: Store, organization: Organization, app: Application) -> None:
+async def test_an_endpoint_uid_is_taken_once_in_an_application(
+    store: Store, organization: Organization, app: Application
+) -> None:
     await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
     with pytest.raises(Conflict):
         await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
@@ -199,7 +212,9 @@ async def test_an_endpoint_uid_is_taken_once_in_an_application(store: Store, org
     assert len(await store.endpoints(app.no, Page())) == 1
 
 
-async def test_an_endpoint_of_another_application_is_not_found(store: Store, organization: Organization, app: Application) -> None:
+async def test_an_endpoint_of_another_application_is_not_found(
+    store: Store, organization: Organization, app: Application
+) -> None:
     made = await store.create_endpoint(app.no, factory.new_endpoint(uid="gate"))
     sibling = await store.create_application(organization.id, factory.new_application())
     assert await store.endpoint(sibling.no, made.id) is None
@@ -207,7 +222,9 @@ async def test_an_endpoint_of_another_application_is_not_found(store: Store, org
     assert await store.endpoints(sibling.no, Page()) == []
 
 
-async def test_an_endpoint_is_found_across_its_organization_only(store: Store, organization: Organization, app: Application) -> None:
+async def test_an_endpoint_is_found_across_its_organization_only(
+    store: Store, organization: Organization, app: Application
+) -> None:
     made = await store.create_endpoint(app.no, factory.new_endpoint())
     stranger = await store.save_organization(factory.organization())
     assert await store.endpoint_by_id(organization.id, made.id) == made

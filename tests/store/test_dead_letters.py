@@ -15,7 +15,7 @@ from tests.support.scene import Scene
 
 
 class Graveyard:
-    """Six dead letters that differ in everything a filter can ask for. Names in the order they died."""
+    """Five dead letters that differ in everything a filter can ask for. Names in the order they died."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -25,22 +25,21 @@ class Graveyard:
         scene = self.scene
         stranger = await scene.store.save_organization(factory.organization())
         self.stranger = await scene.store.create_application(stranger.id, factory.new_application())
-        self.left = await scene.endpoint(event_types=("a", "b"))
-        self.right = await scene.endpoint(event_types=("b", "c"))
+        self.left = await scene.endpoint(channels=("left",))
+        self.right = await scene.endpoint(channels=("right",))
         self.theirs = await scene.endpoint(self.stranger)
-        await self.bury("a", ["left-a"], Reason.PERMANENT_FAILURE)
-        await self.bury("b", ["left-b", "right-b"], Reason.ATTEMPTS_EXHAUSTED)
-        await self.bury("c", ["right-c"], Reason.BLOCKED_ADDRESS)
-        await self.bury("a", ["theirs"], Reason.PERMANENT_FAILURE, app_no=self.stranger.no)
+        await self.bury("left-a", Reason.PERMANENT_FAILURE, event_type="a", channels=("left",))
+        await self.bury("left-b", Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("left",))
+        await self.bury("right-b", Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("right",))
+        await self.bury("right-c", Reason.BLOCKED_ADDRESS, event_type="c", channels=("right",))
+        await self.bury("theirs", Reason.PERMANENT_FAILURE, event_type="a", app_no=self.stranger.no)
         return self
 
-    async def bury(self, event_type: str, names: list[str], reason: Reason, **fields: Any) -> None:
-        message = factory.new_message(**({"app_no": self.scene.app.no, "event_type": event_type} | fields))
-        await self.scene.ingest([message])
-        jobs = sorted(await self.scene.claim_all(), key=lambda job: job.endpoint_no)
-        for job, name in zip(jobs, names, strict=True):
-            await self.scene.record(factory.dead(job, reason))
-            self.ids[name] = job.delivery_id
+    async def bury(self, name: str, reason: Reason, **fields: Any) -> None:
+        await self.scene.ingest([factory.new_message(**({"app_no": self.scene.app.no} | fields))])
+        (job,) = await self.scene.claim_all()
+        await self.scene.record(factory.dead(job, reason))
+        self.ids[name] = job.delivery_id
         await self.scene.age(100)
 
     def names(self, found: list[int]) -> list[str]:
@@ -68,7 +67,10 @@ async def test_each_filter_chooses(graves: Graveyard) -> None:
     assert await listed(graves, DeadFilter(endpoint_no=graves.right.no)) == ["right-c", "right-b"]
     assert await listed(graves, DeadFilter(event_type="b")) == ["right-b", "left-b"]
     assert await listed(graves, DeadFilter(reason=Reason.PERMANENT_FAILURE)) == ["theirs", "left-a"]
-    assert await listed(graves, DeadFilter(ids=(graves.ids["left-b"], graves.ids["right-c"], 999_999))) == ["right-c", "left-b"]
+    assert await listed(graves, DeadFilter(ids=(graves.ids["left-b"], graves.ids["right-c"], 999_999))) == [
+        "right-c",
+        "left-b",
+    ]
     assert await listed(graves, DeadFilter(ids=())) == []
 
 

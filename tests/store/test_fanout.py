@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hookline.model import EndpointChange
@@ -11,7 +13,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def receivers(scene: Scene, **message: object) -> set[int]:
+async def receivers(scene: Scene, **message: Any) -> set[int]:
     (message_id,) = await scene.send(**message)
     return {delivery.endpoint_no for delivery in await scene.store.deliveries(message_id)}
 

@@ -102,7 +102,9 @@ async def test_a_taken_event_id_leaves_its_idempotency_key_free(scene: Scene) ->
     assert corrected.status == IngestStatus.ACCEPTED
 
 
-async def test_two_processes_with_the_same_event_ids_in_another_order_do_not_deadlock(scene: Scene, second: Store) -> None:
+async def test_two_processes_with_the_same_event_ids_in_another_order_do_not_deadlock(
+    scene: Scene, second: Store
+) -> None:
     names = [f"evt-{n}" for n in range(20)]
     answers = await asyncio.gather(
         scene.store.ingest([factory.new_message(scene.app.no, event_id=name) for name in names]),

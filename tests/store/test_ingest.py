@@ -36,7 +36,18 @@ async def test_every_field_of_a_message_comes_back(scene: Scene) -> None:
     assert (answer.status, answer.message_id, answer.deliveries) == (IngestStatus.ACCEPTED, given.id, 0)
     found = await scene.store.message(scene.app.no, given.id)
     assert found is not None
-    for field in ("id", "app_no", "event_type", "event_id", "payload", "channels", "tags", "ordering_key", "deliver_at", "policy"):
+    for field in (
+        "id",
+        "app_no",
+        "event_type",
+        "event_id",
+        "payload",
+        "channels",
+        "tags",
+        "ordering_key",
+        "deliver_at",
+        "policy",
+    ):
         assert getattr(found, field) == getattr(given, field), field
     assert (found.app_id, found.created_at) == (scene.app.id, answer.created_at)
 
@@ -148,7 +159,9 @@ async def test_one_batch_inserts_one_token_for_each_lane(scene: Scene) -> None:
 async def test_a_batch_with_later_messages_wakes_for_the_earliest(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     now = await scene.store.now()
-    await scene.ingest([factory.new_message(scene.app.no, deliver_at=now + timedelta(seconds=wait)) for wait in (900, 300, 600)])
+    await scene.ingest(
+        [factory.new_message(scene.app.no, deliver_at=now + timedelta(seconds=wait)) for wait in (900, 300, 600)]
+    )
     (token,) = await scene.tokens(endpoint)
     assert token["at"] == token["floor"] == now + timedelta(seconds=300)
 

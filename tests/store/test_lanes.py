@@ -468,7 +468,9 @@ async def test_a_disabled_lane_holds_while_the_budget_runs(scene: Scene) -> None
     endpoint = await scene.endpoint()
     early, late = await scene.send(2)
     await scene.raw.execute(
-        "UPDATE delivery SET expires_at = $1 WHERE message_id = $2", await scene.store.now() + timedelta(seconds=50), early
+        "UPDATE delivery SET expires_at = $1 WHERE message_id = $2",
+        await scene.store.now() + timedelta(seconds=50),
+        early,
     )
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     assert await scene.claim_all() == []

@@ -57,7 +57,9 @@ async def test_processes_that_start_together_migrate_once(empty: list[Store], en
 async def test_a_database_of_a_newer_release_is_refused(empty: list[Store], empty_url: str) -> None:
     await empty[0].migrate()
     raw = await open_raw(empty_url)
-    await raw.execute("INSERT INTO migration (number, applied_at) VALUES ($1, $2)", SCHEMA_VERSION + 1, factory.instant())
+    await raw.execute(
+        "INSERT INTO migration (number, applied_at) VALUES ($1, $2)", SCHEMA_VERSION + 1, factory.instant()
+    )
     await raw.close()
     assert await empty[1].version() == SCHEMA_VERSION + 1
     with pytest.raises(MigrationNeeded, match="newer"):

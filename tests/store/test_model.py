@@ -29,7 +29,9 @@ LEASE = 1000.0
 SHORT, LONG = 2.0, 1100.0  # one never ends a lease, the other always does, however slow the machine is
 BUDGET = 5000.0
 OPTIONS = StoreOptions(
-    lease=LEASE, pool_size=2, circuit=CircuitPolicy(threshold=3, spread=0.5, cooldown=3.0, cooldown_cap=10.0, recovery_done=4)
+    lease=LEASE,
+    pool_size=2,
+    circuit=CircuitPolicy(threshold=3, spread=0.5, cooldown=3.0, cooldown_cap=10.0, recovery_done=4),
 )
 # Which one of those there are: drawn without a look at the store, whose jitter and clock would make the draws differ.
 PICK = st.integers(0, 10_000)
@@ -276,7 +278,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep_deleted(self) -> None:
-        doomed = [known for known in self.of(S.PENDING, S.SCHEDULED) if self.status[known.endpoint_no] == EndpointStatus.DELETED]
+        doomed = [
+            known
+            for known in self.of(S.PENDING, S.SCHEDULED)
+            if self.status[known.endpoint_no] == EndpointStatus.DELETED
+        ]
         assert self.run(self.store.sweep_deleted()).deleted == len(doomed)
         for known in doomed:
             known.go(S.DEAD)
@@ -285,7 +291,9 @@ class StoreMachine(RuleBasedStateMachine):
     def sweep_expired(self) -> None:
         self.sweep_deleted()
         over = self.run(
-            self.world.raw.rows("SELECT id, endpoint_no FROM delivery WHERE state < 2 AND expires_at < $1", self.run(self.store.now()))
+            self.world.raw.rows(
+                "SELECT id, endpoint_no FROM delivery WHERE state < 2 AND expires_at < $1", self.run(self.store.now())
+            )
         )
         doomed = [self.known[row["id"]] for row in over if self.status[row["endpoint_no"]] != EndpointStatus.PAUSED]
         assert self.run(self.store.sweep_expired()).expired == len(doomed)
@@ -319,7 +327,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_delivery_is_where_the_model_says(self) -> None:
-        assert self.run(self.stored()) == {known.id: (known.state, known.attempts, known.sent) for known in self.known.values()}
+        assert self.run(self.stored()) == {
+            known.id: (known.state, known.attempts, known.sent) for known in self.known.values()
+        }
 
     async def stored(self) -> dict[int, tuple[DeliveryState, int, int]]:
         raw = self.world.raw

@@ -130,7 +130,7 @@ async def test_a_batch_may_hold_every_kind_of_outcome(scene: Scene) -> None:
     jobs = await scene.claim()
     makers = [factory.delivered, factory.retry, factory.dead, lambda job: factory.retry(job, health=Health.NONE)]
     chosen = dict(zip(messages, makers, strict=True))
-    report = await scene.record(*(chosen[job.message_id](job) for job in jobs))  # type: ignore[operator]
+    report = await scene.record(*(chosen[job.message_id](job) for job in jobs))
     assert report.recorded == 8
     states = [{delivery.state for delivery in await scene.store.deliveries(message)} for message in messages]
     assert states == [
@@ -148,7 +148,9 @@ async def test_retries_of_one_batch_leave_one_token_at_the_earliest(scene: Scene
     jobs = await scene.claim()
     assert await scene.tokens(endpoint) == []
     waits = [70.0, 20.0, 90.0, 40.0]
-    await scene.record(*(factory.retry(job, after=wait, health=Health.NONE) for job, wait in zip(jobs, waits, strict=True)))
+    await scene.record(
+        *(factory.retry(job, after=wait, health=Health.NONE) for job, wait in zip(jobs, waits, strict=True))
+    )
     (token,) = await scene.tokens(endpoint)
     assert token["at"] == token["floor"] == jobs[0].claimed_at + timedelta(seconds=20)
 

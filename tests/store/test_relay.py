@@ -111,7 +111,9 @@ async def test_a_row_of_another_organization_does_not_reach_this_application(sce
     ],
     ids=["no application", "wrong value", "unknown field"],
 )
-async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(scene: Scene, bad: dict[str, Any]) -> None:
+async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(
+    scene: Scene, bad: dict[str, Any]
+) -> None:
     await publish(scene.raw, **({"app": scene.app.id} | bad))
     await publish(scene.raw, scene.app.id, event_id="good")
     report = await scene.store.relay(10)

@@ -187,7 +187,9 @@ async def test_a_message_is_sent_again_whatever_came_before(scene: Scene, before
     (message,) = await scene.send()
     if before in ("delivered", "dead"):
         (job,) = await scene.claim_all()
-        await scene.record(factory.delivered(job) if before == "delivered" else factory.dead(job, Reason.PERMANENT_FAILURE))
+        await scene.record(
+            factory.delivered(job) if before == "delivered" else factory.dead(job, Reason.PERMANENT_FAILURE)
+        )
     delivery_id = await scene.store.resend(endpoint.no, message)
     assert delivery_id is not None
     jobs = {job.delivery_id: job for job in await scene.claim_all()}

@@ -135,7 +135,12 @@ async def test_retention_goes_in_batches(scene: Scene) -> None:
     while (await scene.store.retire(limit=7)).retired:
         rounds += 1
         assert rounds < 100
-    assert await scene.raw.count("message") == await scene.raw.count("attempt") == await scene.raw.count("delivery_done") == 0
+    assert (
+        await scene.raw.count("message")
+        == await scene.raw.count("attempt")
+        == await scene.raw.count("delivery_done")
+        == 0
+    )
 
 
 async def test_an_event_id_is_free_again_after_its_message(scene: Scene) -> None:

@@ -222,7 +222,9 @@ async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
     await scene.record(*(factory.retry(job) for job in jobs))
     report = await scene.store.sweep_failing(pause_dead=100, disable_after=900)
     assert (report.paused, report.disabled) == (0, 1)
-    assert [(event.endpoint_no, event.kind) for event in report.events] == [(steady.no, LaneEventKind.ENDPOINT_DISABLED)]
+    assert [(event.endpoint_no, event.kind) for event in report.events] == [
+        (steady.no, LaneEventKind.ENDPOINT_DISABLED)
+    ]
     (found,) = await scene.store.endpoints_for([steady.no])
     assert (found.status, found.revision > steady.revision) == (EndpointStatus.DISABLED, True)
     assert (await scene.lane(young)).status == EndpointStatus.ACTIVE

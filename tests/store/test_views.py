@@ -131,7 +131,9 @@ async def test_counts_tell_the_states_apart(scene: Scene) -> None:
     await scene.send(10, event_type="b")
     jobs = await scene.claim(9)
     await scene.record(
-        factory.dead(jobs[0]), factory.delivered(jobs[1]), *(factory.retry(job, health=Health.NONE) for job in jobs[2:5])
+        factory.dead(jobs[0]),
+        factory.delivered(jobs[1]),
+        *(factory.retry(job, health=Health.NONE) for job in jobs[2:5]),
     )
     counts = await scene.store.counts()
     assert (counts.pending, counts.scheduled, counts.delivering, counts.dead) == (1, 3, 4, 1)

@@ -9,7 +9,9 @@ import pytest
 
 from hookline.model import Counts, Delivered, Endpoint, Job, Result
 from hookline.states import Circuit, DeliveryState, Health
+from hookline.store import open_store
 from hookline.store.base import Store, StoreOptions
+from hookline.vault import Vault
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.raw import RawPostgres
@@ -27,31 +29,39 @@ async def send_to(scene: Scene, index: int, count: int) -> list[str]:
 # ── deadlocks ──
 
 
-async def test_recorders_with_the_same_lanes_in_another_order_do_not_deadlock(
-    scene: Scene, open_store_with: OpenStoreWith, options: StoreOptions
+async def test_recorders_of_the_same_lanes_lock_them_in_one_order(
+    scene: Scene, database_url: str, vault: Vault, options: StoreOptions, other: RawPostgres
 ) -> None:
     lanes = await lanes_of(scene, 12)
     for index in range(len(lanes)):
-        await send_to(scene, index, 24)
-    jobs = sorted(await scene.claim_all(), key=lambda job: (job.delivery_id % 24, job.delivery_id))
-    stores = [await open_store_with(options) for _ in range(4)]
-    turned = [jobs[0::4], jobs[1::4][::-1], jobs[2::4], jobs[3::4][::-1]]
+        await send_to(scene, index, 4)
+    jobs = sorted(await scene.claim_all(), key=lambda job: job.delivery_id)
+    recorders = [await open_store(database_url, vault=vault, options=options) for _ in range(4)]
+    batches = [[factory.retry(job) for job in jobs[turn::4]] for turn in range(4)]
+    async with other.connection.transaction():
+        # All of them stop somewhere in the middle; whoever has locked a lane out of turn is then in another's way.
+        await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", lanes[6].no)
+        recording = [
+            asyncio.create_task(store.record(batch[:: 1 if turn % 2 else -1]))
+            for turn, (store, batch) in enumerate(zip(recorders, batches, strict=True))
+        ]
+        await until(scene, "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'", 4)
+    assert [(await task).recorded for task in recording] == [12] * 4
+    for store in recorders:
+        await store.close()  # a session reports its deadlocks when it ends
+    assert await deadlocks(scene) == 0
 
-    async def recording(store: Store, mine: list[Job]) -> int:
-        recorded = 0
-        for start in range(0, len(mine), 12):
-            report = await store.record([factory.retry(job) for job in mine[start : start + 12]])
-            recorded += report.recorded
-        return recorded
 
-    before = await deadlocks(scene)
-    recorded = await asyncio.gather(*(recording(store, mine) for store, mine in zip(stores, turned, strict=True)))
-    assert sum(recorded) == len(jobs) == 288
-    assert await deadlocks(scene) == before
+async def until(scene: Scene, statement: str, count: int) -> None:
+    """Nobody tells when a session begins to wait, or has ended."""
+    async with asyncio.timeout(60):
+        while len(await scene.raw.rows(statement)) != count:
+            pass
 
 
 async def deadlocks(scene: Scene) -> int:
-    await scene.raw.execute("SELECT pg_stat_clear_snapshot()")
+    mine = "application_name = 'hookline' AND datname = current_database() AND query LIKE '%record%'"
+    await until(scene, f"SELECT FROM pg_stat_activity WHERE {mine} AND state = 'active'", 0)
     found: int = await scene.raw.value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     return found
 
@@ -88,13 +98,11 @@ async def test_claims_records_and_sweeps_at_once_do_not_deadlock(
             await sweeper.sweep_expired()
             await sweeper.sweep_deleted()
 
-    before = await deadlocks(scene)
     sweeping = asyncio.create_task(sweep())
     async with asyncio.timeout(120):
         await asyncio.gather(work(scene.store), work(second))
     done.set()
     await sweeping
-    assert await deadlocks(scene) == before
     assert await scene.raw.count("delivery_done") == 300
 
 
@@ -126,7 +134,7 @@ async def test_tokens_of_a_busy_lane_do_not_pile_up(scene: Scene) -> None:
     await scene.send(30, deliver_at=(await scene.store.now()) + timedelta(hours=1))
     most = 0
     for _ in range(40):
-        await scene.send(5)
+        await scene.send(1)
         await scene.store.record(factory.all_delivered(await scene.claim(4)))
         most = max(most, len(await scene.tokens(endpoint)))
     assert most <= 3
@@ -136,9 +144,9 @@ async def test_a_fresh_message_does_not_wait_behind_a_backlog(scene: Scene) -> N
     await lanes_of(scene, 2)
     for _ in range(20):
         await send_to(scene, 0, 1000)
-    await scene.claim(10)  # the backlog is armed again, as old as it is
+    await scene.claim(1)  # the backlog is armed again, as old as it is
     (fresh,) = await send_to(scene, 1, 1)
-    seen = [job.message_id for _ in range(2) for job in await scene.claim(10)]
+    seen = [job.message_id for _ in range(2) for job in await scene.claim(1)]
     assert fresh in seen
 
 
@@ -209,6 +217,17 @@ async def test_a_worker_that_stalled_past_its_lease_changes_nothing(scene: Scene
     assert (lane.failures, lane.in_flight) == (0, 1)
     await second.record([factory.delivered(again)])
     assert await scene.state(message) == DeliveryState.DELIVERED
+
+
+async def test_a_stale_and_a_live_claim_of_one_delivery_in_one_batch(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (stale,) = await scene.claim()
+    assert await second.release([stale]) == 1
+    (live,) = await scene.claim()
+    report = await scene.store.record([factory.dead(stale), factory.retry(live), factory.retry(live)])
+    assert (report.recorded, report.stale) == (1, 2)
+    assert [attempt.outcome for attempt in await scene.store.attempts(message)] == ["retry"]
 
 
 async def test_of_twenty_claimers_one_gets_the_probe(

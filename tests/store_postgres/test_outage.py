@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -93,15 +95,89 @@ async def test_a_connection_lost_before_the_commit_leaves_nothing_and_a_retry_ta
     assert await scene.raw.count("message") == 1
 
 
-async def test_a_connection_lost_after_the_commit_is_answered_with_what_was_stored(scene: Scene) -> None:
+async def test_a_connection_lost_after_the_commit_is_answered_with_what_was_stored(
+    scene: Scene, database_url: str, vault: Vault
+) -> None:
     await scene.endpoint()
     await scene.endpoint()
-    message = factory.new_message(scene.app.no)
-    await scene.store.ingest([message])
-    scene.store._note_doubts([message], process=1)  # type: ignore[attr-defined]  # as if its answer had been lost
-    (again,) = await scene.store.ingest([message])
-    assert (again.status, again.deliveries) == (IngestStatus.ACCEPTED, 2)
-    assert await scene.raw.count("message") == 1
+    async with deaf_line(database_url) as (url, line):
+        store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
+        await store.ingest([factory.new_message(scene.app.no)])  # from now on it takes one round trip
+        line.deaf = True
+        message = factory.new_message(scene.app.no)
+        (answer,) = await store.ingest([message])
+        assert (answer.status, answer.message_id, answer.deliveries) == (IngestStatus.ACCEPTED, message.id, 2)
+        await store.close()
+    assert line.cut == 1
+    assert await scene.raw.count("message", "id = $1", message.id) == 1
+
+
+async def test_a_message_whose_answer_was_lost_is_not_doubled_when_it_comes_again(
+    scene: Scene, database_url: str, vault: Vault
+) -> None:
+    await scene.endpoint()
+    async with deaf_line(database_url) as (url, line):
+        store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
+        await store.ingest([factory.new_message(scene.app.no)])
+        line.deaf = line.broken = True
+        message = factory.new_message(scene.app.no)
+        with pytest.raises(StoreUnavailable):
+            await store.ingest([message])
+        line.broken = False
+        (answer,) = await store.ingest([message])
+        assert (answer.status, answer.deliveries) == (IngestStatus.ACCEPTED, 1)
+        await store.close()
+    assert await scene.raw.count("message", "id = $1", message.id) == 1
+
+
+class Line:
+    """Between a store and its server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self.deaf = False  # the next answer is lost, and its connection with it
+        self.broken = False  # no new connections
+        self.cut = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.broken:
+            writer.transport.abort()
+            return
+        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
+        pumps = [asyncio.create_task(_pump(reader, up_writer)), asyncio.create_task(self._back(up_reader, writer))]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        for end in (up_writer, writer):
+            end.transport.abort()
+
+    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.deaf:
+                self.deaf = False
+                self.cut += 1
+                return
+            writer.write(data)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+
+
+@asynccontextmanager
+async def deaf_line(url: str) -> AsyncIterator[tuple[str, Line]]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    line = Line(parts.hostname, parts.port)
+    server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    yield url.replace(f":{parts.port}/", f":{port}/"), line
+    server.close()
+    await server.wait_closed()
 
 
 async def cut(scene: Scene) -> None:

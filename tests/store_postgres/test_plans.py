@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-import pytest
-
 from hookline.model import DeadFilter
 from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
@@ -50,10 +48,14 @@ async def load(scene: Scene, endpoint_no: int, count: int) -> None:
 async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await use_every_statement_once(scene)
-    await load(scene, endpoint.no, 50_000)
     store, now = engine_of(scene), await scene.store.now()
+    taking = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    for _ in range(6):  # a server that may keep a plan does so from the sixth time on
+        await explain(store, "claim_lanes", BEGINNING, 64, 100)
+        await explain(store, *taking)
+    await load(scene, endpoint.no, 50_000)
     lanes = await explain(store, "claim_lanes", BEGINNING, 64, 100)
-    take = await explain(store, "claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    take = await explain(store, *taking)
     assert (scanned(lanes), scanned(take)) == (set(), set())
     assert indexes(take) >= {"delivery_due", "delivery_pkey"}
     assert buffers(take) < 6_000
@@ -104,32 +106,50 @@ async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> Non
     assert await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
 
 
-@pytest.mark.parametrize("stage", ["claim_take", "claim_lanes"])
-async def test_a_long_transaction_elsewhere_does_not_slow_the_claim(
-    scene: Scene, other: RawPostgres, stage: str
-) -> None:
+async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_a_lane(scene: Scene, other: RawPostgres) -> None:
     endpoint = await scene.endpoint()
     await use_every_statement_once(scene)
     async with other.connection.transaction(isolation="repeatable_read"):
         await other.value(
             "SELECT count(*) AS n FROM delivery"
         )  # a snapshot: nothing dead can be cleared away from here on
-        early = await cost(scene, endpoint.no, stage)
+        early = await cost_of_take(scene, endpoint.no)
         for _ in range(40):
             await scene.send(50)
             await scene.record(*factory.all_delivered(await scene.claim_all()))
-        late = await cost(scene, endpoint.no, stage)
-        unbounded = await cost(scene, endpoint.no, stage, since=BEGINNING)
+        late = await cost_of_take(scene, endpoint.no)
+        unbounded = await cost_of_take(scene, endpoint.no, floor=BEGINNING)
     await scene.claim_all()
     assert late <= early * 2 + 20
-    assert unbounded > late * 1.5  # what it would be without the floor and the watermark
+    assert unbounded > late * 1.5  # what it would be without the floor
 
 
-async def cost(scene: Scene, endpoint_no: int, stage: str, since: datetime | None = None) -> int:
+async def cost_of_take(scene: Scene, endpoint_no: int, floor: datetime | None = None) -> int:
     """Pages that a claim of ten fresh deliveries looks at."""
     await scene.send(10)
-    store, now = engine_of(scene), await scene.store.now()
-    floor = since or await scene.raw.value("SELECT max(floor) AS floor FROM wake WHERE endpoint_no = $1", endpoint_no)
-    if stage == "claim_take":
-        return buffers(await explain(store, stage, [endpoint_no], [10], [floor], [now], [], 7, 60.0))
-    return buffers(await explain(store, stage, floor, 10, 0))
+    now = await scene.store.now()
+    floor = floor or await scene.raw.value("SELECT max(floor) AS floor FROM wake WHERE endpoint_no = $1", endpoint_no)
+    plan = await explain(engine_of(scene), "claim_take", [endpoint_no], [10], [floor], [now], [], 7, 60.0)
+    return buffers(plan)
+
+
+async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_the_tokens(
+    scene: Scene, other: RawPostgres
+) -> None:
+    await scene.endpoint()
+    store = engine_of(scene)
+    async with other.connection.transaction(isolation="repeatable_read"):
+        await other.value("SELECT count(*) AS n FROM wake")
+        await scene.raw.execute(
+            "INSERT INTO wake (endpoint_no, at, floor)"
+            " SELECT 1, now() - interval '1 minute', now() FROM generate_series(1, 20000)"
+        )
+        await scene.raw.execute("DELETE FROM wake")
+        await scene.send(1)
+        assert len(await scene.claim_all()) == 1
+        watermark = store._watermark
+        bounded = buffers(await explain(store, "claim_lanes", watermark, 10, 0))
+        unbounded = buffers(await explain(store, "claim_lanes", BEGINNING, 10, 0))
+    assert (await scene.store.now()) - watermark < timedelta(seconds=10)
+    assert bounded < 100
+    assert unbounded > bounded + 100  # what it would be without the watermark

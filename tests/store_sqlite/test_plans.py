@@ -13,7 +13,7 @@ from hookline.store.sqlite.dead import _CONDITIONS
 from hookline.store.sqlite.migrate import scripts, statements
 
 SQL = load("sqlite")
-SMALL = {"sqlite_sequence", "organization", "json_each", "CONSTANT"}
+SMALL = {"sqlite_sequence", "sqlite_schema", "organization", "json_each", "CONSTANT"}
 FILTERS = ["1", *_CONDITIONS.values(), " AND ".join(_CONDITIONS.values())]
 # These sort, or group, what an index has already narrowed down to one message, one lane or one filter.
 SORTS = {"dead_stats", "deliveries", "attempts", "lane_view", "counts_waiting", "sweep_failing_dead"}
@@ -22,6 +22,7 @@ SORTS = {"dead_stats", "deliveries", "attempts", "lane_view", "counts_waiting", 
 @pytest.fixture(scope="module")
 def empty() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
+    connection.execute(SQL["migration_table"])
     for script in scripts().values():
         for statement in statements(script):
             connection.execute(statement)

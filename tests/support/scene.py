@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hookline.model import Accepted, Application, Delivery, Endpoint, Job, Lane, NewMessage, Organization, RecordReport, Result
+from hookline.model import (
+    Accepted,
+    Application,
+    Delivery,
+    Endpoint,
+    Job,
+    Lane,
+    NewMessage,
+    Organization,
+    RecordReport,
+    Result,
+)
 from hookline.states import Circuit, DeliveryState
 from hookline.store import Store
 from tests.support import factory
@@ -14,8 +25,9 @@ from tests.support.timeshift import age
 
 
 class Scene:
-    def __init__(self, store: Store, raw: Raw, organization: Organization, app: Application) -> None:
+    def __init__(self, store: Store, url: str, raw: Raw, organization: Organization, app: Application) -> None:
         self.store = store
+        self.url = url
         self.raw = raw
         self.organization = organization
         self.app = app

@@ -253,7 +253,6 @@ class LaneMachine(RuleBasedStateMachine):
         self.world = World(lane=lane, policy=policy, chance=random.Random(seed))
         self.world.add(count)
         self.epoch = 0
-        self.opened = 0
 
     def some(self, data: st.DataObject) -> list[Flight]:
         flights = self.world.flights

@@ -22,7 +22,7 @@ from hookline.store.postgres.base import READ, Part, Wake
 from hookline.store.postgres.database import Connection, Database, translated
 from hookline.vault import Vault
 
-_MOST_TOKENS = 256  # that one claim looks at
+_MOST_TOKENS = 128  # that one claim looks at
 _STRAY = 1000  # tokens without a lane that an unbounded scan clears away
 _LATE = timedelta(seconds=2)  # a token's instant is when its transaction began: this much later it may still appear
 _FULL_SCAN_EVERY = 2.0  # seconds
@@ -211,9 +211,9 @@ class Claim(Part):
         found = await connection.fetch(
             self._sql["release"], [job.delivery_id for job in ordered], [job.claim for job in ordered]
         )
-        ours = {row["id"] for row in found}
+        ours = {(row["id"], row["claim"]) for row in found}
         if now is not None:
-            outcomes = released_outcomes(job for job in jobs if job.delivery_id in ours)
+            outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in ours)
             await self._fold_lanes(connection, lanes, outcomes, now)
         return len(ours)
 

@@ -34,6 +34,7 @@ DATA_ERRORS = (
     pg.IntegrityConstraintViolationError,
     pg.ProgramLimitExceededError,
     pg_client.DataError,
+    OverflowError,  # by COPY
     UnicodeError,
 )
 _AWAY = (

@@ -11,6 +11,7 @@ from hookline.errors import InvalidInput, MigrationNeeded
 from hookline.store.sqlite.tx import Tx
 
 _FOLDER = ("migrations", "sqlite")
+_FOREIGN = "the database holds tables of the same names that are not Hookline's"
 
 
 @cache
@@ -32,13 +33,12 @@ def statements(script: str) -> Iterator[str]:
 
 
 def version(tx: Tx) -> int:
-    if not tx.conn.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'").fetchall():
+    if tx.row("migration_exists") is None:
         return 0
     try:
-        (number,) = tx.conn.execute("SELECT coalesce(max(number), 0) FROM migration").fetchone()
+        return int(tx.value("version"))
     except sqlite3.OperationalError as error:
-        raise InvalidInput("the database holds tables of the same names that are not Hookline's") from error
-    return int(number)
+        raise InvalidInput(_FOREIGN) from error
 
 
 def apply_next(tx: Tx) -> int | None:
@@ -48,23 +48,19 @@ def apply_next(tx: Tx) -> int | None:
         raise MigrationNeeded(
             f"the database is at migration {at}, newer than this release ({newest}): upgrade Hookline"
         )
-    missing = [number for number in scripts() if number > at]
-    if not missing:
-        return None
-    number = min(missing)
-    _apply(tx, number)
+    number = min((number for number in scripts() if number > at), default=None)
+    if number is not None:
+        _apply(tx, number)
     return number
 
 
 def _apply(tx: Tx, number: int) -> None:
-    tx.conn.execute(
-        "CREATE TABLE IF NOT EXISTS migration (number integer PRIMARY KEY, applied_at integer NOT NULL) STRICT"
-    )
+    tx.run("migration_table")
     try:
         for statement in statements(scripts()[number]):
             tx.conn.execute(statement)
     except sqlite3.OperationalError as error:
         if "already exists" in str(error):
-            raise InvalidInput("the database holds tables of the same names that are not Hookline's") from error
+            raise InvalidInput(_FOREIGN) from error
         raise
-    tx.conn.execute("INSERT INTO migration (number, applied_at) VALUES (?, ?)", (number, tx.now))
+    tx.run("migration_add", (number, tx.now))

@@ -31,11 +31,16 @@ def numbers(values: Iterable[int]) -> str:
     return "[" + ",".join(map(str, values)) + "]"
 
 
+def _bare(statement: str) -> str:
+    """Without comments: a driver that looks at the first word to tell what changes rows must find it."""
+    return "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+
+
 class Context:
     """What all transactions of one store share. `plans` belongs to the writer's thread alone."""
 
     def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
-        self.sql = sql
+        self.sql = {name: _bare(text) for name, text in sql.items()}
         self.vault = vault
         self.options = options
         self.clock = StoreClock()

@@ -100,11 +100,11 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
        UPDATE hookline.delivery d
        SET state = 0, claim = NULL, lease_until = NULL, counted = false
        FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
-       RETURNING d.id, d.endpoint_no, d.due_at),
+       RETURNING d.id, r.claim, d.endpoint_no, d.due_at),
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
-SELECT id, (SELECT hookline.announce()) FROM kept
+SELECT id, claim, (SELECT hookline.announce()) FROM kept
 
 -- name: sleep
 -- The first sleeper's slot that is free and that no ingest holds: see hookline.announce.

@@ -45,7 +45,7 @@ WITH m AS MATERIALIZED (
             AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
             AND (e.channels IS NULL OR e.channels && m.channels)
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
-       ORDER BY m.seq
+       ORDER BY m.seq, e.no
        RETURNING endpoint_no, message_id, due_at),
      -- For paused endpoints too: one that is resumed at this moment cannot see these rows.
      woken AS (

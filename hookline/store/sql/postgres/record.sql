@@ -17,7 +17,7 @@ WITH r AS MATERIALIZED (
      gone AS (
        DELETE FROM hookline.delivery d USING r
        WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind <> 1
-       RETURNING d.id, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type,
+       RETURNING d.id, d.claim, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type,
                  d.attempts + r.spent AS attempts, d.sent + 1 AS sent, d.policy, r.kind, r.status, r.reason, r.detail),
      done AS (
        INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
@@ -35,35 +35,26 @@ WITH r AS MATERIALIZED (
        SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1, due_at = r.due_at, last_delay = r.delay,
            last_status = r.status, claim = NULL, lease_until = NULL, counted = false
        FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind = 1
-       RETURNING d.id, d.endpoint_no, d.due_at),
+       RETURNING d.id, r.claim, d.endpoint_no, d.due_at),
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
        SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
-SELECT id, NULL::void FROM gone
+SELECT id, claim, now() AS now, NULL::void FROM gone
 UNION ALL
-SELECT id, (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
+SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
 -- name: record_delivered
 -- `record_moves` for a batch in which everything was delivered: the usual one.
 WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
      gone AS (
        DELETE FROM hookline.delivery d USING r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
-       RETURNING d.id, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type, d.attempts, d.sent),
+       RETURNING d.id, d.claim, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type, d.attempts,
+                 d.sent),
      done AS (
        INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
                                            sent, finished_at)
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1, now() FROM gone)
-SELECT id FROM gone
-
--- name: record_attempts
-INSERT INTO hookline.attempt (id, delivery_id, app_no, endpoint_no, message_id, event_type, number, trigger, outcome, probe,
-                              started_at, status_code, error, detail, address, response_headers, response_body, truncated,
-                              dns_us, connect_us, tls_us, first_byte_us, total_us, recorded_at)
-SELECT r.*, now()
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::integer[], $8::smallint[],
-            $9::text[], $10::boolean[], $11::timestamptz[], $12::integer[], $13::text[], $14::text[], $15::text[],
-            $16::bytea[], $17::bytea[], $18::boolean[], $19::integer[], $20::integer[], $21::integer[], $22::integer[],
-            $23::integer[]) AS r
+SELECT id, claim, now() AS now FROM gone
 
 -- name: lane_write
 UPDATE hookline.lane l

@@ -97,8 +97,8 @@ UPDATE endpoint SET status = 3, deleted_at = :now, updated_at = :now, revision =
 -- name: lanes_delete_mark
 UPDATE lane SET status = 3, revision = revision + 1 WHERE endpoint_no = ?;
 
--- A stretch of what a paused lane holds, in the order of the due index.
 -- name: held_stretch
+-- A stretch of what a paused lane holds, in the order of the due index.
 SELECT due_at, id FROM delivery
  WHERE endpoint_no = :no AND state < 2 AND (due_at, id) > (:due_at, :id)
  ORDER BY due_at, id LIMIT 1 OFFSET :limit;

@@ -3,12 +3,12 @@
 -- name: claim_tokens
 SELECT endpoint_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
--- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.
 -- name: claim_consume
+-- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.
 DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?));
 
--- SQLite keeps no dead entries in the index, so that the scan needs no floor.
 -- name: claim_candidates
+-- SQLite keeps no dead entries in the index, so that the scan needs no floor.
 SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attempts, d.sent, d.message_at, d.expires_at,
        d.trigger, d.policy, d.last_delay
   FROM delivery d LEFT JOIN message m ON m.seq = d.message_seq

@@ -18,8 +18,8 @@ INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause) VALUES (?, ?, ?, ?
 -- name: lane_first_due
 SELECT due_at FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at LIMIT 1;
 
--- The lanes that have something waiting, one seek each: SQLite has no loose index scan of its own.
 -- name: waiting_lanes
+-- The lanes that have something waiting, one seek each: SQLite has no loose index scan of its own.
 WITH RECURSIVE waiting (endpoint_no) AS (
     SELECT (SELECT endpoint_no FROM delivery WHERE state < 2 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
     UNION ALL

@@ -12,8 +12,8 @@ UPDATE delivery SET state = 0, due_at = ?, lease_until = NULL, claim = NULL, cou
 SELECT d.id, coalesce(l.status, 3) FROM delivery d LEFT JOIN lane l ON l.endpoint_no = d.endpoint_no
  WHERE d.state < 2 AND d.expires_at <= ? ORDER BY d.expires_at LIMIT ?;
 
--- Resume starts the budget anew whatever it says by then: until it is paid no more look.
 -- name: sweep_expired_hold
+-- What a paused lane holds is looked at again much later: resume starts its budget anew, whatever it says by then.
 UPDATE delivery SET expires_at = ? WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: sweep_dead
@@ -47,8 +47,8 @@ SELECT d.endpoint_no, count(*) FROM dead_letter d INDEXED BY dead_letter_age
  WHERE d.died_at > :since AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
  GROUP BY d.endpoint_no HAVING count(*) > :pause_dead;
 
--- Dead letters from before the last resume were the reason of the last pause, not of the next.
 -- name: sweep_failing_since_resume
+-- Dead letters from before the last resume were the reason of the last pause, not of the next.
 SELECT count(*) FROM dead_letter d
  WHERE d.endpoint_no = :no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
    AND d.died_at > max(:since, coalesce((SELECT max(e.at) FROM lane_event e

@@ -1,0 +1,240 @@
+"""No statement reads a whole table of messages, deliveries, attempts, tokens or dead letters: cost does not grow with history."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from hookline.model import DeadFilter, Endpoint
+from hookline.states import Reason
+from hookline.store.base import Page, Store
+from hookline.store.sql import load
+from tests.support import bulk, factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+LARGE = ("delivery", "message", "attempt", "wake", "dead_letter", "delivery_done")
+
+# Statements that look at everything because that is their task; none of them runs for a message or a page.
+SLOW_ON_PURPOSE = {
+    "postgres": {
+        "audit": "the slow audit reads every lane that has something waiting",
+        "audit_repair": "likewise",
+        "counts": "counts",
+        "dead_stats": "counts",
+        "retire_needed": "once for each day that retention takes; an index for it would cost every delivery",
+    },
+    "sqlite": {
+        "counts_dead": "counts",
+        "counts_waiting": "counts",
+        "counts_delivering": "counts",
+        "dead_stats": "counts",
+        "sweep_token_lanes": "looks for tokens without a lane, from the index of lanes",
+        "waiting_lanes": "the slow audit reads every lane that has something waiting",
+    },
+}
+
+DEAD_WHERE = (
+    "1",
+    "l.resolved_at IS NULL",
+    "l.app_no = :app_no AND l.resolved_at IS NULL",
+    "l.endpoint_no = :endpoint_no AND l.resolved_at IS NULL AND +l.died_at >= :since",
+    "l.id IN (SELECT value FROM json_each(:ids))",
+)
+
+
+@pytest.fixture
+def engine() -> str:
+    """Each engine explains itself in its own way: these tests name theirs."""
+    raise NotImplementedError
+
+
+@pytest.fixture
+async def lanes(scene: Scene) -> list[Endpoint]:
+    return [await scene.endpoint() for _ in range(25)]  # as few as four, and reading all tokens would be right
+
+
+# ── PostgreSQL ──
+
+
+class TestPostgres:
+    @pytest.fixture
+    def engine(self) -> str:
+        return "postgres"
+
+    async def test_every_statement_has_an_index_to_use(self, scene: Scene, lanes: list[Endpoint]) -> None:
+        """With sequential scans off, one shows only where no index would do."""
+        scene.broken_on_purpose = True
+        await bulk.load(scene.raw, lanes)
+        assert isinstance(scene.raw, RawPostgres)
+        await scene.raw.execute("ANALYZE")
+        large = await self.relations_with_rows(scene.raw)
+        await scene.raw.connection.execute(
+            "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off"
+        )
+        scans = {}
+        for name, statement in load("postgres").items():
+            found = [
+                line for line in await self.explain(scene.raw.connection, statement) if self.scanned(line) in large
+            ]
+            if found and name not in SLOW_ON_PURPOSE["postgres"]:
+                scans[name] = found
+        assert scans == {}
+
+    async def relations_with_rows(self, raw: RawPostgres) -> set[str]:
+        """Tables and partitions: an empty partition is read as it stands, and costs nothing."""
+        found: set[str] = set()
+        for table in LARGE:
+            rows = await raw.rows(f"SELECT DISTINCT tableoid::regclass::text AS name FROM {table}")
+            found |= {row["name"].removeprefix("hookline.") for row in rows}
+        return found
+
+    async def explain(self, connection: asyncpg.Connection, statement: str) -> list[str]:
+        """The plan that does for any values, as the parameters have none here."""
+        if not re.match(r"\s*(--.*\n\s*)*(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
+            return []
+        count = max((int(number) for number in re.findall(r"\$(\d+)", statement)), default=0)
+        await connection.execute(f"PREPARE subject AS {statement}")
+        given = f"({', '.join(['NULL'] * count)})" if count else ""
+        try:
+            return [row[0] for row in await connection.fetch(f"EXPLAIN EXECUTE subject{given}")]
+        finally:
+            await connection.execute("DEALLOCATE subject")
+
+    def scanned(self, line: str) -> str | None:
+        found = re.search(r"Seq Scan on (?:hookline\.)?(\w+)", line)
+        return found[1] if found else None
+
+    async def test_a_store_that_was_opened_on_empty_tables_scans_none_when_they_are_full(
+        self, scene: Scene, second: Store, lanes: list[Endpoint]
+    ) -> None:
+        """A plan made when the tables were empty would keep its sequential scan. The server counts what was really read."""
+        scene.broken_on_purpose = True
+        await self.whole_day(second, lanes)
+        await bulk.load(scene.raw, lanes)
+        before = await self.rows_read_by_scans(scene)
+        await self.whole_day(second, lanes)
+        await second.close()  # a session tells what it did at its end
+        after = await self.rows_read_by_scans(scene)
+        assert {
+            table: after[table] - before.get(table, 0) for table in after if after[table] - before.get(table, 0) > 200
+        } == {}
+
+    async def whole_day(self, store: Store, lanes: list[Endpoint]) -> None:
+        """Everything that a worker and an operator do, short of counting."""
+        now, app_no, lane = await store.now(), lanes[0].app_no, lanes[0].no
+        (message, *_) = factory.new_messages(app_no, 1)
+        await store.ingest([message, *factory.new_messages(app_no, 5, event_id=None)])
+        jobs = (await store.claim(60, held={}, share=100)).jobs
+        assert jobs
+        makers = (factory.delivered, factory.dead, factory.retry)
+        await store.record([makers[turn % 3](job) for turn, job in enumerate(jobs[5:])])
+        await store.release(jobs[:5])
+        for _ in range(3):
+            await store.claim(10, held={}, share=100)
+        await store.sweep_leases()
+        await store.sweep_expired()
+        await store.sweep_deleted()
+        await store.messages(app_no, Page())
+        await store.message(app_no, message.id)
+        await store.deliveries(message.id)
+        await store.attempts(message.id)
+        await store.endpoint_attempts(lane, Page())
+        await store.lane_view(lane)
+        where = DeadFilter(endpoint_no=lane, reason=Reason.PERMANENT_FAILURE, since=now - timedelta(days=1))
+        wider = [DeadFilter(app_no=app_no), DeadFilter(org_id=lanes[0].org_id), DeadFilter(ids=(1, 2)), DeadFilter()]
+        for chosen in (where, *wider):
+            await store.dead_letters(chosen, Page(limit=5))
+        await store.replay(where, limit=3)
+        await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
+        await store.resend(lane, message.id)
+
+    async def rows_read_by_scans(self, scene: Scene) -> dict[str, int]:
+        await scene.raw.execute("SELECT pg_stat_clear_snapshot()")
+        rows = await scene.raw.rows(
+            "SELECT relname::text AS name, seq_tup_read AS n FROM pg_stat_user_tables WHERE schemaname = 'hookline'"
+        )
+        return {row["name"]: row["n"] for row in rows if row["name"].startswith(LARGE)}
+
+    async def test_a_long_transaction_elsewhere_does_not_make_claims_read_more(self, scene: Scene) -> None:
+        """It keeps every dead index entry alive; a claim that began at the oldest would step over all of them."""
+        endpoint = await scene.endpoint()
+        assert isinstance(scene.raw, RawPostgres)
+        watcher = await RawPostgres.connect(scene.url)
+        await watcher.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        await watcher.execute("SELECT count(*) FROM delivery")
+        try:
+            for _ in range(40):
+                await scene.send(50)
+                await scene.record(*factory.all_delivered(await scene.claim(100)))
+            await scene.send(1)
+            (token,) = await scene.tokens(endpoint)
+            plan = await scene.raw.rows(
+                "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT id FROM delivery"
+                " WHERE endpoint_no = $1 AND state < 2 AND due_at >= $2 ORDER BY due_at, id LIMIT 2",
+                endpoint.no,
+                token["floor"],
+            )
+        finally:
+            await watcher.execute("ROLLBACK")
+            await watcher.close()
+        found = re.search(r'"Shared Hit Blocks": (\d+)', str(plan[0]["QUERY PLAN"]))
+        assert found is not None
+        assert int(found[1]) < 20
+        assert len(await scene.claim()) == 1
+
+
+# ── SQLite ──
+
+
+class TestSqlite:
+    @pytest.fixture
+    def engine(self) -> str:
+        return "sqlite"
+
+    @pytest.mark.parametrize("analyzed", [False, True])
+    async def test_every_statement_searches_by_an_index(
+        self, scene: Scene, lanes: list[Endpoint], analyzed: bool
+    ) -> None:
+        scene.broken_on_purpose = True
+        await bulk.load(scene.raw, lanes)
+        if analyzed:
+            await scene.raw.execute("ANALYZE")
+        scans = {}
+        connection = sqlite3.connect(Path(scene.url.removeprefix("sqlite:///")))
+        try:
+            for name, statement in load("sqlite").items():
+                found = [line for filled in self.filled(statement) for line in self.scans(connection, filled)]
+                if found and name not in SLOW_ON_PURPOSE["sqlite"]:
+                    scans[name] = found
+        finally:
+            connection.close()
+        assert scans == {}
+
+    def filled(self, statement: str) -> list[str]:
+        """Listings of dead letters take any filter; these stand for all."""
+        return [statement.replace("{where}", where) for where in DEAD_WHERE] if "{where}" in statement else [statement]
+
+    def scans(self, connection: sqlite3.Connection, statement: str) -> Iterator[str]:
+        """Lines such as `SCAN d`: the name is the alias where there is one."""
+        names = {table: table for table in LARGE}
+        for table, alias in re.findall(rf"\b({'|'.join(LARGE)})\s+(?:AS\s+)?(\w+)", statement):
+            names[alias] = table
+        named = dict.fromkeys(re.findall(r"[:@$]([a-z_]\w*)", statement))
+        given = named or [None] * unnamed(statement)
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", given):
+            found = re.match(r"SCAN (\w+)", row[3])
+            if found and found[1] in names:
+                yield row[3]
+
+
+def unnamed(statement: str) -> int:
+    """How many unnamed parameters a statement has: `?`, or the highest `?5`."""
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return max(numbered, default=0) or statement.count("?")
