@@ -129,7 +129,7 @@ class Simulation:
         if not self.free or not self.waiting:
             return  # whoever frees a slot or adds work looks again
         policy = self.plan.circuit or CircuitPolicy()
-        admission = lane.admit(self.lane, now=self.now, want=self.free, crowded=None, lease=LEASE, policy=policy)
+        admission = lane.admit(self.lane, now=self.now, want=self.free, crowded=None, policy=policy)
         taken = self.take(admission.quota)
         left = self.waiting[0][0] if self.waiting else None
         self.lane = lane.after_claim(self.lane, admission, taken=len(taken), left_floor=left, now=self.now, lease=LEASE)

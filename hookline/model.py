@@ -294,6 +294,7 @@ class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[Job]
     now: datetime
     next_at: datetime | None  # the earliest future token, only looked up when there are no jobs
+    crowded: tuple[int, ...] = ()  # endpoints that were passed over: they hold their whole share of this worker
 
 
 class Timing(Struct, frozen=True, kw_only=True):

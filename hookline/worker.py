@@ -22,7 +22,7 @@ from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target, Targets
 from hookline.flow.send import Prepare, Request, Results, Sender
-from hookline.model import Job, Result, RetryPolicy, Sent
+from hookline.model import Job, Result, Retry, RetryPolicy, Sent
 from hookline.states import ErrorKind
 from hookline.store.base import Store
 
@@ -33,6 +33,8 @@ _TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, E
 
 LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
 UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
+PARTS = 2  # a claim takes at most this part of the slots, so that one part is in flight while the next is claimed
+MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
 
@@ -86,6 +88,7 @@ class Worker:
         self._sender = make_sender(self.prepare, self._results_from_thread)
         self._held: Counter[int] = Counter()  # by endpoint: claimed, and not yet recorded
         self._flying = 0  # with the sender
+        self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
         self._next_at: float | None = None  # seconds from the last empty claim to the next token
         self._freed = asyncio.Event()
         self._stopping = False
@@ -140,8 +143,10 @@ class Worker:
         """One batch, on its way; how many."""
         asked = clock.monotonic()
         settings = self._settings
-        batch = await self._store.claim(settings.slots - self._flying, held=self._held, share=settings.share)
+        want = min(settings.slots - self._flying, max(1, settings.slots // PARTS))
+        batch = await self._store.claim(want, held=self._held, share=settings.share)
         self._outage.passed()
+        self._recorder.crowded.update(batch.crowded)
         self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
         if batch.jobs:
             await self._send(batch.jobs, asked)
@@ -162,12 +167,19 @@ class Worker:
                 self._recorder.give_back(job)
             raise
         self._flying += len(jobs)
-        self._sender.submit([self._request(self._flight(job, asked)) for job in jobs])
+        self._sender.submit([self._request(self._flight(job, asked), fresh=self._wants_fresh(job)) for job in jobs])
 
     def _flight(self, job: Job, asked: float) -> Flight:
         lease = (job.lease_until - job.claimed_at).total_seconds()
         patience = lease - self._settings.deadline - LEASE_MARGIN
         return Flight(job, self._targets.get(job.endpoint_no), asked, asked + patience)
+
+    def _wants_fresh(self, job: Job) -> bool:
+        """Its last attempt found a reused connection dead: the others of that time may be dead too."""
+        if job.delivery_id not in self._fresh:
+            return False
+        self._fresh.discard(job.delivery_id)
+        return True
 
     def _request(self, flight: Flight, *, fresh: bool = False) -> Request:
         url = flight.target.endpoint.url if flight.target is not None else ""
@@ -237,6 +249,8 @@ class Worker:
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)
         judgement = judge(sent, job, policy, now=flight.database_now(), chance=self._chance)
+        if isinstance(judgement.verdict, Retry) and judgement.verdict.fresh and len(self._fresh) < MOST_FRESH:
+            self._fresh.add(job.delivery_id)
         return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, sent.started_at), sent=sent, judgement=judgement)
 
     # ── record ──

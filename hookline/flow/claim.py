@@ -21,7 +21,6 @@ def admissions(
     want: int,
     held: Mapping[int, int],
     share: int,
-    lease: float,
     policy: CircuitPolicy,
 ) -> list[Admission]:
     """One admission per lane, in order, together at most `want`. What a lane may not take goes to those after it."""
@@ -30,7 +29,7 @@ def admissions(
     for index, lane in enumerate(lanes):
         part = fair_quota(left, len(lanes) - index)
         crowded = share - held.get(lane.endpoint_no, 0)
-        admission = admit(lane, now=now, want=part, crowded=crowded, lease=lease, policy=policy)
+        admission = admit(lane, now=now, want=part, crowded=crowded, policy=policy)
         left -= admission.quota
         admitted.append(admission)
     return admitted

@@ -27,12 +27,25 @@ class Admission(Struct, frozen=True, kw_only=True):
     waits: bool = False  # there is no room at all: whoever frees some inserts the token
     counted: bool = False  # those that are taken add to `in_flight`
     probe: bool = False
+    crowded: bool = False  # the lane holds its whole share of this worker
     rate: float | None = None  # starts a second; the lane's `tat` moves on by 1/rate for each one taken
 
 
-def limited(lane: Lane) -> bool:
+def limited(lane: Lane, policy: CircuitPolicy) -> bool:
     """Whether claims on this lane are counted and written."""
-    return lane.circuit != Circuit.CLOSED or lane.throttle_rate is not None or lane.concurrency is not None
+    bounds = (lane.throttle_rate, lane.concurrency, window_of(lane, policy))
+    return lane.circuit != Circuit.CLOSED or any(bound is not None for bound in bounds)
+
+
+def window_of(lane: Lane, policy: CircuitPolicy) -> int | None:
+    """Most requests in flight while the endpoint's health is in doubt; None: it is not.
+
+    A closed circuit that has seen its failures in a row and not yet the time they must be spread over is as narrow as one
+    that has just recovered: an outage costs a few attempts while it is being recognised, not the whole backlog's.
+    """
+    if lane.circuit == Circuit.CLOSED and lane.failures >= policy.threshold:
+        return policy.recovery_window
+    return lane.window
 
 
 def admit(
@@ -41,7 +54,6 @@ def admit(
     now: datetime,
     want: int,
     crowded: int | None,
-    lease: float,  # noqa: ARG001 (an engine asks `admit` and tells `after_claim` in the same terms)
     policy: CircuitPolicy,
 ) -> Admission:
     """Decide for one lane. `want` is its fair part of the claim; `crowded` is what its share of this worker still allows."""
@@ -54,9 +66,9 @@ def admit(
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         return _probe(lane, now, effective_rate(lane, policy))
     if crowded is not None and crowded <= 0:
-        return Admission(quota=0, rest_at=now + CROWDED_PAUSE)
+        return Admission(quota=0, rest_at=now + CROWDED_PAUSE, crowded=True)
     quota = want if crowded is None else min(want, crowded)
-    if not limited(lane):
+    if not limited(lane, policy):
         return Admission(quota=quota, rest_at=now)
     return _limit(lane, now, quota, policy)
 
@@ -79,7 +91,7 @@ def _probe(lane: Lane, now: datetime, rate: float | None) -> Admission:
 
 def _limit(lane: Lane, now: datetime, want: int, policy: CircuitPolicy) -> Admission:
     room = want
-    for bound in (lane.concurrency, lane.window):
+    for bound in (lane.concurrency, window_of(lane, policy)):
         if bound is not None:
             room = min(room, max(1, bound) - lane.in_flight)
     if room <= 0:
@@ -94,11 +106,12 @@ def _limit(lane: Lane, now: datetime, want: int, policy: CircuitPolicy) -> Admis
 
 
 def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
-    """Starts a second: the endpoint's throttle, and while it recovers the window's part of the recovery rate."""
-    rates = [rate for rate in (lane.throttle_rate,) if rate is not None]
-    if lane.circuit == Circuit.RECOVERING and lane.window is not None:
-        rates.append(lane.window * policy.recovery_rate)
-    return min(rates, default=None)
+    """Starts a second: the endpoint's throttle, and while its health is in doubt the window's part of the recovery rate."""
+    window = window_of(lane, policy)
+    if window is None:
+        return lane.throttle_rate
+    pace = window * policy.recovery_rate
+    return pace if lane.throttle_rate is None else min(pace, lane.throttle_rate)
 
 
 def burst(rate: float) -> float:

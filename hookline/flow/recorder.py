@@ -24,6 +24,7 @@ class Recorder:
         self._store = store
         self._outage = outage
         self._on_written = on_written
+        self.crowded: set[int] = set()  # endpoints that wait for one of their own to be recorded
         self._results: list[Result] = []
         self._unsent: list[Job] = []
         self._added = asyncio.Event()
@@ -81,7 +82,9 @@ class Recorder:
             self._on_written(jobs)
         if self._results:
             batch = self._results[:MOST_PER_BATCH]
-            report = await self._store.record(batch)
+            wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else ()
+            report = await self._store.record(batch, wake=wake)
+            self.crowded.difference_update(wake)
             del self._results[: len(batch)]
             self._on_written([result.job for result in batch])
             tell(batch, report)

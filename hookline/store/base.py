@@ -6,7 +6,7 @@ raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -174,11 +174,12 @@ class Store(Protocol):
         """Give back what was not sent: pending again, no attempt spent, fenced; the number that was still ours."""
 
     # ── record ──
-    async def record(self, results: Sequence[Result]) -> RecordReport:
+    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
         """Write outcomes: attempts, deliveries moved on, lane health folded in the given order, tokens. Fenced, one transaction.
 
         A batch that fails on its data is bisected down to the bad row. That row is tried once more without what the
         endpoint sent (headers, body, detail), so that the delivery still moves on; if even that fails it is in `refused`.
+        `wake` names endpoints that were crowded out of this worker and have room there again: each gets a token for now.
         """
 
     # ── sweep ──

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hookline.model import LaneEventKind, PolicyOverride
+from hookline.model import EndpointChange, LaneEventKind, PolicyOverride
 from hookline.states import DeliveryState, EndpointStatus, Reason
 from hookline.store.base import Store
 from tests.support import factory
@@ -213,13 +213,12 @@ async def test_those_that_ran_out_of_their_budget_do_not_pause(scene: Scene) -> 
 
 
 async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
-    steady, young = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
-    await scene.send(event_type="a")
-    await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
+    steady = await scene.endpoint()
+    await scene.trip(steady)
     await scene.age(1000)
-    await scene.send(event_type="b")
-    jobs = [job for job in await scene.claim_all() if job.endpoint_no == young.no]
-    await scene.record(*(factory.retry(job) for job in jobs))
+    await scene.store.change_endpoint(steady.no, EndpointChange(event_types=("never",)))
+    young = await scene.endpoint()
+    await scene.trip(young)
     report = await scene.store.sweep_failing(pause_dead=100, disable_after=900)
     assert (report.paused, report.disabled) == (0, 1)
     assert [(event.endpoint_no, event.kind) for event in report.events] == [
@@ -228,4 +227,14 @@ async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
     (found,) = await scene.store.endpoints_for([steady.no])
     assert (found.status, found.revision > steady.revision) == (EndpointStatus.DISABLED, True)
     assert (await scene.lane(young)).status == EndpointStatus.ACTIVE
+    assert (await scene.store.sweep_failing(pause_dead=100, disable_after=900)).disabled == 0
+
+
+async def test_one_failure_long_ago_is_not_a_steady_failure(scene: Scene) -> None:
+    """An endpoint that is seldom called has heard nothing since: its circuit is closed."""
+    endpoint = await scene.endpoint()
+    await scene.send()
+    await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
+    await scene.age(1000)
+    assert (await scene.lane(endpoint)).failing_since is not None
     assert (await scene.store.sweep_failing(pause_dead=100, disable_after=900)).disabled == 0

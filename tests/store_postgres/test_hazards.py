@@ -198,6 +198,19 @@ async def test_room_that_is_freed_wakes_a_worker_that_sleeps(scene: Scene, secon
     assert len(await scene.claim(by=second)) == 2
 
 
+async def test_a_lane_that_was_crowded_out_is_named_and_woken_with_the_record(scene: Scene, second: Store) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(6)
+    jobs = await scene.claim(share=2)
+    crowded = await scene.store.claim(10, held={endpoint.no: 2}, share=2)
+    assert (crowded.jobs, crowded.crowded) == ([], (endpoint.no,))
+    assert await second.arm()
+    sleeping = asyncio.create_task(second.wait(120))
+    await scene.store.record(factory.all_delivered(jobs), wake=crowded.crowded)
+    await asyncio.wait_for(sleeping, 30)
+    assert len(await scene.claim()) == 4
+
+
 # ── leases ──
 
 

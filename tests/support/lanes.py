@@ -74,7 +74,7 @@ class World:
             return []
         floor = min(token.floor for token in self.tokens)
         self.tokens.clear()
-        admission = admit(self.lane, now=self.now, want=want, crowded=crowded, lease=self.lease, policy=self.policy)
+        admission = admit(self.lane, now=self.now, want=want, crowded=crowded, policy=self.policy)
         found = sorted((due, no) for no, due in self.waiting.items() if due >= floor)[: admission.quota + 1]
         taken = [no for due, no in found[locked : admission.quota] if due <= self.now]
         left_floor = min((due for due, no in found if no not in taken), default=None)

@@ -324,6 +324,6 @@ def act(world: World, action: str, count: int) -> None:
 
 @given(lane=circuits, now=st.floats(0.0, 100.0))
 def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
-    admission = admit(lane, now=ahead(now), want=50, crowded=None, lease=45.0, policy=POLICY)
+    admission = admit(lane, now=ahead(now), want=50, crowded=None, policy=POLICY)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         assert admission.quota == (1 if lane.probe_at <= ahead(now) else 0)

@@ -16,7 +16,7 @@ NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
 
 def decide(lanes: list[Lane], want: int, *, held: dict[int, int] | None = None, share: int = 1000) -> list[Admission]:
-    return admissions(lanes, now=NOW, want=want, held=held or {}, share=share, lease=60.0, policy=CircuitPolicy())
+    return admissions(lanes, now=NOW, want=want, held=held or {}, share=share, policy=CircuitPolicy())
 
 
 def healthy(count: int) -> list[Lane]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from hookline.flow.lane import CROWDED_PAUSE, Admission, admit, advance, after_claim, burst, gcra, limited
+from hookline.flow.lane import CROWDED_PAUSE, Admission, admit, advance, after_claim, burst, gcra, limited, window_of
 from hookline.model import CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus, Health
 from tests.support.lanes import BEGIN, Flight, Token, World
@@ -28,7 +28,7 @@ def a_lane(**fields: object) -> Lane:
 
 
 def asked(lane: Lane, want: int = 50, crowded: int | None = None) -> Admission:
-    return admit(lane, now=BEGIN, want=want, crowded=crowded, lease=45.0, policy=POLICY)
+    return admit(lane, now=BEGIN, want=want, crowded=crowded, policy=POLICY)
 
 
 # ── admission ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -38,7 +38,7 @@ def test_a_healthy_unlimited_lane_gives_what_is_wanted_and_is_not_written():
     lane = a_lane()
     admission = asked(lane)
     assert admission == Admission(quota=50, rest_at=BEGIN)
-    assert not limited(lane)
+    assert not limited(lane, POLICY)
     assert after_claim(lane, admission, taken=50, left_floor=ahead(-3), now=BEGIN, lease=45.0) is lane
 
 
@@ -54,11 +54,20 @@ def test_a_held_lane_is_looked_at_when_its_hold_ends():
 
 
 def test_a_lane_that_holds_its_share_of_the_worker_is_left_to_others():
-    assert asked(a_lane(), crowded=0) == Admission(quota=0, rest_at=BEGIN + CROWDED_PAUSE)
+    assert asked(a_lane(), crowded=0) == Admission(quota=0, rest_at=BEGIN + CROWDED_PAUSE, crowded=True)
     assert asked(a_lane(), crowded=-3).quota == 0
     assert asked(a_lane(), crowded=8) == Admission(quota=8, rest_at=BEGIN)
     assert asked(a_lane(concurrency=5), crowded=8).quota == 5
     assert asked(a_lane(concurrency=9), crowded=8).quota == 8
+
+
+def test_a_lane_that_fails_is_narrow_before_its_circuit_may_open():
+    doubtful = a_lane(failures=POLICY.threshold, failing_since=ahead(-0.1))
+    assert limited(doubtful, POLICY)
+    admission = asked(doubtful)
+    assert (admission.quota, admission.counted) == (POLICY.recovery_window, True)
+    assert asked(a_lane(failures=POLICY.threshold, in_flight=POLICY.recovery_window)).waits
+    assert asked(a_lane(failures=POLICY.threshold - 1, failing_since=ahead(-0.1))).quota == 50
 
 
 def test_a_claim_that_wants_nothing_gets_nothing_not_even_a_probe():
@@ -132,7 +141,7 @@ def test_no_bound_is_ever_passed(lane, want, crowded):
     assert not admission.waits or lane.in_flight > 0 or lane.circuit == Circuit.HALF_OPEN
     if admission.quota and not admission.probe:
         assert crowded is None or admission.quota <= crowded
-        for bound in (lane.concurrency, lane.window if limited(lane) else None):
+        for bound in (lane.concurrency, window_of(lane, POLICY)):
             assert bound is None or lane.in_flight + admission.quota <= bound
         assert lane.throttle_rate is None or admission.quota <= burst(lane.throttle_rate)
     assert admission.probe <= (lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN))

@@ -42,8 +42,9 @@ class _Lanes:
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: list[datetime] = [row["floor"] for row in found]
         self.admitted: list[Admission] = []
+        self.crowded: set[int] = set()  # passed over: they hold their whole share of this worker
 
-    def crowded(self, endpoint_no: int, taken: int) -> int:
+    def share_left(self, endpoint_no: int, taken: int) -> int:
         return self._share - self._held.get(endpoint_no, 0) - taken
 
 
@@ -69,7 +70,7 @@ class Claim(Part):
         batch = await self._db.transact(work)
         if batch is not None and batch.jobs:
             return batch
-        return await self._nothing()
+        return await self._nothing(batch.crowded if batch is not None else ())
 
     async def _claim(self, connection: Connection, want: int, held: Mapping[int, int], share: int) -> ClaimBatch | None:
         tokens = min(want, _MOST_TOKENS)
@@ -84,7 +85,6 @@ class Claim(Part):
             want=want,
             held=held,
             share=share,
-            lease=self._options.lease,
             policy=self._options.circuit,
         )
         taken = await self._take(connection, locked)
@@ -92,7 +92,8 @@ class Claim(Part):
         sendable = [row for row in taken if row["id"] in payloads]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
         after = await self._write_after(connection, locked, sendable, left)
-        return ClaimBatch(jobs=_jobs(locked, after, sendable, payloads), now=locked.now, next_at=None)
+        jobs = _jobs(locked, after, sendable, payloads)
+        return ClaimBatch(jobs=jobs, now=locked.now, next_at=None, crowded=tuple(sorted(locked.crowded)))
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
         """From the watermark on: under a long transaction the index is full of dead tokens. Everything now and then."""
@@ -110,7 +111,7 @@ class Claim(Part):
         return found
 
     def _may_scan_all(self) -> bool:
-        """With nothing newer to do, at once while it is cheap; a costly one takes at most a twentieth of the time."""
+        """With nothing newer to do: at once while it is cheap, else after some twenty times what it took, two seconds at most."""
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
@@ -168,27 +169,30 @@ class Claim(Part):
         """The lane after the claim. One that is limited is looked at once more, to know when what it left can go."""
         lease = self._options.lease
         after = after_claim(lane, admission, taken=taken, left_floor=floor, now=locked.now, lease=lease)
+        if floor is not None and admission.crowded:
+            locked.crowded.add(lane.endpoint_no)
         if floor is None or not _looked_at_again(admission):
             return after, None
         again = admit(
             after,
             now=locked.now,
             want=1,
-            crowded=locked.crowded(lane.endpoint_no, taken),
-            lease=lease,
+            crowded=locked.share_left(lane.endpoint_no, taken),
             policy=self._options.circuit,
         )
         if again.quota:
             return after, (lane.endpoint_no, max(locked.now, floor), floor)
+        if again.crowded:
+            locked.crowded.add(lane.endpoint_no)
         after = after_claim(after, again, taken=0, left_floor=floor, now=locked.now, lease=lease)
         wake = None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
         return after, wake
 
-    async def _nothing(self) -> ClaimBatch:
+    async def _nothing(self, crowded: tuple[int, ...]) -> ClaimBatch:
         async with self._db.hot() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
         self._watermark = max(self._watermark, row["now"] - _LATE)
-        return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"])
+        return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"], crowded=crowded)
 
     async def _now(self) -> datetime:
         async with self._db.hot() as connection:

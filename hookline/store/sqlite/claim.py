@@ -33,7 +33,7 @@ def claim(tx: Tx, want: int, held: Mapping[int, int], share: int) -> ClaimBatch:
         if taking.left <= 0 or not taking.serve():
             break
     next_at = None if taking.jobs else _next_at(tx)
-    return ClaimBatch(jobs=taking.jobs, now=taking.now, next_at=next_at)
+    return ClaimBatch(jobs=taking.jobs, now=taking.now, next_at=next_at, crowded=tuple(taking.crowded))
 
 
 def _next_at(tx: Tx) -> Any:
@@ -53,6 +53,7 @@ class _Taking:
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[Job] = []
+        self.crowded: set[int] = set()
         self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
@@ -83,9 +84,10 @@ class _Taking:
             now=self.now,
             want=part,
             crowded=self.share - self.held.get(no, 0),
-            lease=options.lease,
             policy=options.circuit,
         )
+        if admission.crowded:
+            self.crowded.add(no)
         found = self.tx.tuples("claim_candidates", (no, admission.quota + 1))
         taken, rest = self._split(found, admission.quota)
         floor = rest[0][_DUE] if rest else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hookline.flow.record import clean, moves_lane, outcome_name, outcomes_of
@@ -13,11 +13,13 @@ from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.tx import Tx, numbers
 
 
-def record(tx: Tx, results: Sequence[Result]) -> tuple[RecordReport, bool]:
+def record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
     """The report, and whether a token was inserted."""
     ours = {job.delivery_id: job.claim for job in fenced(tx, [result.job for result in results])}
     held = [result for result in results if ours.pop(result.job.delivery_id, None) == result.job.claim]
     wakes = lane_rows.Wakes(tx)
+    for endpoint_no in wake:
+        wakes.add(endpoint_no, tx.now, tx.now)
     _move(tx, held, wakes)
     tx.many("record_attempts", [_attempt(result, tx.now) for result in held])
     events = _fold(tx, held, wakes)

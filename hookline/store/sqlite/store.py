@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
@@ -213,27 +213,27 @@ class SqliteStore:
 
     # ── record ──
 
-    async def record(self, results: Sequence[Result]) -> RecordReport:
+    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
         if not results:
             return RecordReport(recorded=0, stale=0)
         try:
-            report, woke = await self._write(record.record, results)
+            report, woke = await self._write(record.record, results, wake)
         except BadData:
-            return await self._bisect(results)
+            return await self._bisect(results, wake)
         if woke:
             self._bell.set()
         return report
 
-    async def _bisect(self, results: Sequence[Result]) -> RecordReport:
+    async def _bisect(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         if len(results) == 1:
-            return await self._record_bare(results[0])
+            return await self._record_bare(results[0], wake)
         first, second = halves(results)
-        return record.joined(await self.record(first), await self.record(second))
+        return record.joined(await self.record(first, wake=wake), await self.record(second))
 
-    async def _record_bare(self, result: Result) -> RecordReport:
+    async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
         """Without what the endpoint sent, so that the delivery still moves on."""
         try:
-            report, _ = await self._write(record.record, [bare(result)])
+            report, _ = await self._write(record.record, [bare(result)], wake)
         except BadData:
             return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
         self._bell.set()

@@ -56,6 +56,11 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1, now() FROM gone)
 SELECT id, claim, now() AS now FROM gone
 
+-- name: record_wake
+-- What these lanes left has a token with its floor already, for later: whoever comes now consumes both.
+WITH w AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT no, now(), now() FROM unnest($1::bigint[]) AS no RETURNING 1)
+SELECT hookline.announce() FROM w LIMIT 1
+
 -- name: lane_write
 UPDATE hookline.lane l
 SET status = r.status, revision = r.revision, circuit = r.circuit, epoch = r.epoch, failures = r.failures,

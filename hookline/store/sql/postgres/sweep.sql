@@ -120,7 +120,7 @@ ORDER BY m.endpoint_no
 
 -- name: sweep_failing_long
 SELECT endpoint_no, failing_since FROM hookline.lane
-WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0
+WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0 AND circuit <> 0
 ORDER BY endpoint_no
 
 -- name: audit
