@@ -33,7 +33,6 @@ _TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, E
 
 LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
 UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
-PARTS = 2  # a claim takes at most this part of the slots, so that one part is in flight while the next is claimed
 MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
@@ -84,13 +83,13 @@ class Worker:
         self._outage = outage
         self._chance = chance
         self._targets = Targets(store)
-        self._recorder = Recorder(store, outage, self._written)
+        self._freed = asyncio.Event()
+        self._recorder = Recorder(store, outage, self._freed.set)
         self._sender = make_sender(self.prepare, self._results_from_thread)
-        self._held: Counter[int] = Counter()  # by endpoint: claimed, and not yet recorded
+        self._held: Counter[int] = Counter()  # of them, by endpoint
         self._flying = 0  # with the sender
         self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
         self._next_at: float | None = None  # seconds from the last empty claim to the next token
-        self._freed = asyncio.Event()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -143,8 +142,7 @@ class Worker:
         """One batch, on its way; how many."""
         asked = clock.monotonic()
         settings = self._settings
-        want = min(settings.slots - self._flying, max(1, settings.slots // PARTS))
-        batch = await self._store.claim(want, held=self._held, share=settings.share)
+        batch = await self._store.claim(settings.slots - self._flying, held=self._held, share=settings.share)
         self._outage.passed()
         self._recorder.crowded.update(batch.crowded)
         self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
@@ -159,14 +157,15 @@ class Worker:
     # ── send ──
 
     async def _send(self, jobs: Sequence[Job], asked: float) -> None:
-        self._held.update(job.endpoint_no for job in jobs)
         try:
             await self._targets.load(jobs)
         except BaseException:
             for job in jobs:
                 self._recorder.give_back(job)
+            self._recorder.flush()
             raise
         self._flying += len(jobs)
+        self._held.update(job.endpoint_no for job in jobs)
         self._sender.submit([self._request(self._flight(job, asked), fresh=self._wants_fresh(job)) for job in jobs])
 
     def _flight(self, job: Job, asked: float) -> Flight:
@@ -225,12 +224,20 @@ class Worker:
                 flight.tried_again = True
                 self._sender.submit([self._request(flight, fresh=True)])
                 continue
-            self._flying -= 1
+            self._land(flight.job.endpoint_no)
             if self._was_cut_off(sent):
                 self._recorder.give_back(flight.job)
             else:
                 self._recorder.add(self._result(flight, sent))
+        self._recorder.flush()
         self._freed.set()
+
+    def _land(self, endpoint_no: int) -> None:
+        self._flying -= 1
+        if self._held[endpoint_no] > 1:
+            self._held[endpoint_no] -= 1
+        else:
+            del self._held[endpoint_no]
 
     def _was_cut_off(self, sent: Sent) -> bool:
         """It ended because of us, not of the endpoint: too late to start, or aborted by the shutdown."""
@@ -254,15 +261,6 @@ class Worker:
         return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, sent.started_at), sent=sent, judgement=judgement)
 
     # ── record ──
-
-    def _written(self, jobs: Sequence[Job]) -> None:
-        held = self._held
-        for job in jobs:
-            if held[job.endpoint_no] > 1:
-                held[job.endpoint_no] -= 1
-            else:
-                del held[job.endpoint_no]
-        self._freed.set()
 
     async def _drain(self, recording: asyncio.Task[None]) -> None:
         """Finish what is in flight, cut off the rest, record all of it; each within half of the time that is left."""

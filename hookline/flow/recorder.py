@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import structlog
 
@@ -16,43 +17,49 @@ log = structlog.get_logger()
 
 MOST_PER_BATCH = 500
 
+T = TypeVar("T")
+W = TypeVar("W")
+
 
 class Recorder:
     """One per worker. Results are written in the order in which they were added."""
 
-    def __init__(self, store: Store, outage: Outage, on_written: Callable[[Sequence[Job]], None]) -> None:
+    def __init__(self, store: Store, outage: Outage, on_written: Callable[[], None]) -> None:
         self._store = store
         self._outage = outage
         self._on_written = on_written
-        self.crowded: set[int] = set()  # endpoints that wait for one of their own to be recorded
         self._results: list[Result] = []
         self._unsent: list[Job] = []
+        self._writing = 0  # results and jobs that are on their way
         self._added = asyncio.Event()
-        self._closing = asyncio.Event()
+        self._closing = False
+        self.crowded: set[int] = set()  # endpoints that wait for one of their own to be recorded
 
     @property
     def waiting(self) -> int:
-        return len(self._results) + len(self._unsent)
+        return len(self._results) + len(self._unsent) + self._writing
 
     def add(self, result: Result) -> None:
         self._results.append(result)
-        self._added.set()
 
     def give_back(self, job: Job) -> None:
         """It was claimed and not sent: released, no attempt spent."""
         self._unsent.append(job)
+
+    def flush(self) -> None:
+        """There is something to write."""
         self._added.set()
 
     async def run(self) -> None:
         """Write until `close`, then what is left; then return."""
-        while not (self._closing.is_set() and self.waiting == 0):
+        while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
             while self.waiting:
-                await self._write_patiently()
+                await self._write()
 
     def close(self) -> None:
-        self._closing.set()
+        self._closing = True
         self._added.set()
 
     def abandon(self) -> int:
@@ -62,32 +69,52 @@ class Recorder:
         self._unsent.clear()
         return lost
 
-    async def _write_patiently(self) -> None:
+    async def _write(self) -> None:
+        """One batch at a time: written side by side they were smaller, and cost more than they saved."""
+        if self._unsent:
+            await self._release(self._cut(self._unsent))
+        if self._results:
+            await self._record(self._cut(self._results))
+
+    def _cut(self, items: list[T]) -> list[T]:
+        batch = items[:MOST_PER_BATCH]
+        del items[:MOST_PER_BATCH]
+        self._writing += len(batch)
+        return batch
+
+    async def _release(self, jobs: list[Job]) -> None:
+        if await self._patiently(self._store.release(jobs)) is None:
+            self._unsent[:0] = jobs
+        self._wrote(len(jobs))
+
+    async def _record(self, batch: list[Result]) -> None:
+        wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else set()
+        report = await self._patiently(self._store.record(batch, wake=wake))
+        if report is None:
+            self._results[:0] = batch
+        else:
+            self.crowded -= wake
+            tell(batch, report)
+        self._wrote(len(batch))
+
+    def _wrote(self, count: int) -> None:
+        self._writing -= count
+        self._on_written()
+
+    async def _patiently(self, write: Awaitable[W]) -> W | None:
+        """None: it did not work, we have waited a little, and it is to be tried again."""
         try:
-            await self._write()
-            self._outage.passed()
+            written = await write
         except StoreUnavailable as error:
             await self._outage.failed("record", error, asyncio.Event())
-        except Exception:
-            # A bug in us, not in the data (the store bisects that away). Wait for the lease rather than spin.
-            log.exception("record_failed", results=len(self._results))
-            await self._outage.failed("record", RuntimeError("see above"), asyncio.Event())
-
-    async def _write(self) -> None:
-        """Nothing leaves the lists before it is written. Others only append meanwhile."""
-        if self._unsent:
-            jobs = self._unsent[:MOST_PER_BATCH]
-            await self._store.release(jobs)
-            del self._unsent[: len(jobs)]
-            self._on_written(jobs)
-        if self._results:
-            batch = self._results[:MOST_PER_BATCH]
-            wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else ()
-            report = await self._store.record(batch, wake=wake)
-            self.crowded.difference_update(wake)
-            del self._results[: len(batch)]
-            self._on_written([result.job for result in batch])
-            tell(batch, report)
+        except Exception as error:
+            # A fault of ours, not of the data (the store bisects that away): wait for the lease rather than spin.
+            log.exception("record_failed")
+            await self._outage.failed("record", error, asyncio.Event())
+        else:
+            self._outage.passed()
+            return written
+        return None
 
 
 def tell(batch: Sequence[Result], report: RecordReport) -> None:
