@@ -24,7 +24,7 @@ serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard i
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline serve
 
 test: $(VENV)/.dev ## Run every test; a PostgreSQL server is started for them
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 check: $(VENV)/.dev ## Formatting, lint, types, import layers
 	$(BIN)/ruff format --check .
