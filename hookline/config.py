@@ -129,6 +129,7 @@ class Config(Struct, frozen=True, kw_only=True):
             retention_days=self.retention_days,
             dead_retention_days=self.dead_retention_days,
             idempotency_hours=self.idempotency_window / 3600,
+            max_payload=self.max_payload,
             pool_size=self.pool_size,
         )
 

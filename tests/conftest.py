@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hookline.model import Application, Organization
 from hookline.store import Store, StoreOptions, open_store
@@ -18,6 +19,11 @@ from tests.support.scene import Scene
 ENGINES = ("sqlite", "postgres")
 
 OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
+
+
+# Property tests say what is right, not how fast: a busy machine must not fail them.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -54,6 +54,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
     retention_days: int = 30  # history: attempts, delivered, messages
     dead_retention_days: int = 30
     idempotency_hours: float = 24.0
+    max_payload: int = 1024 * 1024  # bytes of an outbox row's payload
     pool_size: int = 8  # PostgreSQL connections of one process
 
 
@@ -150,8 +151,8 @@ class Store(Protocol):
         """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
 
         Rows are taken by state under SKIP LOCKED, never by a cursor. A row that cannot become a message (no such
-        application, bad policy ...) is set aside with its reason and never blocks the rest. An `event_id` that is taken is
-        dropped: the message exists already.
+        application, anything that `catalogue.check_message` refuses) is set aside with its reason and never blocks the
+        rest. An `event_id` that is taken is dropped: the message exists already.
         """
 
     # ── claim ──
@@ -193,7 +194,10 @@ class Store(Protocol):
         """Waiting deliveries of deleted or missing endpoints become dead, `endpoint_deleted`; tokens without a lane go."""
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
-        """Pause endpoints with more dead letters in a day than `pause_dead`; disable those failing for `disable_after` s."""
+        """Pause endpoints with more dead letters in a day than `pause_dead`; disable those failing for `disable_after` s.
+
+        Failing steadily means that the circuit is not closed and there was no success since.
+        """
 
     async def retire(self, limit: int = 5000) -> SweepReport:
         """Apply retention: history, resolved or over-age dead letters, keys. Never the payload of an open or dead delivery."""

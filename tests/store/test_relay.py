@@ -108,8 +108,12 @@ async def test_a_row_of_another_organization_does_not_reach_this_application(sce
         {"app": "app_nobody"},
         {"policy": '{"max_age": "soon"}'},
         {"policy": '{"colour": "red"}'},
+        {"policy": '{"max_attempts": 0}'},
+        {"payload": b"{not json"},
+        {"payload": b'"' + b"x" * (1024 * 1024) + b'"'},
+        {"event_type": "order.paid\r\nX-Injected: yes"},
     ],
-    ids=["no application", "wrong value", "unknown field"],
+    ids=["no application", "wrong value", "unknown field", "out of bounds", "not JSON", "too large", "header injection"],
 )
 async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(
     scene: Scene, bad: dict[str, Any]
@@ -144,7 +148,7 @@ async def test_an_event_id_that_is_taken_is_dropped(scene: Scene) -> None:
 
 
 async def test_a_row_with_a_lower_id_that_commits_late_is_relayed(scene: Scene) -> None:
-    await publish(scene.raw, scene.app.id, id=1000, event_id="first to commit")
+    await publish(scene.raw, scene.app.id, id=1000, event_id="first-to-commit")
     assert (await scene.store.relay(10)).relayed == 1
     await publish(scene.raw, scene.app.id, id=500, event_id="late")
     assert (await scene.store.relay(10)).relayed == 1

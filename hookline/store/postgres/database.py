@@ -110,7 +110,8 @@ class Database:
                     await connection.execute("SELECT 1")
         except (pg_client.ClientConfigurationError, ValueError) as error:
             await self.close()
-            raise ConfigError(f"the database URL cannot be used: {error}") from error
+            # The driver's own text may quote a part of the password.
+            raise ConfigError(f"the database URL cannot be used ({type(error).__name__}): check its form") from None
         except BaseException:
             await self.close()
             raise

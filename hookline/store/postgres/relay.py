@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from hookline import ids
+from hookline.catalogue import check_message
 from hookline.clock import wall
+from hookline.errors import InvalidInput
 from hookline.flow.record import clean
 from hookline.model import IngestStatus, NewMessage, RelayReport
 from hookline.store import rows
@@ -29,7 +31,7 @@ class Relay(Ingest):
     async def _relay(self, connection: Connection, limit: int) -> RelayReport:
         keyed = await connection.fetchval(self._sql["relay_guard"])
         found = await connection.fetch(self._sql["relay_rows"], limit, keyed)
-        taken, faults = _messages(found, wall())
+        taken, faults = _messages(found, wall(), self._options.max_payload)
         statuses = await self._relay_batch(connection, taken, faults)
         gone = [row_id for row_id, status in statuses.items() if status != IngestStatus.NO_APPLICATION]
         faults |= {row_id: "no such application" for row_id in statuses if row_id not in gone}
@@ -59,7 +61,7 @@ class Relay(Ingest):
         return {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
 
 
-def _messages(found: Sequence[Any], now: datetime) -> tuple[list[_Taken], dict[int, str]]:
+def _messages(found: Sequence[Any], now: datetime, max_payload: int) -> tuple[list[_Taken], dict[int, str]]:
     taken: list[_Taken] = []
     faults: dict[int, str] = {}
     for row in found:
@@ -67,9 +69,12 @@ def _messages(found: Sequence[Any], now: datetime) -> tuple[list[_Taken], dict[i
             faults[row["id"]] = clean(f"no such application: {row['app']}")
             continue
         try:
-            taken.append((row["id"], _message(row, ids.mint(ids.MESSAGE, now))))
+            message = _message(row, ids.mint(ids.MESSAGE, now))
+            taken.append((row["id"], check_message(message, now=now, max_payload=max_payload)))
         except msgspec.MsgspecError as error:
             faults[row["id"]] = clean(f"the policy cannot be used: {error}")
+        except InvalidInput as error:
+            faults[row["id"]] = clean(str(error))
     return taken, faults
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hookline import ids
-from hookline.catalogue import check_payload, check_policy
+from hookline.catalogue import check_message
 from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
 from hookline.model import Accepted, IngestStatus, NewMessage, RelayReport
@@ -191,11 +191,7 @@ def relay(tx: Tx, limit: int) -> RelayReport:
 
 def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:
     """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
-    check_payload(row["payload"])
-    policy = read_policy(row["policy"])
-    if policy is not None:
-        check_policy(policy)
-    return NewMessage(
+    message = NewMessage(
         id=ids.mint(ids.MESSAGE, tx.at),
         app_no=_application(tx, row["org_id"], row["app"]),
         event_type=row["event_type"],
@@ -205,8 +201,9 @@ def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:
         tags=None if row["tags"] is None else READ.texts(row["tags"]),
         ordering_key=row["ordering_key"],
         deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
-        policy=policy,
+        policy=read_policy(row["policy"]),
     )
+    return check_message(message, now=tx.at, max_payload=tx.options.max_payload)
 
 
 def _application(tx: Tx, org_id: str | None, app: str) -> int:
