@@ -113,7 +113,15 @@ async def test_a_row_of_another_organization_does_not_reach_this_application(sce
         {"payload": b'"' + b"x" * (1024 * 1024) + b'"'},
         {"event_type": "order.paid\r\nX-Injected: yes"},
     ],
-    ids=["no application", "wrong value", "unknown field", "out of bounds", "not JSON", "too large", "header injection"],
+    ids=[
+        "no application",
+        "wrong value",
+        "unknown field",
+        "out of bounds",
+        "not JSON",
+        "too large",
+        "header injection",
+    ],
 )
 async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(
     scene: Scene, bad: dict[str, Any]
