@@ -12,8 +12,8 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +23,9 @@ from rich.table import Table
 from bench.receiver import BenchReceiver
 from bench.sender import bare_sender
 from hookline.clock import monotonic
+from hookline.config import load
 from hookline.model import Application, Secret
+from hookline.runtime import work
 from hookline.signing import new_secret
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
@@ -33,6 +35,8 @@ from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
 
 BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4200, "note": "x" * 400}}).encode()
+
+WARM = 20  # messages before the first that counts
 
 
 def main() -> None:
@@ -98,29 +102,38 @@ async def drain(url: str, messages: int, endpoints: int, console: Console) -> fl
 async def steady(url: str, messages: int) -> list[float]:
     """Milliseconds from the call that accepts a message to its arrival, for each of them."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
-    with Receiver() as receiver, tempfile.TemporaryDirectory() as directory:
+    called: dict[str, float] = {}
+    with Receiver() as receiver:
         store = await _open(url, env)
         app = await _application(store, receiver.url)
-        with running(["worker"], env, Path(directory) / "worker.log") as worker:
-            warm = factory.new_messages(app.no, 20, payload=BODY)
-            for message in warm:
-                await store.ingest([message])
-            await receiver.arrived(len(warm), timeout=30)
-            called: dict[str, float] = {}
+        async with _worker(store, env):
+            await store.ingest(factory.new_messages(app.no, WARM, payload=BODY))
+            await receiver.arrived(WARM, timeout=30)
             start = monotonic()
             for number in range(messages):
                 await asyncio.sleep(max(0.0, start + number / 50 - monotonic()))
                 message = factory.new_message(app.no, payload=BODY)
                 called[message.id] = monotonic()
                 await store.ingest([message])
-            arrived = await receiver.arrived(messages + len(warm), timeout=30)
-            worker.stop()
+            arrived = await receiver.arrived(WARM + messages, timeout=30)
         await store.close()
-    return [
-        (received.at - called[received.headers["webhook-id"]]) * 1000
-        for received in arrived
-        if received.headers["webhook-id"] in called
-    ]
+    ids = [(received.headers["webhook-id"], received.at) for received in arrived]
+    return [(at - called[message_id]) * 1000 for message_id, at in ids if message_id in called]
+
+
+@asynccontextmanager
+async def _worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
+    """As it is deployed: beside the API in one process on SQLite, a process of its own on PostgreSQL."""
+    if store.engine == "sqlite":
+        stop = asyncio.Event()
+        task = asyncio.create_task(work(store, load(env), stop=stop))
+        yield
+        stop.set()
+        await task
+    else:
+        with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as worker:
+            yield
+            worker.stop()
 
 
 async def _open(url: str, env: dict[str, str]) -> Store:
