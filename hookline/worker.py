@@ -34,6 +34,7 @@ _TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, E
 LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
 UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
 MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
+SETTLE = 0.005  # seconds that a few free slots wait for more
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
 
@@ -124,19 +125,30 @@ class Worker:
         self._store.wake()
 
     async def _claim_or_sleep(self, stop: asyncio.Event) -> None:
-        if not self._has_room():
-            self._freed.clear()
-            await self._freed.wait()
-        elif not await self._claim() and not stop.is_set():
+        if not await self._room():
+            return
+        if not await self._claim() and not stop.is_set():
             armed = await self._store.arm()
             # Once more: what was committed before we were seen to sleep was told to nobody.
             if not await self._claim() and not stop.is_set():
                 await self._store.wait(self._sleep_for(armed))
 
-    def _has_room(self) -> bool:
-        """A small claim costs as much as a large one: wait for a quarter of the slots."""
+    async def _room(self) -> bool:
+        """Whether to claim now. A small claim costs as much as a large one, so a few free slots wait a moment for more."""
         slots = self._settings.slots
-        return self._flying <= slots * 3 // 4 and self._recorder.waiting < slots * UNRECORDED
+        free = slots - self._flying
+        if free >= slots / 4 and self._recorder.waiting < slots * UNRECORDED:
+            return True
+        self._freed.clear()
+        if free <= 0 or self._recorder.waiting >= slots * UNRECORDED:
+            await self._freed.wait()
+            return False
+        try:
+            async with asyncio.timeout(SETTLE):
+                await self._freed.wait()
+        except TimeoutError:
+            return True  # slow endpoints hold the others: what is left goes to whoever waits
+        return False
 
     async def _claim(self) -> int:
         """One batch, on its way; how many."""

@@ -14,24 +14,34 @@ from hookline.model import Accepted, NewMessage
 from hookline.store.base import Store
 
 MOST_PER_COMMIT = 500
+MOST_BYTES = 4 * 1024 * 1024  # of payloads in one commit
+MOST_DELIVERIES = 2_000  # expected of one commit, by what each application's last message fanned out to
 MOST_WAITING = 20_000
+MOST_WAITING_BYTES = 256 * 1024 * 1024
 
 _Waiting = tuple[NewMessage, "asyncio.Future[Accepted]"]
 
 
 class Ingest:
+    """Applications take turns, and a commit is bounded by what it costs: one that fans out widely does not hold up the rest."""
+
     def __init__(self, store: Store, *, commits: int = 2) -> None:
         self._store = store
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
+        self._count = 0
+        self._bytes = 0
+        self._fanned: dict[int, int] = {}  # by application: deliveries of its last message
         self._free = commits  # that may be under way at once
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, message: NewMessage) -> Accepted:
         """Accept one message. `StoreUnavailable` if the database is away or too many callers wait for it."""
-        if len(self._waiting) >= MOST_WAITING:
+        if self._count >= MOST_WAITING or self._bytes >= MOST_WAITING_BYTES:
             raise StoreUnavailable("too many messages wait for the database; try again in a moment")
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._waiting.append((message, answer))
+        self._waiting.setdefault(message.app_no, deque()).append((message, answer))
+        self._count += 1
+        self._bytes += len(message.payload)
         if self._free:
             self._free -= 1
             task = asyncio.create_task(self._commit_groups())
@@ -46,10 +56,27 @@ class Ingest:
     async def _commit_groups(self) -> None:
         try:
             while self._waiting:
-                group = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_PER_COMMIT))]
-                await self._commit(group)
+                await self._commit(self._next_group())
         finally:
             self._free += 1
+
+    def _next_group(self) -> list[_Waiting]:
+        """One message of each application in turn, until the commit would cost too much; at least one."""
+        group: list[_Waiting] = []
+        size = cost = 0
+        while self._waiting and len(group) < MOST_PER_COMMIT:
+            app_no, queue = next(iter(self._waiting.items()))
+            size += len(queue[0][0].payload)
+            cost += self._fanned.get(app_no, 1)
+            if group and (size > MOST_BYTES or cost > MOST_DELIVERIES):
+                break
+            group.append(queue.popleft())
+            del self._waiting[app_no]
+            if queue:
+                self._waiting[app_no] = queue  # behind the others
+        self._count -= len(group)
+        self._bytes -= sum(len(message.payload) for message, _ in group)
+        return group
 
     async def _commit(self, group: list[_Waiting]) -> None:
         """One transaction; a group that fails on its data is halved, so that each caller hears only of its own message."""
@@ -71,7 +98,16 @@ class Ingest:
             raise
         else:
             for waiting, result in zip(group, accepted, strict=True):
+                self._learn(waiting[0].app_no, result.deliveries)
                 _answer(waiting, result)
+
+    def _learn(self, app_no: int, deliveries: int) -> None:
+        if deliveries > 1:
+            if len(self._fanned) >= MOST_WAITING:
+                self._fanned.clear()
+            self._fanned[app_no] = deliveries
+        else:
+            self._fanned.pop(app_no, None)
 
 
 def _answer(waiting: _Waiting, result: Accepted | Exception) -> None:
