@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from hookline.model import (
     NewApplication,
     NewEndpoint,
     NewMessage,
+    Ordering,
     PolicyOverride,
     RetryPolicy,
     Scheme,
@@ -36,6 +37,8 @@ from hookline.states import EndpointStatus
 DAY = 86_400.0
 MAX_PAYLOAD = 1024 * 1024
 MAX_DELAY = timedelta(days=30)  # of `deliver_at`
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # instants beyond these do not survive a change of time zone
+LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 MAX_EVENT_TYPES = 1000
 MAX_ENDPOINT_CHANNELS = 10
 MAX_MESSAGE_CHANNELS = 5
@@ -179,7 +182,7 @@ def check_application(new: NewApplication) -> NewApplication:
     if new.uid is not None:
         check_uid(new.uid, ids.APP)
     if new.throttle_rate is not None:
-        _whole("throttle_rate", new.throttle_rate, 1, 65_535)
+        raise InvalidInput("throttle_rate: not supported yet for an application; set it on its endpoints")
     _metadata(new.metadata)
     return new
 
@@ -230,6 +233,11 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
     return change
 
 
+def _check_ordering(ordering: Ordering) -> None:
+    if ordering != Ordering.NONE:
+        raise InvalidInput(f"ordering: {ordering.value} is not supported yet; give none, or leave it out")
+
+
 # What each field of an endpoint takes, new or changed; None and UNSET are never asked.
 _FIELDS: dict[str, Callable[[Any], object]] = {
     "uid": lambda uid: check_uid(uid, ids.ENDPOINT),
@@ -238,6 +246,7 @@ _FIELDS: dict[str, Callable[[Any], object]] = {
     "event_types": lambda names: _names("event_types", names, MAX_EVENT_TYPES, 256),
     "channels": lambda names: _names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
     "throttle_rate": lambda rate: _number("throttle_rate", rate, 0.001, 65_535),
+    "ordering": _check_ordering,
     "concurrency": lambda most: _whole("concurrency", most, 1, 10_000),
     "headers": check_headers,
     "metadata": _metadata,
@@ -268,6 +277,8 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
 def _instant(field: str, value: datetime) -> None:
     if value.tzinfo is None:
         raise InvalidInput(f"{field}: needs a time zone")
+    if not EARLIEST <= value <= LATEST:
+        raise InvalidInput(f"{field}: is not between the years {EARLIEST.year} and {LATEST.year}")
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────

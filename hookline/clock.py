@@ -5,15 +5,21 @@ The database's clock schedules (`Store.now`), the wall clock signs, the monotoni
 
 from __future__ import annotations
 
+import os
 import random
+import secrets
 import time
 from datetime import UTC, datetime
 
-__all__ = ["EPOCH", "chance", "from_micros", "monotonic", "to_micros", "wall"]
+__all__ = ["EPOCH", "chance", "from_micros", "monotonic", "quick_chance", "to_micros", "wall"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 chance = random.SystemRandom()
+# For ids, which are not secrets: a system call for each would hand the interpreter to another thread in the middle of every
+# batch. A forked child must not repeat its parent's.
+quick_chance = random.Random(secrets.randbits(256))  # noqa: S311
+os.register_at_fork(after_in_child=lambda: quick_chance.seed(secrets.randbits(256)))
 monotonic = time.monotonic
 
 

@@ -433,7 +433,9 @@ class RecordReport(Struct, frozen=True, kw_only=True):
     recorded: int  # results whose claim still held
     stale: int  # results of a lost lease: nothing was written for them
     events: tuple[LaneEvent, ...] = ()
-    refused: tuple[int, ...] = ()  # delivery ids whose row the database will not take, whatever is tried
+    refused: tuple[
+        int, ...
+    ] = ()  # deliveries whose outcome the database will not take, whatever is tried: they are dead
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -487,6 +489,7 @@ class RelayReport(Struct, frozen=True, kw_only=True):
     relayed: int
     repeated: int  # the event id was taken already: harmless
     set_aside: int  # rows that cannot become messages; kept with their reason
+    reasons: tuple[str, ...] = ()  # the first few of them
 
 
 class SweepReport(Struct, frozen=True, kw_only=True):
@@ -498,6 +501,7 @@ class SweepReport(Struct, frozen=True, kw_only=True):
     paused: int = 0
     disabled: int = 0
     events: tuple[LaneEvent, ...] = ()
+    dead_expired: int = 0  # of the retired: dead letters that nobody had resolved
 
 
 class LaneView(Struct, frozen=True, kw_only=True):

@@ -8,16 +8,19 @@ from contextlib import asynccontextmanager, closing
 
 from hookline import clock
 from hookline.config import Config
-from hookline.errors import MigrationNeeded
+from hookline.errors import MigrationNeeded, VaultError
 from hookline.flow.outage import Outage
 from hookline.flow.relay import Relay
 from hookline.flow.resolve import Resolver
 from hookline.flow.send import Prepare, Results, Sender
 from hookline.flow.sweep import Sweeper, SweepSettings
+from hookline.states import EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
 from hookline.vault import Vault
 from hookline.worker import SenderFactory, Worker, WorkerSettings
+
+KEYS_SAMPLE = 50  # of the first endpoints: their secrets are tried before a worker starts
 
 
 @asynccontextmanager
@@ -42,6 +45,7 @@ async def run_worker(config: Config, *, stop: asyncio.Event) -> None:
 
 async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
     """Deliver, relay and sweep on a store that is open. The sweep and the relay end at once; the worker drains."""
+    await check_keys(store)
     outage = Outage(clock.chance)
     with closing(Resolver(servers=config.dns_servers)) as resolver:
         make_sender = sender_factory(config, resolver)
@@ -51,6 +55,13 @@ async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
             tasks.create_task(worker.run(stop))
             tasks.create_task(sweeper.run(stop))
             tasks.create_task(Relay(store, outage).run(stop))
+
+
+async def check_keys(store: Store) -> None:
+    """A worker whose key opens no endpoint's secret would turn everything that waits into dead letters: it must not start."""
+    sample = [one for one in await store.endpoints_for(range(1, KEYS_SAMPLE)) if one.status != EndpointStatus.DELETED]
+    if sample and not any(endpoint.secrets for endpoint in sample):
+        raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
 
 
 def worker_settings(config: Config) -> WorkerSettings:

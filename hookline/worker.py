@@ -22,8 +22,8 @@ from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target, Targets
 from hookline.flow.send import Prepare, Request, Results, Sender
-from hookline.model import Job, Result, Retry, RetryPolicy, Sent
-from hookline.states import ErrorKind
+from hookline.model import Job, Judgement, Result, Retry, RetryPolicy, Sent
+from hookline.states import ErrorKind, Health
 from hookline.store.base import Store
 
 log = structlog.get_logger()
@@ -85,7 +85,7 @@ class Worker:
         self._chance = chance
         self._targets = Targets(store)
         self._freed = asyncio.Event()
-        self._recorder = Recorder(store, outage, self._freed.set)
+        self._recorder = Recorder(store, outage, self._freed.set, self._targets.name_of)
         self._sender = make_sender(self.prepare, self._results_from_thread)
         self._held: Counter[int] = Counter()  # of them, by endpoint
         self._flying = 0  # with the sender
@@ -238,7 +238,7 @@ class Worker:
                 continue
             self._land(flight.job.endpoint_no)
             if self._was_cut_off(sent):
-                self._recorder.give_back(flight.job)
+                self._cut_off(flight, sent)
             else:
                 self._recorder.add(self._result(flight, sent))
         self._recorder.flush()
@@ -257,6 +257,14 @@ class Worker:
             return False
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
 
+    def _cut_off(self, flight: Flight, sent: Sent) -> None:
+        """Released; but where something was sent, the attempt is kept, for it may have arrived."""
+        if sent.error is None or sent.untouched:
+            self._recorder.give_back(flight.job)
+            return
+        verdict = Retry(at=flight.database_now(), spends=False)
+        self._recorder.add(self._kept(flight.job, sent, Judgement(verdict=verdict, health=Health.NONE)))
+
     def _tries_again(self, flight: Flight, sent: Sent) -> bool:
         """Only while the lane is healthy: a sick endpoint is not asked twice."""
         if not sent.untouched or flight.tried_again or flight.job.counted or self._stopping:
@@ -270,6 +278,10 @@ class Worker:
         judgement = judge(sent, job, policy, now=flight.database_now(), chance=self._chance)
         if isinstance(judgement.verdict, Retry) and judgement.verdict.fresh and len(self._fresh) < MOST_FRESH:
             self._fresh.add(job.delivery_id)
+        return self._kept(job, sent, judgement)
+
+    @staticmethod
+    def _kept(job: Job, sent: Sent, judgement: Judgement) -> Result:
         return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, sent.started_at), sent=sent, judgement=judgement)
 
     # ── record ──

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookline.api import wire
+from hookline.api import body, wire
 from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.services import Services
@@ -20,6 +21,8 @@ T = TypeVar("T")
 DEFAULT_LIMIT = 50
 MOST_LISTED = 250
 MOST_BODY = 256 * 1024  # of a request that carries no payload
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Call:
@@ -35,7 +38,7 @@ class Call:
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
         assert isinstance(value, str)
-        return value
+        return _without_controls(name, value)
 
     async def application(self) -> Application:
         return await self.services.auth.application(self.caller, self.path("app_id"))
@@ -46,18 +49,10 @@ class Call:
         return self.caller.org_id
 
     async def raw_body(self, most: int = MOST_BODY) -> bytes:
-        """Read up to a bound, whatever the headers promise."""
-        parts: list[bytes] = []
-        size = 0
-        async for part in self.request.stream():
-            size += len(part)
-            if size > most:
-                raise Refused(413, f"the body is larger than {most} bytes")
-            parts.append(part)
-        return b"".join(parts)
+        return await body.read(self.request, most=most, seconds=self.services.body_time)
 
     async def body(self, shape: type[T], most: int = MOST_BODY) -> T:
-        return msgspec.json.decode(await self.raw_body(most), type=shape)
+        return body.decode(await self.raw_body(most), shape)
 
     def flag(self, name: str) -> bool:
         text = self.request.query_params.get(name, "false")
@@ -67,6 +62,8 @@ class Call:
 
     def page(self) -> Page:
         iterator = self.request.query_params.get("iterator") or None
+        if iterator is not None:
+            _without_controls("iterator", iterator)
         backwards = iterator is not None and iterator.startswith("-")
         return Page(limit=self._limit(), iterator=iterator.removeprefix("-") if iterator else None, backwards=backwards)
 
@@ -74,9 +71,17 @@ class Call:
         text = self.request.query_params.get("limit")
         if text is None:
             return DEFAULT_LIMIT
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= MOST_LISTED:
+        # The length first: Python refuses to read thousands of digits with an error of its own.
+        if len(text) > 9 or not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= MOST_LISTED:
             raise msgspec.ValidationError(f"limit takes a number from 1 to {MOST_LISTED}")
         return int(text)
+
+
+def _without_controls(name: str, value: str) -> str:
+    """Nothing is named with them, PostgreSQL fails on a NUL, and answers and logs repeat what was asked for."""
+    if _CONTROL.search(value):
+        raise Refused(400, f"{name} has a control character")
+    return value
 
 
 def respond(value: object, status: int = 200) -> Response:

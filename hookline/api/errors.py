@@ -20,6 +20,9 @@ from hookline.errors import (
     StoreUnavailable,
 )
 
+# What a client learns of an outage. The error itself may name the database's address: it goes to the log.
+UNAVAILABLE = "the database is not available now; try again in a moment"
+
 log = structlog.get_logger(__name__)
 
 _AT = re.compile(r" - at `\$(?P<path>.*)`$")
@@ -31,6 +34,7 @@ _CODES = {
     403: "insufficient_access",
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     409: "conflict",
     413: "payload_too_large",
     500: "server_error",
@@ -41,12 +45,11 @@ _STATUS: list[tuple[type[HooklineError], int]] = [
     (SignatureError, 401),
     (NotFound, 404),
     (Conflict, 409),
-    (StoreUnavailable, 503),
 ]
 
 
 class Refused(HooklineError):
-    """An answer that only HTTP has: 400, 401, 403, 413."""
+    """An answer that only HTTP has: 400, 401, 403, 408, 413."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -57,6 +60,8 @@ def problem(status: int, detail: str) -> Response:
     headers = {"retry-after": "1"} if status == 503 else {}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
+    if status == 408:
+        headers["connection"] = "close"  # the rest of the request may still come, and is not the next one
     return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
 
 
@@ -83,6 +88,8 @@ def answer(error: Exception) -> Response:
             return problem(400, f"the body is not valid JSON: {error}")
         case InvalidInput() | BlockedAddress():
             return invalid(str(error))
+        case StoreUnavailable():
+            return problem(503, UNAVAILABLE)
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return problem(status, str(error))
@@ -99,9 +106,15 @@ def _invalid_shape(error: msgspec.ValidationError) -> Response:
 
 async def on_error(request: Request, error: Exception) -> Response:
     response = answer(error)
-    if response.status_code == 500:
+    if isinstance(error, StoreUnavailable):
+        log_outage(request, error)
+    elif response.status_code == 500:
         log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
     return response
+
+
+def log_outage(request: Request, error: StoreUnavailable) -> None:
+    log.warning("database unavailable", method=request.method, path=request.url.path, error=str(error))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -20,3 +20,4 @@ class Services(Struct, frozen=True, kw_only=True):
     guard: Guard
     wall: Callable[[], datetime]
     max_payload: int
+    body_time: float = 30.0  # seconds in which a request's whole body must have come

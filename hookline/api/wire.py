@@ -146,6 +146,13 @@ class EndpointIn(In, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     policy: Policy | None = None
 
+    def __repr__(self) -> str:
+        """Without the secret, and without the values of the headers: receivers are let in by them."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["secret"] = None if self.secret is None else "…"
+        fields["headers"] = dict.fromkeys(self.headers, "…")
+        return f"EndpointIn({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
 
 class EndpointOut(Out, frozen=True, kw_only=True):
     """Without secret and custom headers: they are never part of a listing."""

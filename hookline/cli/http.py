@@ -11,8 +11,43 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hookline.errors import ConfigError
+
+MOST_CONNECTIONS = 4096  # beyond them, requests are answered with 503
+REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn waits for ever for a request that was begun, or that is never begun at all. We hang up."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._came()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._came()
+
+    def _expect(self) -> None:
+        self._came()
+        self._late = self.loop.call_later(REQUEST_TIME, self.transport.close)
+
+    def _came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class _Server(uvicorn.Server):
@@ -54,12 +89,13 @@ async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, g
     """Answer requests until the stop, then finish those under way."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=_Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
     server = _Server(config)

@@ -115,7 +115,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
         async with runtime.opened(config) as store, asyncio.TaskGroup() as parts:
             await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
             ingest = Ingest(store)
-            app = compose(store, config, ingest)
+            app = compose(services(store, config, ingest))
             parts.create_task(_answer(app, listener, stop, config, ingest))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout).run(stop))
@@ -124,9 +124,8 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
             _announce(out, config, http.address(listener), role, processes)
 
 
-def compose(store: Store, config: Config, ingest: Ingest) -> ASGIApp:
-    """API and dashboard on one store."""
-    services = Services(
+def services(store: Store, config: Config, ingest: Ingest) -> Services:
+    return Services(
         store=store,
         submit=ingest.submit,
         auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
@@ -134,7 +133,11 @@ def compose(store: Store, config: Config, ingest: Ingest) -> ASGIApp:
         wall=clock.wall,
         max_payload=config.max_payload,
     )
-    return create_app(services, dashboard.routes(services))
+
+
+def compose(given: Services) -> ASGIApp:
+    """API and dashboard on one store."""
+    return create_app(given, dashboard.routes(given))
 
 
 async def _answer(app: ASGIApp, listener: socket.socket, stop: asyncio.Event, config: Config, ingest: Ingest) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from importlib import resources
 from urllib.parse import parse_qs
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from hookline.api import body
 from hookline.api.auth import Caller
-from hookline.api.errors import Refused
+from hookline.api.errors import UNAVAILABLE, Refused, log_outage, problem
 from hookline.api.services import Services
 from hookline.dashboard.html import Safe
 from hookline.dashboard.view import Status, login_page, status_page
 from hookline.errors import HooklineError, SignatureError, StoreUnavailable
 from hookline.model import DeadFilter
 from hookline.store.base import Page
-
-log = structlog.get_logger(__name__)
 
 COOKIE = "hookline_token"
 COOKIE_AGE = 7 * 86_400
@@ -59,7 +57,7 @@ class Dashboard:
         except (SignatureError, Refused):
             return _redirect("/login")
         except StoreUnavailable as error:
-            return Response(f"The database cannot be reached: {error}", 503, HEADERS, media_type="text/plain")
+            return _unavailable(request, error)
 
     async def _holder(self, token: str) -> Caller:
         if not token:
@@ -82,9 +80,15 @@ class Dashboard:
         return _html(login_page())
 
     async def login(self, request: Request) -> Response:
-        token = await _form_field(request, "token")
+        try:
+            raw = await body.read(request, most=MOST_FORM, seconds=self._services.body_time)
+        except Refused as error:
+            return problem(error.status, str(error))
+        token = _form_field(raw, "token")
         try:
             await self._holder(token)
+        except StoreUnavailable as error:
+            return _unavailable(request, error)
         except HooklineError as error:
             return _html(login_page(str(error)), 401)
         answer = _redirect("/")
@@ -111,15 +115,15 @@ async def style(_request: Request) -> Response:
     return Response(text, headers={"cache-control": "max-age=300"}, media_type="text/css")
 
 
-async def _form_field(request: Request, name: str) -> str:
+def _form_field(raw: bytes, name: str) -> str:
     """One field of a small form; empty if there is none."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_FORM:
-            return ""
-    values = parse_qs(body.decode("latin-1")).get(name, [""])
+    values = parse_qs(raw.decode("latin-1")).get(name, [""])
     return values[0].strip()
+
+
+def _unavailable(request: Request, error: StoreUnavailable) -> Response:
+    log_outage(request, error)
+    return Response(UNAVAILABLE, 503, HEADERS, media_type="text/plain")
 
 
 def _html(content: Safe, status: int = 200) -> Response:

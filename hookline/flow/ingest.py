@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from hookline.errors import HooklineError, InvalidInput, StoreUnavailable
+import structlog
+
+from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Accepted, NewMessage
 from hookline.store.base import Store
+
+log = structlog.get_logger()
 
 MOST_PER_COMMIT = 500
 MOST_BYTES = 4 * 1024 * 1024  # of payloads in one commit
@@ -79,23 +83,19 @@ class Ingest:
         return group
 
     async def _commit(self, group: list[_Waiting]) -> None:
-        """One transaction; a group that fails on its data is halved, so that each caller hears only of its own message."""
+        """One transaction; a group that fails on what is in it is halved, so that each caller hears only of its own message."""
         try:
             accepted = await self._store.ingest([message for message, _ in group])
-        except InvalidInput as error:
+        except StoreUnavailable as error:
+            for waiting in group:
+                _answer(waiting, error)
+        except Exception as error:
             if len(group) == 1:
-                _answer(group[0], error)
+                _answer(group[0], _told(error))
                 return
             middle = len(group) // 2
             await self._commit(group[:middle])
             await self._commit(group[middle:])
-        except HooklineError as error:
-            for waiting in group:
-                _answer(waiting, error)
-        except BaseException as error:
-            for waiting in group:
-                _answer(waiting, StoreUnavailable(f"the message was not accepted: {error}"))
-            raise
         else:
             for waiting, result in zip(group, accepted, strict=True):
                 self._learn(waiting[0].app_no, result.deliveries)
@@ -118,3 +118,11 @@ def _answer(waiting: _Waiting, result: Accepted | Exception) -> None:
         future.set_exception(result)
     else:
         future.set_result(result)
+
+
+def _told(error: Exception) -> HooklineError:
+    """What the caller hears. A fault of ours is told to the log, and does not stop those who wait behind it."""
+    if isinstance(error, HooklineError):
+        return error
+    log.error("ingest_failed", exc_info=error)
+    return StoreUnavailable("the message was not accepted; the log says why")

@@ -51,6 +51,8 @@ def _judge_error(case: _Case) -> Judgement:
             return _dead(Reason.BLOCKED_ADDRESS, case, Health.NONE)
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
+        case ErrorKind.AMBIGUOUS if case.job.probe:
+            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # it told us nothing good
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case _:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hookline.flow.circuit import LaneOutcome
-from hookline.model import Delivered, Job, Result, Retry
-from hookline.states import Health
+from hookline.model import Dead, Delivered, Job, Judgement, RecordReport, Result, Retry, Sent, Timing, Verdict
+from hookline.states import ErrorKind, Health, Reason
 
 DETAIL_LIMIT = 2000  # characters of a cause, an error or a reason that are kept
+LONGEST = 1e9  # seconds of a delay: no policy waits for thirty years
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+MOST_MICROS = (1 << 31) - 1  # of a phase of an attempt
 
 
 def outcomes_of(results: Iterable[Result]) -> dict[int, list[LaneOutcome]]:
@@ -72,8 +77,54 @@ def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result
 
 
 def bare(result: Result) -> Result:
-    """The same result without anything that the endpoint sent."""
-    return replace(result, sent=replace(result.sent, detail="", headers={}, body=b"", address=""))
+    """The same result without anything that the endpoint sent, and with what is left brought into bounds."""
+    sent, judgement = result.sent, result.judgement
+    hold = judgement.hold_until
+    return replace(
+        result,
+        sent=replace(
+            sent,
+            detail="",
+            headers={},
+            body=b"",
+            address="",
+            started_at=_legal(sent.started_at),
+            timing=Timing(**{phase: min(max(micros, 0), MOST_MICROS) for phase, micros in asdict(sent.timing).items()}),
+        ),
+        judgement=replace(
+            judgement,
+            verdict=_bounded(judgement.verdict),
+            hold_until=None if hold is None else _legal(hold),
+        ),
+    )
+
+
+def _bounded(verdict: Verdict) -> Verdict:
+    if not isinstance(verdict, Retry):
+        return verdict
+    delay = 0.0 if math.isnan(verdict.delay) else min(max(verdict.delay, 0.0), LONGEST)
+    return replace(verdict, at=_legal(verdict.at), delay=delay)
+
+
+def _legal(at: datetime) -> datetime:
+    return min(max(at, EARLIEST), LATEST)
+
+
+def buried(result: Result, attempt_id: str) -> Result:
+    """What is written where even the bare result is refused: left leased it would be sent with every lease, for ever."""
+    job, detail = result.job, "the database refused what came of the attempt"
+    return Result(
+        job=job,
+        attempt_id=attempt_id,
+        sent=Sent(error=ErrorKind.UNSENDABLE, detail=detail, started_at=job.claimed_at),
+        judgement=Judgement(verdict=Dead(reason=Reason.UNSENDABLE, detail=detail), health=Health.NONE),
+    )
+
+
+def refused(result: Result, burial: RecordReport) -> RecordReport:
+    """The report of a result that was buried instead; one whose claim no longer held is only stale."""
+    ours = (result.job.delivery_id,) if burial.recorded else ()
+    return replace(burial, recorded=0, refused=ours)
 
 
 def clean(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import structlog
 
+from hookline import ids
 from hookline.errors import StoreUnavailable
 from hookline.flow.outage import Outage
 from hookline.model import Dead, Job, RecordReport, Result
@@ -18,14 +19,16 @@ log = structlog.get_logger()
 MOST_PER_BATCH = 500
 
 T = TypeVar("T")
-W = TypeVar("W")
 
 
 class Recorder:
     """One per worker. Results are written in the order in which they were added."""
 
-    def __init__(self, store: Store, outage: Outage, on_written: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, outage: Outage, on_written: Callable[[], None], name_of: Callable[[int], str]
+    ) -> None:
         self._store = store
+        self._name_of = name_of  # an endpoint's public id by its number
         self._outage = outage
         self._on_written = on_written
         self._results: list[Result] = []
@@ -83,41 +86,43 @@ class Recorder:
         return batch
 
     async def _release(self, jobs: list[Job]) -> None:
-        if await self._patiently(self._store.release(jobs)) is None:
-            self._unsent[:0] = jobs
+        await self._patiently(jobs, self._unsent, self._store.release)
         self._wrote(len(jobs))
 
     async def _record(self, batch: list[Result]) -> None:
-        wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else set()
-        report = await self._patiently(self._store.record(batch, wake=wake))
-        if report is None:
-            self._results[:0] = batch
-        else:
-            self.crowded -= wake
-            tell(batch, report)
+        await self._patiently(batch, self._results, self._record_batch)
         self._wrote(len(batch))
+
+    async def _record_batch(self, batch: list[Result]) -> None:
+        wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else set()
+        report = await self._store.record(batch, wake=wake)
+        self.crowded -= wake
+        tell(batch, report, self._name_of)
 
     def _wrote(self, count: int) -> None:
         self._writing -= count
         self._on_written()
 
-    async def _patiently(self, write: Awaitable[W]) -> W | None:
-        """None: it did not work, we have waited a little, and it is to be tried again."""
+    async def _patiently(self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:
+        """Write it. Back to the front of its queue if the database is away; halved on any other error, down to the one."""
         try:
-            written = await write
+            await write(batch)
         except StoreUnavailable as error:
+            queue[:0] = batch
             await self._outage.failed("record", error, asyncio.Event())
-        except Exception as error:
-            # A fault of ours, not of the data (the store bisects that away): wait for the lease rather than spin.
-            log.exception("record_failed")
-            await self._outage.failed("record", error, asyncio.Event())
+        except Exception:
+            # A fault of ours, not of the data (the store bisects that away). It must not hold up the others for ever: the
+            # lease of the one that cannot be written runs out, and its delivery is made again.
+            log.exception("record_failed", batch=len(batch))
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._patiently(batch[:middle], queue, write)
+                await self._patiently(batch[middle:], queue, write)
         else:
             self._outage.passed()
-            return written
-        return None
 
 
-def tell(batch: Sequence[Result], report: RecordReport) -> None:
+def tell(batch: Sequence[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
     """What an operator wants to read: deaths, changes of circuits, lost leases."""
     for result in batch:
         verdict = result.judgement.verdict
@@ -125,13 +130,13 @@ def tell(batch: Sequence[Result], report: RecordReport) -> None:
             log.warning(
                 "delivery_died",
                 message=result.job.message_id,
-                delivery=result.job.delivery_id,
-                endpoint_no=result.job.endpoint_no,
+                dead_letter=f"{ids.DEAD_LETTER}{result.job.delivery_id}",
+                endpoint=name_of(result.job.endpoint_no),
                 reason=str(verdict.reason),
                 detail=verdict.detail,
             )
     for event in report.events:
-        log.warning(str(event.kind), endpoint_no=event.endpoint_no, cause=event.cause)
+        log.warning(str(event.kind), endpoint=name_of(event.endpoint_no), cause=event.cause)
     if report.stale:
         log.warning("outcomes_of_lost_leases", count=report.stale)
     if report.refused:

@@ -39,7 +39,7 @@ class Relay:
         report = await self._store.relay(BATCH)
         self._outage.passed()
         if report.set_aside:
-            log.error("outbox_rows_set_aside", count=report.set_aside)
+            log.error("outbox_rows_set_aside", count=report.set_aside, reasons=report.reasons)
         if report.relayed:
             self._store.wake()
         return report.relayed + report.repeated + report.set_aside

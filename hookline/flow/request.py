@@ -62,6 +62,11 @@ class Targets:
     def get(self, endpoint_no: int) -> Target | None:
         return self._known.get(endpoint_no)
 
+    def name_of(self, endpoint_no: int) -> str:
+        """Its public id, for people."""
+        target = self._known.get(endpoint_no)
+        return target.endpoint.id if target is not None else f"number {endpoint_no}"
+
     def _fits(self, job: Job) -> bool:
         target = self._known.get(job.endpoint_no)
         return target is not None and target.endpoint.revision >= job.revision

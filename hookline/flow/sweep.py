@@ -34,7 +34,7 @@ class Sweeper:
         self._outage = outage
         self._chance = chance
         every = settings.every
-        self._chores: list[tuple[float, Callable[[], Awaitable[SweepReport]]]] = [
+        self._chores: list[tuple[float, Callable[[], Awaitable[SweepReport | None]]]] = [
             (every, self._leases),
             (every, lambda: store.sweep_expired(BATCH)),
             (every * 5, lambda: store.sweep_deleted(BATCH)),
@@ -62,15 +62,17 @@ class Sweeper:
                 continue
             self._due[index] = monotonic() + interval * self._chance.uniform(0.9, 1.1)
             report = await chore()
+            if report is None:
+                continue
             self._outage.passed()
-            self._tell(report)
-            if max(report.leases, report.expired, report.deleted) >= BATCH:
+            await self._tell(report)
+            if max(report.leases, report.expired, report.deleted, report.retired) >= BATCH:
                 self._due[index] = monotonic()
 
-    async def _leases(self) -> SweepReport:
+    async def _leases(self) -> SweepReport | None:
         # After an outage nobody could record: give every worker one lease to do it before any is taken away.
         if not self._outage.healthy_for(self._settings.lease):
-            return SweepReport()
+            return None
         return await self._store.sweep_leases(BATCH)
 
     async def _failing(self) -> SweepReport:
@@ -80,9 +82,12 @@ class Sweeper:
     async def _audit(self) -> SweepReport:
         return SweepReport(repaired=len(await self._store.audit(repair=True)))
 
-    def _tell(self, report: SweepReport) -> None:
-        for event in report.events:
-            log.warning(event.kind, endpoint_no=event.endpoint_no, cause=event.cause)
+    async def _tell(self, report: SweepReport) -> None:
+        if report.events:
+            found = await self._store.endpoints_for({event.endpoint_no for event in report.events})
+            names = {endpoint.no: endpoint.id for endpoint in found}
+            for event in report.events:
+                log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=event.cause)
         if report.leases:
             log.warning("leases_expired", count=report.leases)
         if report.expired or report.deleted:

@@ -179,13 +179,18 @@ class Store(Protocol):
         """Write outcomes: attempts, deliveries moved on, lane health folded in the given order, tokens. Fenced, one transaction.
 
         A batch that fails on its data is bisected down to the bad row. That row is tried once more without what the
-        endpoint sent (headers, body, detail), so that the delivery still moves on; if even that fails it is in `refused`.
+        endpoint sent (headers, body, detail) and with its times in bounds, so that the delivery still moves on; if even that
+        fails the delivery is buried as dead, `unsendable`, in a transaction of its own, and is in `refused`.
         `wake` names endpoints that were crowded out of this worker and have room there again: each gets a token for now.
         """
 
     # ── sweep ──
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        """Expired leases go back to pending, at the lane's back, and free their room. Nothing if another worker is at it."""
+        """Expired leases go back to pending, at the lane's back, and free their room. Nothing if another worker is at it.
+
+        One that ends further away than two leases from now counts as expired: the clock was ahead when it was made, and was
+        corrected since. So no worker may lease for more than twice as long as another.
+        """
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         """Waiting deliveries past `expires_at` become dead, `budget_exhausted`; those of paused lanes do not."""
@@ -200,7 +205,10 @@ class Store(Protocol):
         """
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Apply retention: history, resolved or over-age dead letters, keys. Never the payload of an open or dead delivery."""
+        """Apply retention: history, resolved or over-age dead letters, keys. Never the payload of an open or dead delivery.
+
+        SQLite: nothing for a day after the wall clock has jumped by more than an hour while this process ran.
+        """
 
     async def audit(self, *, repair: bool) -> list[int]:
         """Endpoints with a waiting delivery that no token, probe, hold or room will ever wake. Slow; repaired if asked."""
@@ -214,8 +222,9 @@ class Store(Protocol):
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
         """Turn up to `limit` matching dead letters back into pending deliveries, oldest first; how many. Call until it is 0.
 
-        Attempts 0, time budget anew from now, policy as it was, the delivery's id and history kept. Those of deleted
-        endpoints are left alone. Wakes their lanes.
+        Attempts 0, time budget anew from now, policy as it was, the delivery's id and history kept. Those of deleted and
+        disabled endpoints are left alone: nothing would be sent. Those of paused ones are held until they are resumed.
+        Wakes their lanes.
         """
 
     async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
 from hookline import clock, config, tokens
+from hookline.api.services import Services
 from hookline.cli import http as server
-from hookline.cli.serve import compose
+from hookline.cli.serve import compose, services
 from hookline.flow.ingest import Ingest
 from hookline.model import Application, Organization
 from hookline.store import Store
@@ -84,7 +86,8 @@ class Client:
 
 
 @pytest.fixture
-async def address(store: Store, database_url: str) -> AsyncIterator[str]:
+async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
+    """What the API under test works with; a test may put other values in its place."""
     settings = config.load(
         {
             "HOOKLINE_DATABASE_URL": database_url,
@@ -94,13 +97,27 @@ async def address(store: Store, database_url: str) -> AsyncIterator[str]:
         }
     )
     ingest = Ingest(store)
+    yield services(store, settings, ingest)
+    await ingest.close()
+
+
+@asynccontextmanager
+async def serving(given: Services) -> AsyncIterator[str]:
+    """The API and the dashboard on a port of their own: `127.0.0.1:12345`."""
     listener = server.bind("127.0.0.1", 0)
     stop = asyncio.Event()
-    running = asyncio.create_task(server.serve(compose(store, settings, ingest), listener, stop=stop, grace=5))
-    yield server.address(listener).removeprefix("http://")
-    stop.set()
-    await running
-    await ingest.close()
+    running = asyncio.create_task(server.serve(compose(given), listener, stop=stop, grace=5))
+    try:
+        yield server.address(listener).removeprefix("http://")
+    finally:
+        stop.set()
+        await running
+
+
+@pytest.fixture
+async def address(served: Services) -> AsyncIterator[str]:
+    async with serving(served) as found:
+        yield found
 
 
 @pytest.fixture

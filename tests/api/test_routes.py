@@ -9,6 +9,7 @@ import pytest
 from hookline.model import Application
 from hookline.store import Store
 from tests.api.conftest import Client
+from tests.support import factory
 from tests.support.scene import Scene
 
 
@@ -24,13 +25,21 @@ async def test_unknown_routes_and_methods_answer_in_json(client: Client) -> None
 
 
 async def test_application_made_found_and_listed(client: Client) -> None:
-    given = {"name": "Acme", "uid": "acme", "rateLimit": 7, "metadata": {"plan": "gold"}}
+    given = {"name": "Acme", "uid": "acme", "metadata": {"plan": "gold"}}
     made = (await client.post("/api/v1/app/", given)).json(201)
-    assert (made["uid"], made["throttleRate"], made["metadata"]) == ("acme", 7, {"plan": "gold"})
+    assert (made["uid"], made["throttleRate"], made["metadata"]) == ("acme", None, {"plan": "gold"})
 
     (await client.post("/api/v1/app", given)).problem(409, "conflict")
     assert (await client.post("/api/v1/app?get_if_exists=true", given)).json(200) == made
     assert (await client.get("/api/v1/app/acme")).json() == made
+
+
+@pytest.mark.parametrize("field", ["throttleRate", "rateLimit"])
+async def test_an_applications_throttle_is_refused_rather_than_ignored(client: Client, field: str) -> None:
+    (await client.post("/api/v1/app", {"name": "Slow", "uid": "slow"})).json(201)
+    for path in ("/api/v1/app", "/api/v1/app?get_if_exists=true"):
+        (fault,) = (await client.post(path, {"name": "Slow", "uid": "slow", field: 7})).faults()
+        assert "not supported yet" in fault["msg"]
 
 
 async def test_pages_follow_one_another(client: Client) -> None:
@@ -43,7 +52,7 @@ async def test_pages_follow_one_another(client: Client) -> None:
     assert last["done"]
     seen = [each["id"] for page in (first, second, last) for each in page["data"]]
     assert sorted(seen) == sorted(made)
-    for limit in ("0", "251", "ten"):
+    for limit in ("0", "251", "ten", "00000000100000000", "9" * 4400, "0" * 4400 + "1"):
         (await client.get(f"/api/v1/app?limit={limit}")).faults()
 
 
@@ -76,6 +85,8 @@ async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: 
         ({"url": "https://a.example", "eventTypes": ["order.unknown"]}, ["body"], "order.unknown"),
         ({"url": "https://a.example", "secret": "guess"}, ["body"], "secret"),
         ({"url": "https://a.example", "headers": {"Host": "b.example"}}, ["body"], "ost"),
+        ({"url": "https://a.example", "ordering": "key"}, ["body"], "not supported yet"),
+        ({"url": "https://a.example", "ordering": "fifo"}, ["body"], "not supported yet"),
         ({"url": "https://a.example", "policy": {"maxAttempts": 0}}, ["body"], "max_attempts"),
         ({"url": "https://a.example", "policy": {"max_attempts": 3}}, ["body", "policy"], "max_attempts"),
     ],
@@ -112,6 +123,16 @@ async def test_idempotency_key(client: Client, scene: Scene) -> None:
     assert len(await scene.claim()) == 1
 
 
+async def test_an_idempotency_key_belongs_to_one_application(client: Client, store: Store, scene: Scene) -> None:
+    other = await store.create_application(scene.organization.id, factory.new_application())
+    given = {"eventType": "order.paid", "payload": {"id": 5}}
+    sent = [
+        (await client.post(f"/api/v1/app/{app.id}/msg", given, idempotency_key="k-5")).json(202)["id"]
+        for app in (scene.app, other)
+    ]
+    assert sent[0] != sent[1]
+
+
 async def test_many_at_once_are_all_accepted(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     bodies = [{"eventType": "order.paid", "payload": {"id": n}} for n in range(40)]
@@ -132,6 +153,10 @@ async def test_many_at_once_are_all_accepted(client: Client, scene: Scene) -> No
         (b'{"eventType": "order paid", "payload": {}}', 422),
         (b'{"eventType": "order.paid", "payload": {"x": "\xff"}}', 422),
         (b'{"eventType": "order.paid", "payload": {}, "tags": ["a", "a"]}', 422),
+        (b'{"eventType": "order.paid", "payload": {}, "orderingKey": "k"}', 422),
+        (b'{"eventType": "order.paid", "payload": {}, "deliverAt": "0001-01-01T00:00:00+14:00"}', 422),
+        (b'{"eventType": "order.paid", "payload": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400),
+        (b'{"eventType": "\xff", "payload": {}}', 400),
         (b'{"eventType": "order.paid", "payload": "' + b"x" * 65_536 + b'"}', 422),
         (b'{"eventType": "order.paid", "payload": "' + b"x" * 200_000 + b'"}', 413),
     ],

@@ -61,3 +61,13 @@ async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: 
         ingest._bytes += len(message.payload)
     groups = [[message.app_no for message, _ in ingest._next_group()] for _ in range(3)]
     assert groups == [[scene.app.no], [narrow.no], [scene.app.no]]
+
+
+async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
+    ingest = Ingest(scene.store, commits=1)
+    broken = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no, channels=5)))
+    good = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
+    answers = await asyncio.wait_for(asyncio.gather(broken, good, return_exceptions=True), 10)
+    assert isinstance(answers[0], Exception)
+    assert isinstance(answers[1], Accepted)
+    await ingest.close()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
+from hookline.flow.outage import Outage
+from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target
 from hookline.flow.send import Request
+from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.model import CircuitPolicy, EndpointChange, PolicyOverride, Sent
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
 from hookline.store import Store, StoreOptions, open_store
@@ -206,14 +211,16 @@ async def test_what_is_in_flight_is_finished_before_the_worker_ends(scene: Scene
     assert await scene.state(message_id) == DeliveryState.DELIVERED
 
 
-async def test_what_does_not_finish_in_time_is_released_without_an_attempt(scene: Scene, receiver: Receiver) -> None:
+async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(Behaviour(hang=True))
     await scene.endpoint(url=receiver.url)
     async with working(scene.store, deadline=30.0, drain=0.5):
         [message_id] = await scene.send()
         await receiver.arrived(1)
     delivery = await scene.delivery(message_id)
-    assert (delivery.state, delivery.attempts) == (DeliveryState.PENDING, 0)
+    assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 0, 1)
+    [attempt] = await scene.store.attempts(message_id)  # it may have arrived: that must not be hidden
+    assert (attempt.outcome, attempt.detail) == ("retry", "shutting down")
 
 
 async def test_a_job_whose_lease_is_nearly_over_is_not_sent(scene: Scene) -> None:
@@ -240,15 +247,19 @@ async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> No
         organization = await store.save_organization(factory.organization())
         app = await store.create_application(organization.id, factory.new_application())
         await store.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
-        async with working(store):
+        async with working(store) as worker:
             messages = factory.new_messages(app.no, 20)
             await store.ingest(messages)
             await receiver.arrived(20)
-            await asyncio.to_thread(server.restart)
+            await asyncio.to_thread(server.stop)
+            async with asyncio.timeout(20):
+                while worker._recorder.waiting < 20:  # all are answered, and none can be recorded
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.start)
             for message in messages:
-                delivery = await _settled_through_outage(store, message.id)
-                assert (delivery, len(receiver.requests)) == (DeliveryState.DELIVERED, 20)
+                assert await _settled_through_outage(store, message.id) == DeliveryState.DELIVERED
         await store.close()
+    assert len(receiver.requests) == 20
 
 
 async def _settled_through_outage(store: Store, message_id: str) -> DeliveryState:
@@ -272,3 +283,43 @@ async def test_a_refused_connection_is_tried_once_more_within_the_attempt(scene:
         [delivery] = await settled(scene.store, message_id)
     [attempt] = await scene.store.attempts(message_id)
     assert (delivery.reason, attempt.error) == (Reason.ATTEMPTS_EXHAUSTED, ErrorKind.REFUSED)
+
+
+# ── sweep and recorder around an outage, and around a fault of ours ───────────────────────────────────────────────
+
+
+async def test_after_an_outage_the_sweep_takes_no_lease_away_for_one_lease(scene: Scene) -> None:
+    await scene.endpoint()
+    [message_id] = await scene.send()
+    await scene.claim()
+    await scene.age(1_000)
+    outage = Outage(random.Random(3))
+    sweeper = Sweeper(scene.store, SweepSettings(lease=60.0), outage, random.Random(4))
+    await outage.failed("test", StoreUnavailable("away"), _set())
+    outage.passed()
+    assert await sweeper._leases() is None
+    assert await scene.state(message_id) == DeliveryState.DELIVERING
+    untroubled = Sweeper(scene.store, SweepSettings(lease=60.0), Outage(random.Random(3)), random.Random(4))
+    report = await untroubled._leases()
+    assert report is not None
+    assert report.leases == 1
+
+
+async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -> None:
+    await scene.endpoint()
+    messages = await scene.send(5)
+    jobs = await scene.claim()
+    recorder = Recorder(scene.store, Outage(random.Random(5)), lambda: None, str)
+    for place, job in enumerate(jobs):
+        result = factory.delivered(job)
+        recorder.add(replace(result, sent="nothing that was sent") if place == 2 else result)  # type: ignore[arg-type]
+    recorder.close()
+    await recorder.run()
+    states = sorted([await scene.state(message_id) for message_id in messages])
+    assert states == [DeliveryState.DELIVERING] + [DeliveryState.DELIVERED] * 4
+
+
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event

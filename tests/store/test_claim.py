@@ -150,6 +150,34 @@ async def test_a_crowded_lane_leaves_the_room_to_others(scene: Scene) -> None:
     assert len(jobs) == 5
 
 
+async def test_a_lane_that_holds_its_share_is_named(scene: Scene) -> None:
+    full, roomy = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
+    await scene.send(3, event_type="a")
+    await scene.send(2, event_type="b")
+    batch = await scene.store.claim(20, held={full.no: 8, roomy.no: 7}, share=8)
+    assert ([job.endpoint_no for job in batch.jobs], full.no in batch.crowded) == ([roomy.no], True)
+    alone = await scene.store.claim(20, held={full.no: 8, roomy.no: 8}, share=8)
+    assert alone.jobs == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_lane_that_was_crowded_out_is_claimable_once_its_room_is_recorded(scene: Scene, named: bool) -> None:
+    """Its own token is for later, when another worker may have room; the record wakes it for this one."""
+    endpoint, other = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
+    await scene.send(5, event_type="a")
+    first = await scene.store.claim(10, held={}, share=2)
+    full = await scene.store.claim(10, held={endpoint.no: 2}, share=2)
+    crowded = {*first.crowded, *full.crowded}  # an engine that looks twice within one claim knows it after the first
+    assert (len(first.jobs), full.jobs, crowded) == (2, [], {endpoint.no})
+    later = await scene.store.now() + timedelta(hours=1)
+    await scene.raw.execute("UPDATE wake SET at = $1", later)  # no pause is long enough for a slow machine
+    report = await scene.store.record(factory.all_delivered(first.jobs), wake=crowded if named else ())
+    assert report.recorded == 2
+    assert len(await scene.claim(10, share=2)) == (2 if named else 0)
+    assert await scene.tokens(other) == []
+    scene.broken_on_purpose = True  # by the token that was put off
+
+
 async def test_tokens_of_a_lane_are_consumed_together_and_one_is_left(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     now = await scene.store.now()

@@ -493,6 +493,21 @@ async def test_pausing_an_open_circuit_and_resuming_keeps_the_lane_awake(scene: 
     assert len(jobs) == 1
 
 
+@pytest.mark.parametrize("held", [EndpointStatus.PAUSED, EndpointStatus.DISABLED])
+async def test_one_that_is_active_again_is_probed_at_once(scene: Scene, held: EndpointStatus) -> None:
+    """Whoever turns it on says that it is well; the probe tells."""
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    await scene.store.set_endpoint_status(endpoint.no, held, "maintenance")
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    lane = await scene.lane(endpoint)
+    assert (lane.circuit, lane.failures, lane.failing_since) == (Circuit.OPEN, 0, None)
+    (job,) = await scene.claim_all()
+    assert job.probe
+    await scene.record(factory.delivered(job))
+    assert (await scene.lane(endpoint)).circuit == Circuit.RECOVERING
+
+
 async def test_health_is_told_only_by_health(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(10)

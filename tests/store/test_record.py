@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 
 import pytest
@@ -252,19 +253,75 @@ async def test_whatever_an_endpoint_sends_every_outcome_is_recorded(scene: Scene
     assert [len(await scene.store.attempts(message)) for message in messages] == [1] * 5
 
 
-async def test_a_row_that_the_database_will_not_take_is_named_and_alone(scene: Scene) -> None:
-    """An attempt id with a NUL: PostgreSQL refuses it whatever is tried, SQLite takes it."""
+REFUSED = 1 << 63  # as a status: neither database holds it
+
+
+async def test_a_delay_beyond_all_bounds_is_still_a_retry(scene: Scene) -> None:
+    """PostgreSQL keeps it in four bytes: written as it is, the outcome would be refused each time."""
     await scene.endpoint()
-    await scene.send(8)
-    jobs = await scene.claim()
-    results = factory.all_delivered(jobs)
-    results[5] = replace(results[5], attempt_id="atmpt_\x00")
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    result = factory.retry(job, after=20)
+    verdict = replace(result.judgement.verdict, delay=1e300)
+    report = await scene.record(replace(result, judgement=replace(result.judgement, verdict=verdict)))
+    assert (report.recorded, report.refused) == (1, ())
+    delivery = await scene.delivery(message)
+    assert (delivery.state, delivery.attempts) == (DeliveryState.SCHEDULED, 1)
+    assert delivery.due_at == job.claimed_at + timedelta(seconds=20)
+
+
+async def test_a_delay_that_is_no_number_is_still_a_retry(scene: Scene) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    result = factory.retry(job, after=20)
+    verdict = replace(result.judgement.verdict, delay=math.nan)
+    report = await scene.record(replace(result, judgement=replace(result.judgement, verdict=verdict)))
+    assert (report.recorded, report.refused) == (1, ())
+    assert await scene.state(message) == DeliveryState.SCHEDULED
+
+
+async def test_an_outcome_that_is_refused_whatever_is_tried_ends_its_delivery(scene: Scene) -> None:
+    """Left leased it would be sent again with every lease, for ever, and no attempt would count."""
+    await scene.endpoint()
+    messages = await scene.send(8)
+    jobs = {job.message_id: job for job in await scene.claim()}
+    results = [factory.delivered(jobs[message]) for message in messages]
+    results[5] = replace(results[5], sent=replace(results[5].sent, status=REFUSED))
+    refused = results[5].job
     report = await scene.record(*results)
-    if scene.store.engine == "postgres":
-        assert (report.recorded, report.refused) == (7, (jobs[5].delivery_id,))
-        assert await scene.raw.count("delivery", "state = 2") == 1
-    else:
-        assert (report.recorded, report.refused) == (8, ())
+    assert (report.recorded, report.stale, report.refused) == (7, 0, (refused.delivery_id,))
+    letter = await scene.store.dead_letter(refused.delivery_id)
+    assert letter is not None
+    assert (letter.reason, letter.attempts, letter.sent) == (Reason.UNSENDABLE, 1, 1)
+    assert (letter.message_id, letter.last_status, bool(letter.detail)) == (messages[5], None, True)
+    assert await scene.raw.count("delivery") == 0
+    (attempt,) = await scene.store.attempts(messages[5])
+    assert (attempt.outcome, attempt.number, attempt.status_code) == ("dead", 1, None)
+
+
+async def test_the_end_of_a_refused_outcome_is_fenced(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    (stalled,) = await scene.claim()
+    await scene.age(61)
+    await second.sweep_leases()
+    (taken,) = await scene.claim(by=second)
+    late = factory.delivered(stalled)
+    report = await scene.record(replace(late, sent=replace(late.sent, status=REFUSED)))
+    assert (report.recorded, report.stale, report.refused) == (0, 1, ())
+    assert await scene.state(message) == DeliveryState.DELIVERING
+    assert (await second.record([factory.delivered(taken)])).recorded == 1
+
+
+async def test_a_refused_outcome_frees_its_room_and_wakes_what_was_asked_for(scene: Scene) -> None:
+    endpoint = await scene.endpoint(concurrency=1)
+    await scene.send(2)
+    (job,) = await scene.claim_all()
+    result = factory.delivered(job)
+    await scene.store.record([replace(result, sent=replace(result.sent, status=REFUSED))], wake=[endpoint.no])
+    assert (await scene.lane(endpoint)).in_flight == 0
+    assert len(await scene.claim_all()) == 1
 
 
 # ── together ──

@@ -97,6 +97,21 @@ async def test_dead_letters_of_deleted_endpoints_are_left_alone(scene: Scene) ->
     assert (await scene.store.dead_stats(DeadFilter())).dead == 2
 
 
+async def test_dead_letters_of_disabled_endpoints_are_left_alone(scene: Scene) -> None:
+    """Nothing would be sent, and their new time budget would run."""
+    disabled = await scene.endpoint(event_types=("a",))
+    await scene.endpoint(event_types=("b",))
+    await scene.send(2, event_type="a")
+    await scene.send(1, event_type="b")
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "left us")
+    assert [await scene.store.replay(DeadFilter(), limit=2) for _ in range(2)] == [1, 0]
+    assert (await scene.store.dead_stats(DeadFilter())).dead == 2
+    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.ACTIVE, "back")
+    assert await scene.store.replay(DeadFilter()) == 2
+    assert len(await scene.claim_all()) == 3
+
+
 async def test_two_operators_replay_each_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await scene.send(20)

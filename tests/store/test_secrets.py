@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hookline.model import Endpoint, EndpointChange, Secret
+from hookline.states import EndpointStatus
 from hookline.store import Store, StoreOptions, open_store
+from hookline.store.base import Page
 from hookline.vault import Vault, new_key
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -102,3 +104,53 @@ async def test_deliveries_of_an_endpoint_that_cannot_be_opened_are_still_claimed
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", b"broken", sick.no)
     other: Store = await open_store_with(StoreOptions(pool_size=2))
     assert [job.endpoint_no for job in await scene.claim(by=other)] == [sick.no]
+
+
+# ── the catalogue, with one endpoint in it that no key opens ──
+
+
+async def swapped(scene: Scene) -> tuple[Endpoint, Endpoint]:
+    """One that has the sealed secrets of another, and a healthy one."""
+    sick, healthy = await scene.endpoint(uid="sick", headers={"x-kept": "as it was"}), await sealed(scene)
+    await scene.raw.execute(
+        "UPDATE endpoint SET secrets = (SELECT secrets FROM endpoint WHERE no = $1) WHERE no = $2", healthy.no, sick.no
+    )
+    return sick, healthy
+
+
+async def test_listings_and_look_ups_go_on(scene: Scene) -> None:
+    sick, healthy = await swapped(scene)
+    listed = {endpoint.no: endpoint for endpoint in await scene.store.endpoints(scene.app.no, Page())}
+    assert listed[healthy.no] == healthy
+    found = [
+        listed[sick.no],
+        await scene.store.endpoint(scene.app.no, sick.id),
+        await scene.store.endpoint(scene.app.no, "sick"),
+        await scene.store.endpoint_by_id(scene.organization.id, sick.id),
+    ]
+    assert [(one.no, one.secrets, bool(one.status_reason)) for one in found if one is not None] == [
+        (sick.no, (), True)
+    ] * 4
+
+
+async def test_its_status_can_still_be_set(scene: Scene) -> None:
+    sick, _ = await swapped(scene)
+    for status in (EndpointStatus.PAUSED, EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
+        changed = await scene.store.set_endpoint_status(sick.no, status, "an operator")
+        assert (changed.no, changed.status) == (sick.no, status)
+
+
+async def test_a_new_secret_is_the_way_out(scene: Scene) -> None:
+    sick, _ = await swapped(scene)
+    mended = await scene.store.change_endpoint(sick.no, EndpointChange(secrets=(Secret(key=SUCCESSOR),)))
+    assert [secret.key for secret in mended.secrets] == [SUCCESSOR]
+    assert (mended.headers, mended.status_reason) == ({"x-kept": "as it was"}, None)
+
+
+async def test_a_change_leaves_what_cannot_be_opened_as_it_is(scene: Scene) -> None:
+    """It may be a key that is missing for an hour: what was not given must not be sealed anew as nothing."""
+    sick, _ = await swapped(scene)
+    before = await scene.raw.row("SELECT secrets, headers FROM endpoint WHERE no = $1", sick.no)
+    changed = await scene.store.change_endpoint(sick.no, EndpointChange(description="looked at"))
+    assert (changed.description, changed.secrets) == ("looked at", ())
+    assert await scene.raw.row("SELECT secrets, headers FROM endpoint WHERE no = $1", sick.no) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from hookline.model import EndpointChange, LaneEventKind, PolicyOverride
 from hookline.states import DeliveryState, EndpointStatus, Reason
@@ -62,6 +63,36 @@ async def test_leases_are_swept_in_batches(scene: Scene) -> None:
     await scene.age(61)
     assert [(await scene.store.sweep_leases(limit=3)).leases for _ in range(4)] == [3, 3, 1, 0]
     assert len(await scene.claim_all()) == 7
+
+
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_hold_for_so_long(scene: Scene) -> None:
+    """Nobody leases for longer than two leases from now: a clock was ahead when this one was made, and was corrected."""
+    endpoint = await scene.endpoint(concurrency=5)
+    ahead, behind = await scene.send(2)
+    jobs = {job.message_id: job for job in await scene.claim()}
+    now = await scene.store.now()
+    for message, seconds in ((ahead, 400 * 86_400), (behind, 110)):
+        until = now + timedelta(seconds=seconds)
+        await scene.raw.execute("UPDATE delivery SET lease_until = $1 WHERE message_id = $2", until, message)
+    assert (await scene.store.sweep_leases()).leases == 1
+    assert [await scene.state(message) for message in (ahead, behind)] == [
+        DeliveryState.PENDING,
+        DeliveryState.DELIVERING,
+    ]
+    assert (await scene.lane(endpoint)).in_flight == 1
+    assert (await scene.record(factory.delivered(jobs[ahead]))).stale == 1
+    assert [job.message_id for job in await scene.claim_all()] == [ahead]
+
+
+async def test_leases_of_a_clock_that_was_ahead_are_swept_in_batches(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(7)
+    jobs = await scene.claim()
+    far = await scene.store.now() + timedelta(days=3)
+    for job in jobs[:4]:
+        await scene.raw.execute("UPDATE delivery SET lease_until = $1 WHERE id = $2", far, job.delivery_id)
+    await scene.raw.execute("UPDATE delivery SET lease_until = $1 WHERE lease_until < $2", far - timedelta(days=4), far)
+    assert [(await scene.store.sweep_leases(limit=3)).leases for _ in range(4)] == [3, 3, 1, 0]
 
 
 async def test_two_sweepers_give_each_lease_back_once(scene: Scene, second: Store) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+import pytest
+
 from hookline.model import DeadFilter
 from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
-from tests.store_postgres.plans import buffers, explain, indexes, scanned
-from tests.support import factory
+from tests.store_postgres.plans import buffers, explain, indexes, nodes, scanned
+from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -70,7 +72,7 @@ async def test_sweeps_use_their_indexes(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await load(scene, endpoint.no, 20_000)
     store = engine_of(scene)
-    assert indexes(await explain(store, "sweep_leases_find", 100)) == {"delivery_lease"}
+    assert indexes(await explain(store, "sweep_leases_find", 100, 60.0)) == {"delivery_lease"}
     for name, args in (("sweep_expired", (100,)), ("sweep_deleted", (100,)), ("sweep_tokens", (100,)), ("audit", ())):
         plan = await explain(store, name, *args)
         assert scanned(plan) == set(), name
@@ -94,6 +96,23 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
         plan = await explain(store, name, *args, calm=True)
         assert scanned(plan) <= {"application", "endpoint"}, name  # a handful of rows
         assert buffers(plan) < 300, name
+
+
+@pytest.mark.parametrize("resolved", [False, True, None])
+@pytest.mark.parametrize("name", ["dead_letters", "dead_letters_back"])
+async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
+    scene: Scene, name: str, resolved: bool | None
+) -> None:
+    """In the order of the index: no sort of all that ever died there, no walk through those of the others."""
+    scene.broken_on_purpose = True
+    lanes = [await scene.endpoint() for _ in range(25)]
+    await bulk.load(scene.raw, lanes)
+    await scene.raw.execute("ANALYZE")
+    where = (None, None, lanes[0].no, None, None, None, None, None, resolved)
+    plan = await explain(engine_of(scene), name, *where, None, 20, calm=True)
+    assert "dead_letter_endpoint" in indexes(plan)
+    assert [node["Node Type"] for node in nodes(plan) if "Sort" in node["Node Type"]] == []
+    assert buffers(plan) < 200
 
 
 async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> None:

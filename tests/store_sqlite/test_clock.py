@@ -8,7 +8,10 @@ import pytest
 
 from hookline import clock
 from hookline.clock import from_micros, to_micros, wall
+from hookline.states import DeliveryState
 from hookline.store.sqlite.clock import StoreClock, instant
+from tests.support import factory
+from tests.support.scene import Scene
 
 
 class Hands:
@@ -58,3 +61,54 @@ def test_instants_are_exact(micros: int) -> None:
     at: datetime = instant(micros)
     assert at == from_micros(micros)
     assert to_micros(at) == micros
+
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def test_a_wall_that_keeps_step_is_trusted(hands: Hands) -> None:
+    ours = StoreClock()
+    for _ in range(100):
+        hands.move(DAY, wall=DAY + 30)
+        assert ours.trusted()
+
+
+@pytest.mark.parametrize("step", [-2 * HOUR, 2 * HOUR, 400 * DAY])
+def test_a_wall_that_jumped_is_not_trusted_for_a_day(hands: Hands, step: float) -> None:
+    ours = StoreClock()
+    hands.move(60, wall=60 + step)
+    assert not ours.trusted()
+    hands.move(DAY - 1)
+    assert not ours.trusted()
+    hands.move(2)
+    assert ours.trusted()
+
+
+def test_after_a_jump_ahead_and_back_it_is_not_trusted_until_it_is_right(hands: Hands) -> None:
+    """The engine's clock never goes back: it is ahead for as long as the wall takes to catch up."""
+    ours = StoreClock()
+    hands.move(1, wall=5 * DAY)
+    ours.micros()
+    hands.move(1, wall=-5 * DAY)
+    hands.move(3 * DAY)
+    assert not ours.trusted()
+    hands.move(7 * DAY)
+    assert ours.trusted()
+
+
+@pytest.mark.store_options(retention_days=10, dead_retention_days=10)
+async def test_retention_takes_nothing_on_the_word_of_a_clock_that_jumped(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.endpoint()
+    (message,) = await scene.send()
+    await scene.record(*(factory.dead(job) for job in await scene.claim()))
+    right = clock.wall
+    monkeypatch.setattr(clock, "wall", lambda: right() + timedelta(days=11))
+    report = await scene.store.retire()
+    assert (report.retired, report.dead_expired) == (0, 0)
+    assert await scene.state(message) == DeliveryState.DEAD
+    monkeypatch.setattr(clock, "wall", right)
+    await scene.age(11 * DAY)
+    assert (await scene.store.retire()).retired == 0  # the engine's clock is still ahead
+    assert await scene.state(message) == DeliveryState.DEAD

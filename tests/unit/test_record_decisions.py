@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hookline.flow.record import (
     DETAIL_LIMIT,
+    EARLIEST,
+    LATEST,
+    LONGEST,
     bare,
+    buried,
     cause_of,
     clean,
     halves,
@@ -17,8 +25,8 @@ from hookline.flow.record import (
     outcomes_of,
     released_outcomes,
 )
-from hookline.model import Job
-from hookline.states import ErrorKind, Health
+from hookline.model import Dead, Job, Timing
+from hookline.states import ErrorKind, Health, Reason
 from tests.support import factory
 
 
@@ -115,3 +123,35 @@ def test_clean_text_can_be_stored_anywhere(text: str) -> None:
 def test_clean_keeps_good_text() -> None:
     assert clean("Ünïcode – fine") == "Ünïcode – fine"
     assert clean("a\x00b\ud800") == "a\ufffdb?"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(1e300, LONGEST), (math.inf, LONGEST), (math.nan, 0.0), (-5.0, 0.0), (7.5, 7.5)]
+)
+def test_bare_bounds_a_delay(given: float, kept: float) -> None:
+    result = factory.retry(job(1))
+    verdict = replace(result.judgement.verdict, delay=given)
+    after = bare(replace(result, judgement=replace(result.judgement, verdict=verdict))).judgement.verdict
+    assert after == replace(verdict, delay=kept)
+
+
+def test_bare_bounds_instants_and_times() -> None:
+    far, early = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+    sent = replace(factory.answered(503), started_at=early, timing=Timing(dns=-3, total=1 << 40))
+    result = replace(factory.retry(job(1), hold_until=far), sent=sent)
+    verdict = replace(result.judgement.verdict, at=far)
+    after = bare(replace(result, judgement=replace(result.judgement, verdict=verdict)))
+    assert after.judgement.hold_until == LATEST
+    assert after.judgement.verdict == replace(verdict, at=LATEST)
+    assert after.sent.started_at == EARLIEST
+    assert (after.sent.timing.dns, after.sent.timing.total) == (0, (1 << 31) - 1)
+
+
+def test_a_buried_outcome_keeps_the_job_and_nothing_else() -> None:
+    result = factory.delivered(job(1, counted=True), body=b"theirs", detail="theirs")
+    after = buried(result, "atmpt_new")
+    assert (after.job, after.attempt_id) == (result.job, "atmpt_new")
+    assert isinstance(after.judgement.verdict, Dead)
+    assert after.judgement.verdict.reason == Reason.UNSENDABLE
+    assert (after.judgement.health, after.judgement.gone) == (Health.NONE, False)
+    assert (after.sent.status, after.sent.body, after.sent.started_at) == (None, b"", result.job.claimed_at)

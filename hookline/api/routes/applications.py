@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hookline import manage
+from hookline import catalogue, manage
 from hookline.api import wire
 from hookline.api.call import Call, listing, one_more, respond
 from hookline.model import NewApplication
@@ -18,6 +18,7 @@ async def create(call: Call) -> Response:
         metadata=given.metadata,
     )
     if call.flag("get_if_exists"):
+        catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
         app, made = await manage.get_or_add_application(call.store, org_id, new)
         return respond(wire.application(app), 201 if made else 200)
     return respond(wire.application(await manage.add_application(call.store, org_id, new)), 201)

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
 from starlette.responses import Response
 
 from hookline import catalogue, ids, manage
-from hookline.api import wire
+from hookline.api import body, wire
 from hookline.api.call import Call, listing, one_more, respond
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Accepted, Application, IngestStatus, Message, NewMessage
@@ -19,7 +18,7 @@ async def create(call: Call) -> Response:
     """202 once it is durable. The payload's bytes are kept as they came."""
     app = await call.application()
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
-    new = _new(call, app, msgspec.json.decode(raw, type=wire.MessageIn), raw)
+    new = _new(call, app, body.decode(raw, wire.MessageIn), raw)
     catalogue.check_message(new, now=call.services.wall(), max_payload=call.services.max_payload)
     accepted = await call.services.submit(new)
     if accepted.status == IngestStatus.NO_APPLICATION:
@@ -31,6 +30,8 @@ def _new(call: Call, app: Application, given: wire.MessageIn, raw: bytes) -> New
     key = call.request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= MOST_KEY:
         raise InvalidInput(f"idempotency-key: must be 1 to {MOST_KEY} characters long")
+    if given.ordering_key is not None:
+        raise InvalidInput("orderingKey: not supported yet; leave it out")
     return NewMessage(
         id=ids.mint(ids.MESSAGE, call.services.wall()),
         app_no=app.no,
@@ -39,16 +40,16 @@ def _new(call: Call, app: Application, given: wire.MessageIn, raw: bytes) -> New
         event_id=given.event_id,
         channels=given.channels,
         tags=given.tags,
-        ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
         policy=None if given.policy is None else given.policy.override(),
-        idempotency_key=None if key is None else _hash(call.caller.org_id, key.encode()),
-        idempotency_body=None if key is None else _hash(app.id, raw),
+        idempotency_key=None if key is None else _hash(app.org_id, app.id, key.encode()),
+        idempotency_body=None if key is None else _hash(app.org_id, app.id, raw),
     )
 
 
-def _hash(owner: str, value: bytes) -> bytes:
-    return hashlib.sha256(owner.encode() + b"\0" + value).digest()
+def _hash(org_id: str, app_id: str, value: bytes) -> bytes:
+    """Another application's key is another key, whatever its holder calls it."""
+    return hashlib.sha256(f"{org_id}\0{app_id}\0".encode() + value).digest()
 
 
 async def _kept(call: Call, app: Application, new: NewMessage, accepted: Accepted) -> Message:

@@ -153,18 +153,32 @@ class Catalogue(Part):
         )
 
     async def _endpoint_by_no(self, connection: Connection, no: int) -> Endpoint:
+        return self._endpoint(await self._endpoint_row(connection, no))
+
+    async def _endpoint_row(self, connection: Connection, no: int) -> Any:
         row = await connection.fetchrow(self._sql["endpoint_by_no"], no)
         if row is None:
             raise NotFound("the endpoint does not exist")
-        return rows.endpoint(row, READ, self._vault)
+        return row
+
+    def _endpoint(self, row: Any) -> Endpoint:
+        """Also one that no key opens: it must not take the others, or its own repair, with it."""
+        return rows.endpoint_or_fault(row, READ, self._vault)
 
     async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
         given = {name: value for name, value in asdict(change).items() if value is not UNSET}
 
         async def work(connection: Connection) -> Endpoint:
             await self._lock_lane(connection, endpoint_no)
-            after = replace(await self._endpoint_by_no(connection, endpoint_no), **given)
-            values = _endpoint_values(after, self._sealed(after.id, after))
+            row = await self._endpoint_row(connection, endpoint_no)
+            after = replace(self._endpoint(row), **given)
+            # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
+            secrets, headers = self._sealed(after.id, after)
+            sealed = (
+                secrets if "secrets" in given else row["secrets"],
+                headers if "headers" in given else row["headers"],
+            )
+            values = _endpoint_values(after, sealed)
             await connection.execute(self._sql["endpoint_update"], endpoint_no, *values)
             await connection.execute(self._sql["lane_limits"], endpoint_no, after.throttle_rate, after.concurrency)
             await self._wake_lane(connection, endpoint_no)
@@ -220,19 +234,19 @@ class Catalogue(Part):
 
     async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
         row = await self._by_ref("endpoint_by_ref", "endpoint_by_uid", app_no, ref)
-        return None if row is None else rows.endpoint(row, READ, self._vault)
+        return None if row is None else self._endpoint(row)
 
     async def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Endpoint | None:
         row = await self._db.fetchrow("endpoint_by_id", org_id, endpoint_id)
-        return None if row is None else rows.endpoint(row, READ, self._vault)
+        return None if row is None else self._endpoint(row)
 
     async def endpoints(self, app_no: int, page: Page) -> list[Endpoint]:
-        return [rows.endpoint(row, READ, self._vault) for row in await self._page("endpoints", app_no, page)]
+        return [self._endpoint(row) for row in await self._page("endpoints", app_no, page)]
 
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
         async with self._db.hot() as connection:
             found = await connection.fetch(self._sql["endpoints_for"], list(nos))
-        return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
+        return [self._endpoint(row) for row in found]
 
     # ── look-ups ──
 

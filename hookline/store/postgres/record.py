@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock
-from hookline.flow.record import bare, clean, halves, moves_lane, outcome_name, outcomes_of
+from hookline import clock, ids
+from hookline.flow.record import bare, buried, clean, halves, moves_lane, outcome_name, outcomes_of, refused
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
 from hookline.store.postgres.base import Part
@@ -79,7 +79,8 @@ class Record(Part):
         try:
             return await self._record_batch([bare(result)], wake)
         except DATA_ERRORS:
-            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+            burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+            return refused(result, await self._record_batch([burial], wake))
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         async def work(connection: Connection) -> RecordReport:

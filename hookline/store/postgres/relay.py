@@ -40,7 +40,8 @@ class Relay(Ingest):
         if faults:
             await connection.execute(self._sql["relay_set_aside"], list(faults), list(faults.values()))
         relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
-        return RelayReport(relayed=relayed, repeated=len(gone) - relayed, set_aside=len(faults))
+        reasons = tuple(faults.values())[:3]
+        return RelayReport(relayed=relayed, repeated=len(gone) - relayed, set_aside=len(faults), reasons=reasons)
 
     async def _relay_batch(
         self, connection: Connection, taken: Sequence[_Taken], faults: dict[int, str]

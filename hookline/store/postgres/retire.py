@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from asyncpg import LockNotAvailableError
+from msgspec.structs import replace
 
 from hookline.model import SweepReport
 from hookline.store.postgres.database import Connection
@@ -20,36 +21,37 @@ _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery
 class Retire(Sweep):
     async def retire(self, limit: int = 5000) -> SweepReport:
         """In several transactions: a step that cannot get its lock does not undo the others."""
-        retired = await self._retire_rows(limit)
+        taken = await self._retire_rows(limit)
         try:
             await self._guarded(Chore.RETIRE, self._make_partitions, calm=True)
         except LockNotAvailableError:
-            return SweepReport(retired=retired)
+            return taken
+        retired = taken.retired
         for row in await self._db.fetch("retire_partitions", self._options.retention_days):
             retired += await self._retire_day(row["parent"], row["name"], row["day"], limit)
         retired += await self._retire_default(limit)
-        return SweepReport(retired=retired)
+        return replace(taken, retired=retired)
 
     async def _make_partitions(self, connection: Connection) -> SweepReport:
         await connection.execute(_LOCK_TIMEOUT)
         await connection.execute(self._sql["make_partitions"])
         return SweepReport()
 
-    async def _retire_rows(self, limit: int) -> int:
+    async def _retire_rows(self, limit: int) -> SweepReport:
         options = self._options
         steps: list[tuple[str, tuple[int, ...]]] = [
             ("retire_key", (limit,)),
             ("retire_event_id", (options.retention_days, limit)),
             ("retire_lane_event", (options.retention_days, limit)),
-            ("retire_dead", (options.dead_retention_days, limit)),
             ("retire_resolved", (options.retention_days, limit)),
         ]
 
         async def work(connection: Connection) -> SweepReport:
+            dead = await connection.fetchrow(self._sql["retire_dead"], options.dead_retention_days, limit)
             counts = [_count(await connection.execute(self._sql[name], *args)) for name, args in steps]
-            return SweepReport(retired=sum(counts))
+            return SweepReport(retired=dead["retired"] + sum(counts), dead_expired=dead["expired"])
 
-        return (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+        return await self._guarded(Chore.RETIRE, work, calm=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
         """Drop the day, or as many of its rows as nothing needs."""

@@ -30,12 +30,13 @@ class Sweep(Catalogue):
         return await self._guarded(Chore.LEASES, work)
 
     async def _sweep_leases(self, connection: Connection, limit: int) -> SweepReport:
-        found = await connection.fetch(self._sql["sweep_leases_find"], limit)
+        lease = self._options.lease
+        found = await connection.fetch(self._sql["sweep_leases_find"], limit, lease)
         if not found:
             return SweepReport()
         counted = sorted({row["endpoint_no"] for row in found if row["counted"]})
         lanes, now = await self._lock_lanes(connection, counted, counted)
-        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found])
+        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found], lease)
         if now is None:
             return SweepReport(leases=len(back))
         epochs = {lane.endpoint_no: lane.epoch for lane in lanes}

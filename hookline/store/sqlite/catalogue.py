@@ -23,7 +23,7 @@ from hookline.model import (
     NewEndpoint,
     Organization,
 )
-from hookline.states import EndpointStatus
+from hookline.states import Circuit, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import Page
 from hookline.store.rows import json_text, policy_text
@@ -177,7 +177,7 @@ _EVENTS = {
 
 
 def set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
-    """Resume wakes the lane; what made it fail before no longer counts."""
+    """Resume wakes the lane; what made it fail before no longer counts, and an open circuit is probed at once."""
     if status == EndpointStatus.DELETED:
         raise InvalidInput("an endpoint is deleted by deleting it")
     before = _existing(tx, endpoint_no)
@@ -196,7 +196,8 @@ def turn(tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatu
     lane = lane_rows.load(tx, [endpoint_no])[endpoint_no]
     after = replace(lane, status=status, revision=lane.revision + 1)
     if status == EndpointStatus.ACTIVE:
-        after = replace(after, failures=0, failing_since=None)
+        probe_at = tx.at if lane.circuit == Circuit.OPEN else lane.probe_at
+        after = replace(after, failures=0, failing_since=None, probe_at=probe_at)
     lane_rows.save(tx, [after])
     event = LaneEvent(endpoint_no=endpoint_no, at=tx.at, kind=_EVENTS[before, status], cause=cause)
     lane_rows.note(tx, [(event, lane.app_no)])

@@ -21,6 +21,7 @@ _PASSING = {
     sqlite3.SQLITE_INTERRUPT: "it was interrupted",
 }
 _CONSTRAINT_DATATYPE = 3091  # sqlite3 has no name for it before Python 3.13
+_UNFIT = frozenset({_CONSTRAINT_DATATYPE, sqlite3.SQLITE_CONSTRAINT_NOTNULL})
 _NOT_BOUND = (sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError)
 
 
@@ -56,10 +57,10 @@ def translate(error: BaseException) -> BaseException:
 
 
 def _is_type_fault(error: BaseException) -> bool:
-    """A STRICT column that was given another type, or a parameter of a type that SQLite does not know."""
+    """A STRICT column that was given another type or NULL (as NaN is), or a parameter of a type that SQLite does not know."""
     if isinstance(error, sqlite3.ProgrammingError):
         return "binding parameter" in str(error)
-    return getattr(error, "sqlite_errorcode", 0) == _CONSTRAINT_DATATYPE
+    return getattr(error, "sqlite_errorcode", 0) in _UNFIT
 
 
 def _caused(fault: HooklineError, error: BaseException) -> HooklineError:

@@ -186,7 +186,8 @@ def relay(tx: Tx, limit: int) -> RelayReport:
     tx.many("relay_set_aside", aside)
     if done:
         tx.run("relay_delete", (numbers(done),))
-    return RelayReport(relayed=relayed, repeated=len(done) - relayed, set_aside=len(aside))
+    reasons = tuple(reason for reason, _ in aside[:3])
+    return RelayReport(relayed=relayed, repeated=len(done) - relayed, set_aside=len(aside), reasons=reasons)
 
 
 def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:

@@ -8,8 +8,12 @@ from datetime import datetime
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
+import structlog
+from msgspec.structs import replace
+
+from hookline import ids
 from hookline.errors import InvalidInput, NotFound
-from hookline.flow.record import bare, halves
+from hookline.flow.record import bare, buried, halves, refused
 from hookline.model import (
     Accepted,
     Application,
@@ -50,6 +54,8 @@ from hookline.vault import Vault
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+log = structlog.get_logger()
 
 _STRETCH = 2000  # rows of a long piece of work that one transaction takes
 
@@ -235,7 +241,9 @@ class SqliteStore:
         try:
             report, _ = await self._write(record.record, [bare(result)], wake)
         except BadData:
-            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+            burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+            report, _ = await self._write(record.record, [burial], wake)
+            report = refused(result, report)
         self._bell.set()
         return report
 
@@ -258,8 +266,12 @@ class SqliteStore:
 
     async def retire(self, limit: int = 5000) -> SweepReport:
         """One transaction for each kind of history, so that nobody waits for all of them."""
+        if not self._context.clock.trusted():
+            log.warning("retention_put_off", cause="the clock of this machine has jumped")
+            return SweepReport()
+        report = await self._write(sweep.retire_dead, limit)
         taken = [await self._write(sweep.retire, name, limit) for name in sweep.RETIRED]
-        return SweepReport(retired=sum(taken))
+        return replace(report, retired=report.retired + sum(taken))
 
     async def audit(self, *, repair: bool) -> list[int]:
         found = [endpoint_no for endpoint_no, _ in await self._read(sweep.asleep)]

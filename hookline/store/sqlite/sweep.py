@@ -23,6 +23,7 @@ _LATE = timedelta(seconds=1)
 
 def sweep_leases(tx: Tx, limit: int) -> SweepReport:
     lost = tx.tuples("sweep_leases_find", (tx.now, limit))
+    lost += tx.tuples("sweep_leases_ahead", (tx.now + round(2_000_000 * tx.options.lease), limit - len(lost)))
     if not lost:
         return SweepReport()
     tx.run("sweep_leases_back", (tx.now, numbers(id_ for id_, _, _ in lost)))
@@ -99,7 +100,6 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 RETIRED = (
-    "retire_dead",
     "retire_resolved",
     "retire_attempts",
     "retire_done",
@@ -115,9 +115,13 @@ def retire(tx: Tx, name: str, limit: int) -> int:
     history = tx.now - tx.options.retention_days * _DAY
     if name == "retire_resolved":
         return tx.run(name, {"cutoff": history, "limit": limit})
-    if name == "retire_dead":
-        return tx.run(name, (tx.now - tx.options.dead_retention_days * _DAY, limit))
     return tx.run(name, (tx.now if name == "retire_key" else history, limit))
+
+
+def retire_dead(tx: Tx, limit: int) -> SweepReport:
+    """One batch of over-age dead letters, resolved or not."""
+    gone = tx.tuples("retire_dead", (tx.now - tx.options.dead_retention_days * _DAY, limit))
+    return SweepReport(retired=len(gone), dead_expired=sum(unresolved for (unresolved,) in gone))
 
 
 # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────

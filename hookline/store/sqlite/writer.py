@@ -56,6 +56,8 @@ class Writer:
         self, conn: sqlite3.Connection, path: Path, context: Context, on_foreign_commit: Callable[[], None]
     ) -> None:
         self._conn = conn
+        self._path = path
+        self._file = path.stat().st_ino
         self._wal = path.with_name(path.name + "-wal")
         self._context = context
         self._on_foreign_commit = on_foreign_commit
@@ -116,6 +118,7 @@ class Writer:
 
     def _commit(self, group: list[_Task]) -> None:
         try:
+            self._check_file()
             self._begin()
             self._notice_others()
             for task in group:
@@ -126,6 +129,15 @@ class Writer:
             cause = error.__cause__ if isinstance(error, _Aborted) else error
             for task in group:
                 task.error = translate(cause or error)
+
+    def _check_file(self) -> None:
+        """SQLite goes on writing to a file that has no name any more: what it would acknowledge, nobody could find again."""
+        try:
+            same = self._path.stat().st_ino == self._file
+        except OSError:
+            same = False
+        if not same:
+            raise StoreUnavailable(f"{self._path} was removed or replaced while it was in use; stop this process")
 
     def _begin(self) -> None:
         give_up = monotonic() + LOCK_SECONDS

@@ -183,7 +183,7 @@ CREATE TABLE hookline.dead_letter (
     note        text
 );
 CREATE INDEX dead_letter_app ON hookline.dead_letter (app_no, id) WHERE resolved_at IS NULL;
-CREATE INDEX dead_letter_endpoint ON hookline.dead_letter (endpoint_no, died_at) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_endpoint ON hookline.dead_letter (endpoint_no, id);
 CREATE INDEX dead_letter_open ON hookline.dead_letter (id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_message ON hookline.dead_letter (message_id);
 CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at);

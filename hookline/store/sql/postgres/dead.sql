@@ -50,7 +50,7 @@ GROUP BY 1, 2
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       JOIN hookline.lane n ON n.endpoint_no = l.endpoint_no AND n.status < 3
+       JOIN hookline.lane n ON n.endpoint_no = l.endpoint_no AND n.status < 2
        JOIN hookline.message m ON m.created_at = l.message_at AND m.seq = l.message_seq AND m.payload IS NOT NULL
        WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
          AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)

@@ -58,9 +58,13 @@ DELETE FROM hookline.lane_event WHERE id = ANY (ARRAY(
   SELECT id FROM hookline.lane_event WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
 
 -- name: retire_dead
-DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
-  SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)
-  ORDER BY died_at LIMIT $2::integer FOR UPDATE SKIP LOCKED))
+-- All that went, and those of them that nobody had resolved.
+WITH gone AS (
+       DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
+         SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)
+         ORDER BY died_at LIMIT $2::integer FOR UPDATE SKIP LOCKED))
+       RETURNING resolved_at)
+SELECT count(*) AS retired, count(*) FILTER (WHERE resolved_at IS NULL) AS expired FROM gone
 
 -- name: retire_resolved
 DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(

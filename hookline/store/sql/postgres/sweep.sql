@@ -4,15 +4,21 @@
 SELECT pg_try_advisory_xact_lock(1214543, $1::integer)
 
 -- name: sweep_leases_find
--- Read without locks: lanes are locked before deliveries, as record does.
-SELECT id, endpoint_no, counted FROM hookline.delivery
-WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer
+-- Read without locks: lanes are locked before deliveries, as record does. $2 is the length of a lease: what ends further away
+-- than two of them was leased when the clock was ahead, and it was corrected since.
+(SELECT id, endpoint_no, counted FROM hookline.delivery
+ WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer)
+UNION ALL
+(SELECT id, endpoint_no, counted FROM hookline.delivery
+ WHERE state = 2 AND lease_until > now() + make_interval(secs => 2 * $2::float8) ORDER BY lease_until DESC LIMIT $1::integer)
+LIMIT $1::integer
 
 -- name: sweep_leases_back
 -- To the lane's back: whatever stalled its worker should not stall the next one at once.
 WITH x AS MATERIALIZED (
        SELECT id, endpoint_no, counted FROM hookline.delivery
-       WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND lease_until <= now()
+       WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
+         AND (lease_until <= now() OR lease_until > now() + make_interval(secs => 2 * $2::float8))
        ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
      back AS (
        UPDATE hookline.delivery

@@ -22,7 +22,7 @@ SELECT l.reason AS reason, l.resolved_at IS NOT NULL AS resolved, count(*) AS ma
 -- name: replay_find
 SELECT l.id, l.endpoint_no FROM dead_letter l
  WHERE l.id > 0 AND {where}
-   AND EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 3)
+   AND EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)
    AND EXISTS (SELECT 1 FROM message m WHERE m.seq = l.message_seq AND m.payload IS NOT NULL)
  ORDER BY l.id LIMIT :limit;
 

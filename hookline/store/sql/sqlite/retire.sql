@@ -32,7 +32,8 @@ DELETE FROM idempotency WHERE rowid IN (
 DELETE FROM lane_event WHERE id IN (SELECT id FROM lane_event WHERE at < ? ORDER BY at LIMIT ?);
 
 -- name: retire_dead
-DELETE FROM dead_letter WHERE id IN (SELECT id FROM dead_letter WHERE died_at < ? ORDER BY died_at LIMIT ?);
+DELETE FROM dead_letter WHERE id IN (SELECT id FROM dead_letter WHERE died_at < ? ORDER BY died_at LIMIT ?)
+RETURNING resolved_at IS NULL;
 
 -- name: retire_resolved
 DELETE FROM dead_letter WHERE id IN (

@@ -4,6 +4,11 @@
 SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;
 
+-- name: sweep_leases_ahead
+-- Further away than anybody leases: the clock that made them was ahead, and was corrected since.
+SELECT id, endpoint_no, counted FROM delivery
+ WHERE state = 2 AND lease_until > ? ORDER BY lease_until DESC LIMIT ?;
+
 -- name: sweep_leases_back
 UPDATE delivery SET state = 0, due_at = ?, lease_until = NULL, claim = NULL, counted = 0
  WHERE id IN (SELECT value FROM json_each(?));

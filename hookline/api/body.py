@@ -1,0 +1,45 @@
+"""A request's body, read within bounds of size and time, and decoded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from hookline.api.errors import Refused
+
+T = TypeVar("T")
+
+
+async def read(request: Request, *, most: int, seconds: float) -> bytes:
+    """Whatever the headers promise."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read(request, most)
+    except TimeoutError:
+        raise Refused(408, f"the body did not come within {seconds:g} seconds") from None
+    except ClientDisconnect:  # nobody is left to read this answer
+        raise Refused(400, "the connection was closed before the body had come") from None
+
+
+async def _read(request: Request, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Refused(413, f"the body is larger than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decode(raw: bytes, shape: type[T]) -> T:
+    """msgspec's own errors are for `errors.answer`; here are those that it lets through from Python."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except UnicodeDecodeError:
+        raise Refused(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise Refused(400, "the body is nested too deeply") from None

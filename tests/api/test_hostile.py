@@ -1,0 +1,133 @@
+"""Requests that nobody sends by accident: each gets an answer in JSON, and none breaks or blocks the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from starlette.types import Message
+from structlog.testing import capture_logs
+
+from hookline.api import wire
+from hookline.api.errors import answer
+from hookline.api.services import Services
+from hookline.cli import http
+from hookline.cli.serve import compose
+from hookline.errors import StoreUnavailable
+from hookline.model import Application
+from hookline.store import Store
+from tests.api.conftest import Client, serving
+
+
+async def read_to_end(address: str, sent: bytes) -> bytes:
+    """Send this and no more; everything that comes back until the server hangs up."""
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(sent)
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/app", "/api/v1/app/{app}/endpoint", "/api/v1/app/{app}/msg"])
+async def test_json_that_is_nested_too_deeply(client: Client, app: Application, path: str) -> None:
+    deep = b"[" * 20_000 + b"]" * 20_000
+    given = b'{"name": "n", "url": "https://a.example", "eventType": "t", "payload": {}, "more": ' + deep + b"}"
+    assert "nested" in (await client.post(path.format(app=app.id), given)).problem(400, "bad_request")
+
+
+async def test_text_that_is_not_utf8(client: Client) -> None:
+    assert "UTF-8" in (await client.post("/api/v1/app", b'{"name": "\xff"}')).problem(400, "bad_request")
+
+
+@pytest.mark.parametrize("code", ["%00", "%1b", "%7f", "%c2%9b", "%0a"])
+async def test_control_characters_in_addresses(client: Client, app: Application, code: str) -> None:
+    for path in (
+        f"/app/a{code}",
+        f"/app/a{code}/msg",
+        f"/app/{app.id}/endpoint/e{code}",
+        f"/app/{app.id}/msg/m{code}",
+        f"/app?iterator=app_{code}",
+        f"/app/{app.id}/msg?iterator=-msg_{code}",
+        f"/app/{app.id}/endpoint?iterator={code}",
+    ):
+        assert "control character" in (await client.get("/api/v1" + path)).problem(400, "bad_request")
+
+
+async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: Services, token: str) -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Message) -> None:
+        pass
+
+    for path in ("/api/v1/app", "/login"):
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {token}".encode())],
+        }
+        with capture_logs() as logged:
+            await compose(served)(scope, receive, send)
+        assert logged == []
+
+
+async def test_a_body_that_never_comes(served: Services, token: str) -> None:
+    head = f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 50\r\n\r\n{{"
+    async with serving(replace(served, body_time=0.05)) as address:
+        found = await read_to_end(address, head.encode())
+        assert found.startswith(b"HTTP/1.1 408 ")
+        assert b'"code":"request_timeout"' in found
+        form = b"POST /login HTTP/1.1\r\nhost: a\r\ncontent-length: 50\r\n\r\ntoken="
+        assert (await read_to_end(address, form)).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
+async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
+    whole = b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\n\r\n"
+    async with serving(served) as address:
+        assert await read_to_end(address, sent) == b""
+        assert (await read_to_end(address, whole + b"GET /")).startswith(b"HTTP/1.1 204 ")
+
+
+async def test_more_connections_than_there_is_room_for(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
+    async with serving(served) as address:
+        host, port = address.split(":")
+        _reader, first = await asyncio.open_connection(host, int(port))
+        assert (await Client(address).get("/api/v1/health")).status == 503
+        first.close()
+
+
+def test_an_outage_says_nothing_of_the_database() -> None:
+    found = answer(StoreUnavailable("PostgreSQL cannot be reached: connection to 10.1.2.3, port 5433 failed"))
+    assert found.status_code == 503
+    assert b"10.1.2.3" not in found.body
+    assert b"try again" in found.body
+
+
+async def test_an_outage_on_every_page(nobody: Client, store: Store, token: str) -> None:
+    await store.close()
+    with capture_logs() as logged:
+        (await nobody.holding(token).get("/api/v1/app")).problem(503, "unavailable")
+        page = await nobody.request("GET", "/", None, {"cookie": f"hookline_token={token}"})
+        form = await nobody.request("POST", "/login", f"token={token}".encode(), {})
+    assert (page.status, form.status) == (503, 503)
+    assert [(entry["event"], entry["log_level"]) for entry in logged] == [("database unavailable", "warning")] * 3
+    for body in (page.body, form.body):
+        assert logged[0]["error"].encode() not in body
+
+
+def test_secrets_are_not_part_of_a_text() -> None:
+    given = wire.EndpointIn(url="https://a.example", secret="whsec_c2VjcmV0", headers={"x-key": "hunter2"})
+    for text in (repr(given), str(given), f"{given!r}", repr([given])):
+        assert "https://a.example" in text
+        assert "x-key" in text
+        assert "c2VjcmV0" not in text
+        assert "hunter2" not in text

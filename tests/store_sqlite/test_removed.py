@@ -1,0 +1,26 @@
+"""A database file that is taken away while a process has it open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hookline.errors import StoreUnavailable
+from hookline.store import StoreOptions, open_store
+from hookline.vault import Vault, new_key
+from tests.support import factory
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+async def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "hookline.db"
+    store = await open_store(f"sqlite:///{path}", vault=Vault([new_key()]), options=StoreOptions())
+    await store.migrate()
+    organization = await store.save_organization(factory.organization())
+    path.rename(tmp_path / "elsewhere.db")
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        await store.create_application(organization.id, factory.new_application())
+    await store.close()
