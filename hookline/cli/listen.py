@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hookline import clock, ids, manage, signing
 from hookline.cli import http, params
-from hookline.cli.output import Output
+from hookline.cli.output import Output, clean
 from hookline.cli.receiver import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.send import accept
 from hookline.cli.session import Session, run, session
@@ -32,7 +32,7 @@ PING_TYPE = "hookline.ping"
 class Options(Struct, frozen=True, kw_only=True):
     behaviour: Behaviour
     scheme: Scheme
-    secret: str | None
+    secret: Secret | None
     register: str | None
     ping: bool
     count: int
@@ -69,14 +69,20 @@ def listen(
         signing.check_secret(secret, scheme)
     behaviour = Behaviour(status=status, delay=delay, fail_rate=fail_rate).checked()
     options = Options(
-        behaviour=behaviour, scheme=scheme, secret=secret, register=register, ping=ping, count=count, org=org
+        behaviour=behaviour,
+        scheme=scheme,
+        secret=None if secret is None else Secret(key=secret),
+        register=register,
+        ping=ping,
+        count=count,
+        org=org,
     )
     run(_listen(Output(as_json), http.bind(host, port), options))
 
 
 async def _listen(out: Output, listener: socket.socket, options: Options) -> None:
     url = http.address(listener)
-    secrets: tuple[Secret, ...] = () if options.secret is None else (Secret(key=options.secret),)
+    secrets: tuple[Secret, ...] = () if options.secret is None else (options.secret,)
     if options.register is not None:
         endpoint = await _register(options.register, url, listener.getsockname()[1], options)
         secrets = endpoint.secrets
@@ -124,7 +130,7 @@ async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: 
         return await _reuse(opened, known, url, options)
     # The address is our own: it is safe to save here, and the server still asks its own guard before it dials.
     guard = Guard((*opened.config.allow_nets, *LOOPBACK))
-    secrets = () if options.secret is None else (Secret(key=options.secret),)
+    secrets = () if options.secret is None else (options.secret,)
     new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
     return await manage.add_endpoint(opened.store, guard, app, new)
 
@@ -172,9 +178,9 @@ def _line(arrival: Arrival) -> str:
         "again" if arrival.again else "",
         trust,
         f"→ {arrival.status}",
-        arrival.body[:500].replace("\n", " "),
+        " ".join(arrival.body[:500].splitlines()),
     ]
-    return "  ".join(part for part in parts if part)
+    return "  ".join(clean(part) for part in parts if part)
 
 
 def _style(arrival: Arrival) -> str | None:
@@ -192,7 +198,7 @@ def _obey_stdin(out: Output, receiver: Receiver, loop: asyncio.AbstractEventLoop
         try:
             receiver.behaviour = command(receiver.behaviour, line)
         except HooklineError as error:
-            print(f"hookline: {error}", file=sys.stderr)
+            print(f"hookline: {clean(str(error))}", file=sys.stderr)
             return
         now = receiver.behaviour
         out.note(f"status {now.status}, delay {now.delay:g} s, failure rate {now.fail_rate:g}")

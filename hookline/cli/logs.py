@@ -6,29 +6,52 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
+from hookline.cli.output import clean
 from hookline.config import Config
 
 
 def configure(config: Config) -> None:
     level = getattr(logging, config.log_level.upper())
-    as_json = config.log_format == "json"
-    renderer = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    processors: list[structlog.typing.Processor] = [
+    gathering: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # plain text: the values in an error's frames are payloads and secrets
     ]
-    if as_json:
-        processors.append(structlog.processors.format_exc_info)
+    rendering = _for_machines() if config.log_format == "json" else _for_people()
     structlog.configure(
-        processors=[*processors, renderer],
+        processors=[*gathering, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(
-        level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_libraries(gathering, rendering)])
+
+
+def _for_machines() -> list[Processor]:
+    return [structlog.processors.JSONRenderer()]
+
+
+def _for_people() -> list[Processor]:
+    return [
+        cleaned,
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _libraries(gathering: list[Processor], rendering: list[Processor]) -> logging.Handler:
+    """What uvicorn and asyncio log takes the same way as our own."""
+    handler = logging.StreamHandler(sys.stderr)
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=gathering, processors=last))
+    return handler
+
+
+def cleaned(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Texts come from requests and answers: none may move the cursor or forge a line."""
+    shown = {name: clean(value) if isinstance(value, str) else value for name, value in event.items()}
+    if "exception" in event:
+        shown["exception"] = clean(event["exception"], keep="\n").replace("\n", "\n  ")
+    return shown

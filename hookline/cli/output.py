@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ STYLES = {
     "resolved": ("✓", "bright_black"),
 }
 
+# JSON may have these as they are, and a terminal obeys them: DEL, the C1 controls, line ends and changes of direction.
+_UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
 Cell = str | int | float | datetime | None
 
 
@@ -43,7 +47,7 @@ class Output:
             people()
 
     def json_line(self, value: object) -> None:
-        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.write(_UNSAFE.sub(_escaped, msgspec.json.encode(value).decode()) + "\n")
         sys.stdout.flush()
 
     def line(self, text: str = "", style: str | None = None) -> None:
@@ -96,6 +100,10 @@ def clean(text: str, keep: str = "") -> str:
         letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def plain(cell: Cell) -> str:

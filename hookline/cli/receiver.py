@@ -108,7 +108,7 @@ class Receiver:
         if method != "GET":
             try:
                 self.behaviour = msgspec.json.decode(body, type=Behaviour).checked()
-            except (msgspec.MsgspecError, InvalidInput) as error:
+            except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
                 await _answer(send, 422, msgspec.json.encode({"detail": str(error)}))
                 return
         await _answer(send, 200, msgspec.json.encode(self.behaviour))

@@ -1,4 +1,4 @@
-"""What an engine must do, in the order of the flow. `sqlite.py` and `postgres.py` do it; one conformance suite runs on both.
+"""What an engine must do, in the order of the flow. `sqlite/` and `postgres/` do it; one conformance suite runs on both.
 
 Every method is one transaction unless it says otherwise. All instants are the database's clock. A connection that is lost
 raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `NotFound` or `Conflict` and changes nothing.

@@ -220,7 +220,7 @@ async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(sc
     delivery = await scene.delivery(message_id)
     assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 0, 1)
     [attempt] = await scene.store.attempts(message_id)  # it may have arrived: that must not be hidden
-    assert (attempt.outcome, attempt.detail) == ("retry", "shutting down")
+    assert (attempt.outcome, attempt.detail) == ("retry", "waiting for the response: shutting down")
 
 
 async def test_a_job_whose_lease_is_nearly_over_is_not_sent(scene: Scene) -> None:

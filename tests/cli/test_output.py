@@ -1,0 +1,55 @@
+"""What commands print of what others wrote: never a control character."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hookline.cli.listen import _line
+from hookline.cli.output import Output
+from hookline.cli.receiver import Arrival
+from tests.support import factory
+
+CONTROLS = "".join(map(chr, [*range(32), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066]))
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    text = capsys.readouterr().out
+    assert not set(text) & (set(CONTROLS) - {"\n", "\t"})
+    return text
+
+
+def test_json_has_them_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"text": f"ä{CONTROLS}€", "payload": msgspec.Raw(b'{"a": "\xc2\x9b\\\\\x7f"}')}
+    Output(as_json=True).json_line(given)
+    text = printed(capsys)
+    assert text.count("\n") == 1
+    assert r"\u009b" in text
+    assert msgspec.json.decode(text) == {"text": f"ä{CONTROLS}€", "payload": {"a": "\x9b\\\x7f"}}
+
+
+def test_people_and_pipes_see_them_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=False)
+    out.line(f"a{CONTROLS}")
+    out.fields([("name", f"b{CONTROLS}")])
+    out.table(("name",), [(f"c{CONTROLS}",)], empty="")
+    assert printed(capsys).count(r"\x9b") == 3
+
+
+def test_an_arrival_is_one_line() -> None:
+    arrival = Arrival(
+        at=factory.instant(),
+        webhook_id="msg_1\x9b",
+        event_type=None,
+        attempt="2",
+        verified=None,
+        problem=None,
+        again=False,
+        status=200,
+        method="POST",
+        path="/in\n12:00:00  forged",
+        body="{}\r\n",
+    )
+    line = _line(arrival)
+    assert line.isprintable()
+    assert r"/in\n12:00:00  forged" in line

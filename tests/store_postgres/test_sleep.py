@@ -1,0 +1,211 @@
+"""Sleepers and announcers: any number of workers may sleep, each is told, and nobody notifies while all are at work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from hookline.store.base import Store, StoreOptions
+from tests.conftest import OpenStoreWith
+from tests.support import factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
+SOON = 30.0
+MANY = 21
+HELD = (
+    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1214541"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+@pytest.fixture
+async def workers(store: Store, open_store_with: OpenStoreWith) -> list[Store]:
+    return [await open_store_with(StoreOptions(pool_size=1)) for _ in range(MANY)]
+
+
+async def holders(scene: Scene) -> list[int]:
+    return [row["pid"] for row in await scene.raw.rows(HELD)]
+
+
+async def held_by(scene: Scene, count: int) -> None:
+    """Nobody tells when a lock is given back."""
+    async with asyncio.timeout(SOON):
+        while len(await holders(scene)) != count:
+            pass
+
+
+def asleep(worker: Store) -> asyncio.Task[None]:
+    return asyncio.create_task(worker.wait(LONG))
+
+
+@asynccontextmanager
+async def ear(other: RawPostgres) -> AsyncIterator[list[str]]:
+    """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
+    heard: list[str] = []
+    last = asyncio.Event()
+
+    def listen(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+        if payload == "last":
+            last.set()
+        else:
+            heard.append(payload)
+
+    await other.connection.add_listener("hookline_wake", listen)
+    yield heard
+    await other.execute("SELECT pg_notify('hookline_wake', 'last')")
+    await asyncio.wait_for(last.wait(), SOON)
+    await other.connection.remove_listener("hookline_wake", listen)
+
+
+# ── many ──
+
+
+async def test_any_number_of_workers_sleeps_and_each_is_told(scene: Scene, workers: list[Store]) -> None:
+    await scene.endpoint()
+    assert [await worker.arm() for worker in workers] == [True] * MANY
+    waiting = [asleep(worker) for worker in workers]
+    await scene.send()
+    await asyncio.wait_for(asyncio.gather(*waiting), SOON)
+    assert len(await scene.claim()) == 1
+
+
+@pytest.mark.parametrize("place", [0, 15, 16, MANY - 1])
+async def test_the_one_that_sleeps_on_is_told(scene: Scene, workers: list[Store], place: int) -> None:
+    """Whoever went to sleep beside it has left by then: each must be seen for itself."""
+    await scene.endpoint()
+    for worker in workers:
+        assert await worker.arm()
+    last = asleep(workers.pop(place))
+    for worker in workers:
+        worker.wake()
+        await worker.wait(LONG)
+    await held_by(scene, 1)
+    await scene.send()
+    await asyncio.wait_for(last, SOON)
+    assert len(await scene.claim()) == 1
+
+
+async def test_nobody_goes_to_sleep_while_work_is_being_added(
+    scene: Scene, workers: list[Store], other: RawPostgres
+) -> None:
+    """It may have looked for sleepers before: its notification would be missing."""
+    async with other.connection.transaction():
+        await other.execute("SELECT announce()")
+        assert [await worker.arm() for worker in workers[:3]] == [False] * 3
+        assert len(await holders(scene)) == 1  # the transaction's own: whoever polls leaves nothing behind
+    assert [await worker.arm() for worker in workers[:3]] == [True] * 3
+
+
+async def test_one_that_slept_before_is_told_whoever_came_after(
+    scene: Scene, workers: list[Store], other: RawPostgres
+) -> None:
+    sleeper, late, *_ = workers
+    assert await sleeper.arm()
+    waiting = asleep(sleeper)
+    async with other.connection.transaction():
+        await other.execute("SELECT announce()")
+        assert not await late.arm()
+        await late.wait(0)
+    await asyncio.wait_for(waiting, SOON)
+
+
+async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, second: Store, other: RawPostgres) -> None:
+    await scene.endpoint()
+    async with ear(other) as heard:
+        async with scene.raw.connection.transaction():  # type: ignore[attr-defined]
+            await scene.raw.execute("SELECT announce()")
+            await second.ingest(factory.new_messages(scene.app.no, 2))
+            await scene.raw.execute("SELECT announce()")
+    assert heard == []
+    assert len(await scene.claim()) == 2
+
+
+# ── at work ──
+
+
+async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene, other: RawPostgres) -> None:
+    await scene.endpoint()
+    await scene.send()
+    assert await scene.store.arm()
+    assert len(await scene.claim()) == 1
+    await held_by(scene, 0)
+    async with ear(other) as heard:
+        await scene.send(3)
+    assert heard == []
+    assert len(await scene.claim()) == 3
+
+
+async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scene, other: RawPostgres) -> None:
+    await scene.endpoint()
+    assert await scene.store.arm()
+    assert await scene.claim() == []
+    assert len(await holders(scene)) == 1
+    async with ear(other) as heard:
+        await scene.send()
+    assert heard == [""]
+    assert len(await scene.claim()) == 1
+
+
+async def test_a_worker_that_sleeps_again_holds_one_lock(scene: Scene) -> None:
+    await scene.endpoint()
+    for _ in range(5):
+        assert await scene.store.arm()
+        assert await scene.store.arm()
+        assert len(await holders(scene)) == 1
+        await scene.send()
+        await asyncio.wait_for(scene.store.wait(LONG), SOON)
+        assert len(await scene.claim()) == 1
+    await held_by(scene, 0)
+
+
+async def test_the_claim_after_a_notification_does_not_wait_for_the_lock(scene: Scene) -> None:
+    await scene.endpoint()
+    assert await scene.store.arm()
+    (listener,) = await holders(scene)
+    scene.store.wake()
+    with stopped(listener):
+        await scene.send()
+        await asyncio.wait_for(scene.store.wait(LONG), SOON)
+        assert len(await asyncio.wait_for(scene.claim(), SOON)) == 1
+        assert await holders(scene) == [listener]
+    await held_by(scene, 0)
+    assert await scene.store.arm()
+
+
+@contextmanager
+def stopped(backend: int) -> Iterator[None]:
+    """A session that does not answer."""
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(backend, signal.SIGCONT)
+
+
+async def test_a_sleeper_whose_session_ended_arms_anew(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    assert await scene.store.arm()
+    waiting = asleep(scene.store)
+    (listener,) = await holders(scene)
+    await scene.raw.execute("SELECT pg_terminate_backend($1)", listener)
+    await asyncio.wait_for(waiting, SOON)
+    assert await scene.store.arm()
+    assert await holders(scene) != [listener]
+    waiting = asleep(scene.store)
+    await second.ingest(factory.new_messages(scene.app.no, 1))
+    await asyncio.wait_for(waiting, SOON)
+    assert len(await scene.claim()) == 1
+
+
+async def test_a_store_may_close_while_it_gives_its_lock_back(scene: Scene, second: Store) -> None:
+    assert await second.arm()
+    await second.wait(0)
+    await second.close()
+    await held_by(scene, 0)
