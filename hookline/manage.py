@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from hookline import catalogue, ids
+from msgspec.structs import replace
+
+from hookline import catalogue, ids, signing
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.flow.guard import Guard
 from hookline.model import (
     Accepted,
     Application,
     Endpoint,
+    EndpointChange,
     EventType,
     IngestStatus,
     NewApplication,
     NewEndpoint,
     Organization,
+    Secret,
 )
 from hookline.store.base import Store
 
@@ -32,6 +36,12 @@ async def open_organization(store: Store, org_id: str, now: datetime) -> Organiz
     if org_id != DEFAULT_ORG:
         raise NotFound(f"no organization {org_id!r}")
     return await store.save_organization(Organization(id=org_id, name="default", created_at=now))
+
+
+async def check_organization(store: Store, org_id: str) -> None:
+    """The default one need not exist yet: there is nothing in it then."""
+    if org_id != DEFAULT_ORG and await store.organization(org_id) is None:
+        raise NotFound(f"no organization {org_id!r}")
 
 
 async def find_application(store: Store, org_id: str, ref: str) -> Application:
@@ -70,6 +80,19 @@ async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEnd
     checked = catalogue.check_endpoint(new, guard)
     await _check_event_types(store, app.org_id, checked.event_types or ())
     return await store.create_endpoint(app.no, checked)
+
+
+async def rotate_secret(
+    store: Store, guard: Guard, endpoint: Endpoint, *, overlap: timedelta, now: datetime
+) -> Endpoint:
+    """A new secret of the same kind signs at once; those before it sign beside it until the overlap ends."""
+    ed25519 = endpoint.secrets[0].key.startswith(signing.PRIVATE_PREFIX)
+    key = signing.new_keypair()[0] if ed25519 else signing.new_secret()
+    end = now + overlap
+    retired = [replace(old, expires_at=min(old.expires_at or end, end)) for old in endpoint.secrets]
+    secrets = (Secret(key=key), *(old for old in retired if old.expires_at and old.expires_at > now))
+    change = catalogue.check_change(EndpointChange(secrets=secrets), endpoint, guard)
+    return await store.change_endpoint(endpoint.no, change)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:

@@ -206,7 +206,7 @@ class NewMessage(Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
-    idempotency_key: bytes | None = None  # hash of organization and key
+    idempotency_key: bytes | None = None  # hash of organization, application and key
     idempotency_body: bytes | None = None  # hash of the request body
 
 

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from hookline.cli.app import main
+import sys
+
+INTERRUPTED = 130
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """The imports are most of a short command's time: Ctrl-C must be quiet there too."""
+    try:
+        from hookline.cli.app import start
+
+        start()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -14,6 +14,8 @@ from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION
 from hookline.vault import Vault
 
+LONGEST_TOKEN = 36_500.0  # days
+
 
 def migrate(as_json: params.Json = False) -> None:
     """Bring the database to this release's version. `serve` does it by itself unless HOOKLINE_AUTO_MIGRATE=false.
@@ -41,7 +43,7 @@ async def _migrate() -> list[int]:
 def token(
     org: params.Org = params.DEFAULT_ORG_ID,
     app: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
-    days: Annotated[float | None, typer.Option("--days", min=0, help="How long it is valid.")] = None,
+    days: Annotated[float | None, typer.Option("--days", help="How long it is valid.")] = None,
     as_json: params.Json = False,
 ) -> None:
     """Make a token for the API.
@@ -49,6 +51,8 @@ def token(
     curl -H "Authorization: Bearer $(hookline token)" http://127.0.0.1:8071/api/v1/app
     """
     out = Output(as_json)
+    if days is not None:
+        params.check_number("--days", days, LONGEST_TOKEN)
     made = run(_token(org, app, days))
     out.result(made, people=lambda: out.line(made["token"] or ""))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
+from hookline import __version__
 from hookline.cli import admin, apps, dead, doctor, endpoints, event_types, listen, send, serve, trace
 from hookline.cli.output import clean
 from hookline.errors import (
@@ -56,6 +60,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"hookline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What comes before the command's name."""
+
+
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.command("migrate")(admin.migrate)
@@ -70,12 +91,57 @@ app.add_typer(event_types.app, name="event-types")
 app.add_typer(dead.app, name="dead")
 
 
-def main() -> None:
+def start() -> None:
+    try:
+        check_arguments(sys.argv[1:])
+        _run()
+    except HooklineError as error:
+        _fail(str(error), exit_code(error))
+    except OSError as error:
+        _discard_output()
+        _fail(f"{error.filename or 'the output'}: {error.strerror or error}", 1)
+    except Exception as error:
+        if not refuses_setting(error):
+            raise
+        _fail(f"HOOKLINE_DATABASE_URL: PostgreSQL does not take its options: {error}", 2)
+
+
+def _run() -> None:
     try:
         app()
-    except HooklineError as error:
-        print(f"hookline: {clean(str(error))}", file=sys.stderr)
-        sys.exit(exit_code(error))
+    finally:
+        sys.stdout.flush()  # at the interpreter's end it would be too late to say that it failed
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Python keeps bytes that are not UTF-8 as lone surrogates, which nothing further on can encode."""
+    for text in arguments:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(f"the argument {text!r} is not UTF-8") from None
+
+
+def refuses_setting(error: Exception) -> bool:
+    """The driver hands options that it does not know to the server, as settings of the session."""
+    import asyncpg
+
+    refusals = (
+        asyncpg.UndefinedObjectError,
+        asyncpg.CantChangeRuntimeParamError,
+        asyncpg.InvalidParameterValueError,
+    )
+    return isinstance(error, refusals)
+
+
+def _discard_output() -> None:
+    """What is still in the buffer fails again when the interpreter ends, with a message of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    print(f"hookline: {clean(text)}", file=sys.stderr)
+    sys.exit(code)
 
 
 def exit_code(error: HooklineError) -> int:

@@ -59,5 +59,5 @@ def add(
 
 
 async def _add(org: str, new: NewApplication) -> Application:
-    async with session(org) as opened:
+    async with session(org, creates=True) as opened:
         return await manage.add_application(opened.store, opened.org_id, new)

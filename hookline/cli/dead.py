@@ -44,8 +44,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     until: str | None = None
     resolved: bool | None = False
 
-    def narrows(self) -> bool:
-        return self != Wanted(resolved=self.resolved)
+    def filters(self) -> bool:
+        return self != Wanted(ids=self.ids, resolved=self.resolved)
 
 
 async def _filter(opened: Session, wanted: Wanted) -> DeadFilter:
@@ -59,7 +59,7 @@ async def _filter(opened: Session, wanted: Wanted) -> DeadFilter:
         reason=wanted.reason,
         since=None if wanted.since is None else params.read_instant(wanted.since, opened.now),
         until=None if wanted.until is None else params.read_instant(wanted.until, opened.now),
-        ids=tuple(map(manage.dead_letter_number, wanted.ids)) or None,
+        ids=tuple(sorted(set(map(manage.dead_letter_number, wanted.ids)))) or None,
         resolved=wanted.resolved,
     )
 
@@ -229,6 +229,8 @@ def replay(
     hookline dead replay dl_17
 
     hookline dead replay --endpoint ep_... --reason attempts_exhausted --since 1d --yes
+
+    By id, resolved ones too; by filter, only open ones.
     """
     wanted = Wanted(
         ids=tuple(dead_ids or ()),
@@ -238,6 +240,7 @@ def replay(
         reason=reason,
         since=since,
         until=until,
+        resolved=None if dead_ids else False,
     )
     _bulk(Output(as_json), org, wanted, "replay", "replayed", everything, yes, _replay_some)
 
@@ -287,8 +290,8 @@ _Step = Callable[[Session, DeadFilter], Awaitable[int]]
 def _bulk(
     out: Output, org: str, wanted: Wanted, verb: str, done_word: str, everything: bool, yes: bool, step: _Step
 ) -> None:
-    if not wanted.narrows() and not everything:
-        raise InvalidInput(f"say which ones to {verb}: ids, a filter, or --all")
+    if [bool(wanted.ids), wanted.filters(), everything].count(True) != 1:
+        raise InvalidInput(f"say which ones to {verb}: ids, or filters, or --all")
     done, left = run(_work_through(out, org, wanted, verb, yes, step))
     out.result(
         {done_word: done, "left": left},
@@ -304,13 +307,24 @@ async def _work_through(out: Output, org: str, wanted: Wanted, verb: str, yes: b
         if where.until is None:
             # What dies again while we work must not match, or a sick endpoint's letters would go round for ever.
             where = replace(where, until=opened.now)
-        total = (await opened.store.dead_stats(where)).dead
-        if wanted.ids and total < len(set(wanted.ids)):
-            raise NotFound(f"{len(set(wanted.ids)) - total} of these are no open dead letters; nothing was changed")
+        total = await _count(opened, where)
         if total and not wanted.ids and not yes:
             _confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         done = await _batches(out, opened, where, f"{verb.capitalize()}ing", total, step)
         return done, max(0, total - done)
+
+
+async def _count(opened: Session, where: DeadFilter) -> int:
+    """How many there are; of explicit ids, every one must be there."""
+    if where.ids is None:
+        return (await opened.store.dead_stats(where)).dead
+    found = await opened.store.dead_letters(where, Page(limit=len(where.ids)))
+    missing = set(where.ids) - {letter.id for letter in found}
+    if missing:
+        kind = "dead letter" if where.resolved is None else "open dead letter"
+        names = ", ".join(f"{ids.DEAD_LETTER}{number}" for number in sorted(missing))
+        raise NotFound(f"no {kind} {names}; nothing was changed")
+    return len(found)
 
 
 async def _batches(out: Output, opened: Session, where: DeadFilter, label: str, total: int, step: _Step) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterable
 from enum import StrEnum
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -16,12 +18,13 @@ from msgspec import Struct
 from hookline import clock
 from hookline.cli import params
 from hookline.cli.output import Output, span
-from hookline.cli.session import load_config, run
+from hookline.cli.session import existing_config, run
 from hookline.config import Config, shown_url
-from hookline.errors import HooklineError
+from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput
 from hookline.flow import backoff
+from hookline.flow.guard import Guard
 from hookline.flow.resolve import Answer, Resolver
-from hookline.model import LaneView
+from hookline.model import DeadFilter, Endpoint, LaneView
 from hookline.states import Circuit, EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
@@ -29,6 +32,8 @@ from hookline.vault import Vault
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
 MOST_NAMES = 50
+SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
+LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
 SHORTEST_SPAN = (
     3600.0  # expected seconds of retrying below which an ordinary outage loses deliveries to the dead letters
@@ -55,7 +60,7 @@ def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that would not have woken.")] = False,
     as_json: params.Json = False,
 ) -> None:
-    """Check configuration, database, clock, retries, lanes, DNS and, with --reach, the way out.
+    """Check configuration, database, disk, clock, retries, lanes, endpoints, DNS and, with --reach, the way out.
 
     The exit code is 1 when a check failed. Nothing is changed without --repair, and nothing leaves this machine but DNS
     look-ups of the endpoints' names.
@@ -82,13 +87,19 @@ async def _collect(out: Output, *, reach: bool, repair: bool) -> list[Check]:
 async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
     """Each check as it is done; what cannot be looked at without an earlier one is left out."""
     try:
-        config = load_config()
+        config = existing_config()
+    except ConfigError as error:
+        yield Check("configuration", Finding.FAIL, str(error))
+        return
+    try:
         store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
     except HooklineError as error:
         yield Check("configuration", Finding.FAIL, str(error))
         return
     yield Check("configuration", Finding.OK, shown_url(config.database_url))
     yield check_retries(config)
+    if config.database_file is not None:
+        yield _check_disk(config.database_file)
     try:
         async for check in _examine_database(config, store, reach=reach, repair=repair):
             yield check
@@ -107,6 +118,9 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     yield await _check_lanes(store, repair=repair)
     views = await store.lanes()
     yield check_health(views)
+    yield await _check_secrets(store, views)
+    yield check_guard(config.guard(), views)
+    yield check_dead((await store.dead_stats(DeadFilter())).dead)
     yield await _check_dns(config, views)
     if reach:
         yield await _check_reach(config, views)
@@ -121,6 +135,17 @@ def check_retries(config: Config) -> Check:
     if expected < SHORTEST_SPAN:
         return Check("retries", Finding.WARN, f"{text}; an outage of an hour would turn deliveries into dead letters")
     return Check("retries", Finding.OK, text)
+
+
+def _check_disk(file: Path) -> Check:
+    return check_free(shutil.disk_usage(file.absolute().parent).free)
+
+
+def check_free(free: int) -> Check:
+    text = f"{free / 1024**2:,.0f} MiB free beside the database"
+    if free < LEAST_DISK:
+        return Check("disk", Finding.FAIL, f"{text}: make room, or nothing more is accepted")
+    return Check("disk", Finding.OK, text)
 
 
 def check_version(version: int) -> Check:
@@ -169,6 +194,44 @@ def check_health(views: list[LaneView]) -> Check:
     held = [view for view in views if view.lane.status in (EndpointStatus.PAUSED, EndpointStatus.DISABLED)]
     text = f"{len(views)} in all, {len(sick)} with an open circuit, {len(held)} paused or disabled"
     return Check("endpoints", Finding.WARN if sick or held else Finding.OK, text)
+
+
+async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
+    """As a worker sees them: one that no key opens comes without its secrets, and says why."""
+    numbers = [view.lane.endpoint_no for view in views]
+    sealed: list[Endpoint] = []
+    for start in range(0, len(numbers), SECRETS_AT_ONCE):
+        opened = await store.endpoints_for(numbers[start : start + SECRETS_AT_ONCE])
+        sealed += [endpoint for endpoint in opened if not endpoint.secrets]
+    if not sealed:
+        return Check("secrets", Finding.OK, "HOOKLINE_SECRET_KEY opens every endpoint's")
+    shown = f"{sealed[0].id}: {sealed[0].status_reason}"
+    text = f"HOOKLINE_SECRET_KEY does not open those of {len(sealed)} of {len(views)} endpoints ({shown})"
+    return Check("secrets", Finding.FAIL, text)
+
+
+def check_guard(guard: Guard, views: list[LaneView]) -> Check:
+    """By the spelling of the URLs: where a name leads is judged when it is dialled."""
+    refused = [(view, fault) for view in views if (fault := _refusal(guard, view.url))]
+    if not refused:
+        return Check("guard", Finding.OK, "lets every endpoint's URL through")
+    view, fault = refused[0]
+    text = f"{len(refused)} of {len(views)} endpoints get nothing with this HOOKLINE_ALLOW_NETS ({view.endpoint_id}: {fault})"
+    return Check("guard", Finding.FAIL, text)
+
+
+def _refusal(guard: Guard, url: str) -> str | None:
+    try:
+        guard.check_url(url)
+    except (BlockedAddress, InvalidInput) as fault:
+        return str(fault)
+    return None
+
+
+def check_dead(count: int) -> Check:
+    if not count:
+        return Check("dead letters", Finding.OK, "none open")
+    return Check("dead letters", Finding.WARN, f"{count:,} open: see hookline dead stats")
 
 
 # ── the way out ───────────────────────────────────────────────────────────────────────────────────────────────────

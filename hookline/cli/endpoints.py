@@ -1,16 +1,17 @@
-"""`endpoints list|show|add|pause|resume`."""
+"""`endpoints list|show|add|rotate|pause|resume|replay-missing|remove`."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from hookline import manage
+from hookline import manage, signing
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import run, session
+from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Scheme, Secret
 from hookline.states import Circuit, EndpointStatus
@@ -18,6 +19,9 @@ from hookline.states import Circuit, EndpointStatus
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
 
 Ref = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id; its uid where --app is given.")]
+
+LONGEST_OVERLAP = 365 * 86_400.0
+BATCH = 500  # deliveries in one transaction of replay-missing
 
 
 @app.command("list")
@@ -158,6 +162,40 @@ async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
         return await manage.add_endpoint(opened.store, opened.guard, app, new)
 
 
+@app.command("rotate")
+def rotate(
+    ref: Ref,
+    app_ref: params.App = None,
+    overlap: Annotated[str, typer.Option("--overlap", help="How long the old secret signs too: 0, 30m, 7d.")] = "24h",
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Give it a new signing secret, and print it. The old one signs beside it until the overlap ends.
+
+    hookline endpoints rotate ep_... --overlap 7d
+    """
+    out = Output(as_json)
+    length = params.read_span("--overlap", overlap, LONGEST_OVERLAP)
+    changed, now = run(_rotate(org, ref, app_ref, length))
+    key, *old = changed.secrets
+    end = max((each.expires_at for each in old if each.expires_at), default=now)
+    pairs: list[tuple[str, Cell]] = [("id", changed.id), ("secret", key.key)]
+    if key.key.startswith(signing.PRIVATE_PREFIX):
+        pairs.append(("public key", signing.public_key(key.key)))
+    pairs.append(("old secret", "signs no more" if not old else f"signs until {end.isoformat(timespec='seconds')}"))
+    out.result(
+        {"endpoint": wire.endpoint(changed), "secret": key.key, "oldSignsUntil": end if old else None},
+        people=lambda: out.fields(pairs),
+    )
+
+
+async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -> tuple[Endpoint, datetime]:
+    async with session(org) as opened:
+        endpoint = await opened.endpoint(ref, app_ref)
+        changed = await manage.rotate_secret(opened.store, opened.guard, endpoint, overlap=overlap, now=opened.now)
+        return changed, opened.now
+
+
 @app.command("pause")
 def pause(
     ref: Ref,
@@ -206,3 +244,62 @@ async def _change(
 def _check_move(endpoint: Endpoint, status: EndpointStatus) -> None:
     if endpoint.status == EndpointStatus.DISABLED and status == EndpointStatus.PAUSED:
         raise InvalidInput(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
+
+
+@app.command("remove")
+def remove(
+    ref: Ref,
+    app_ref: params.App = None,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Remove it for good. What waits for it becomes dead letters (endpoint_deleted), which cannot be replayed."""
+    out = Output(as_json)
+    endpoint, waiting = run(_remove(org, ref, app_ref))
+    rest = f"; {waiting:,} waiting become dead letters" if waiting else ""
+    out.result({"removed": endpoint.id, "waiting": waiting}, people=lambda: out.line(f"{endpoint.id} is removed{rest}"))
+
+
+async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, int]:
+    async with session(org) as opened:
+        endpoint = await opened.endpoint(ref, app_ref)
+        view = await opened.store.lane_view(endpoint.no)
+        await opened.store.delete_endpoint(endpoint.no)
+        return endpoint, 0 if view is None else view.depth
+
+
+@app.command("replay-missing")
+def replay_missing(
+    ref: Ref,
+    since: Annotated[str, typer.Option("--since", help="Accepted at or after: an instant, or 2h, 7d ago.")],
+    until: Annotated[str | None, typer.Option("--until", help="Accepted before: likewise.", show_default="now")] = None,
+    app_ref: params.App = None,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Send what it never got: messages that match it now and had no delivery to it.
+
+    hookline endpoints replay-missing ep_... --since 2d
+    """
+    out = Output(as_json)
+    made = run(_replay_missing(out, org, ref, app_ref, since, until))
+    out.result({"replayed": made}, people=lambda: out.line(f"{made:,} replayed"))
+
+
+async def _replay_missing(out: Output, org: str, ref: str, app_ref: str | None, since: str, until: str | None) -> int:
+    async with session(org) as opened:
+        start = params.read_instant(since, opened.now)
+        end = opened.now if until is None else params.read_instant(until, opened.now)
+        if end <= start:
+            raise InvalidInput("--until must be after --since")
+        endpoint = await opened.endpoint(ref, app_ref)
+        return await _in_batches(out, opened, endpoint, start, end)
+
+
+async def _in_batches(out: Output, opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> int:
+    """How many there are is only known at the end: finding them is the work."""
+    done = 0
+    while count := await opened.store.replay_missing(endpoint.no, start, end, BATCH):
+        done += count
+        out.note(f"{done:,} so far")
+    return done

@@ -56,5 +56,5 @@ def add(
 
 
 async def _add(org: str, name: str, description: str) -> EventType:
-    async with session(org) as opened:
+    async with session(org, creates=True) as opened:
         return await manage.add_event_type(opened.store, opened.org_id, name, description, opened.now)

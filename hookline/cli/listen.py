@@ -8,24 +8,24 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from ipaddress import ip_network
+from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
 
-from hookline import clock, ids, manage, signing
+from hookline import clock, config, ids, manage, signing
 from hookline.cli import http, params
 from hookline.cli.output import Output, clean
 from hookline.cli.receiver import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.send import accept
 from hookline.cli.session import Session, run, session
-from hookline.errors import HooklineError, InvalidInput
-from hookline.flow.guard import Guard
+from hookline.config import Config
+from hookline.errors import ConfigError, HooklineError, InvalidInput
 from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
 from hookline.states import EndpointStatus
 
-LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 PING_TYPE = "hookline.ping"
 
 
@@ -61,7 +61,7 @@ def listen(
 
     While it runs, type `status 503`, `delay 2`, `fail 0.5` or `ok`, or POST {"status": 503, "delay": 0, "failRate": 0} to
     /_hookline/behaviour. With --register the application is made if need be, and the endpoint's own secret verifies;
-    the server must be allowed to reach it: HOOKLINE_ALLOW_NETS=127.0.0.0/8. With --json: one line per arrival.
+    set HOOKLINE_ALLOW_NETS=127.0.0.0/8 here and for `hookline serve`, which sends. With --json: one line per arrival.
     """
     if ping and register is None:
         raise InvalidInput("--ping needs --register APP")
@@ -84,6 +84,7 @@ async def _listen(out: Output, listener: socket.socket, options: Options) -> Non
     url = http.address(listener)
     secrets: tuple[Secret, ...] = () if options.secret is None else (options.secret,)
     if options.register is not None:
+        check_reachable(config.parse(os.environ), url)
         endpoint = await _register(options.register, url, listener.getsockname()[1], options)
         secrets = endpoint.secrets
         out.note(f"registered as {endpoint.id} of {options.register}")
@@ -112,8 +113,19 @@ def _announce(out: Output, url: str, *, verifies: bool) -> None:
 # ── registration ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def check_reachable(settings: Config, url: str) -> None:
+    """Before anything is saved: an endpoint that the guard keeps every request from is of no use."""
+    address = ip_address(urlsplit(url).hostname or "")
+    if settings.guard().allows(str(address)):
+        return
+    net = "127.0.0.0/8" if address.version == 4 and address.is_loopback else f"{address}/{address.max_prefixlen}"
+    raise ConfigError(
+        f"webhooks to {address} are refused: set HOOKLINE_ALLOW_NETS={net} here and for `hookline serve`, which sends"
+    )
+
+
 async def _register(app_uid: str, url: str, port: int, options: Options) -> Endpoint:
-    async with session(options.org) as opened:
+    async with session(options.org, creates=True) as opened:
         endpoint = await _endpoint(opened, app_uid, url, f"listen-{port}", options)
         if options.ping:
             await _ping(opened, app_uid)
@@ -128,11 +140,9 @@ async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: 
     known = await opened.store.endpoint(app.no, uid)
     if known is not None:
         return await _reuse(opened, known, url, options)
-    # The address is our own: it is safe to save here, and the server still asks its own guard before it dials.
-    guard = Guard((*opened.config.allow_nets, *LOOPBACK))
     secrets = () if options.secret is None else (options.secret,)
     new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
-    return await manage.add_endpoint(opened.store, guard, app, new)
+    return await manage.add_endpoint(opened.store, opened.guard, app, new)
 
 
 async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -> Endpoint:

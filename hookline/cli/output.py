@@ -52,7 +52,7 @@ class Output:
 
     def line(self, text: str = "", style: str | None = None) -> None:
         """Never markup: what tenants write must not be read as ours. Control characters of theirs are made visible."""
-        self._console.print(Text(clean(text, keep="\n"), style=style or ""))
+        self._console.print(Text(clean(text), style=style or ""))
 
     def note(self, text: str) -> None:
         """For people only, and never in the way of what is piped."""

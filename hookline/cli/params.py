@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from hookline import parsers
 from hookline.errors import InvalidInput
 from hookline.manage import DEFAULT_ORG
 
@@ -29,12 +31,28 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 def read_instant(text: str, now: datetime) -> datetime:
     """`2026-01-31T12:00:00Z`, or how long ago: `90s`, `15m`, `2h`, `7d`."""
     found = _SPAN.fullmatch(text.strip())
-    if found is not None:
-        return now - timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
     try:
-        at = datetime.fromisoformat(text.strip())
+        if found is not None:
+            return now - timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{text!r} is outside of the years 1 to 9999") from None
     except ValueError:
         raise InvalidInput(
             f"{text!r} is not an instant: give 2026-01-31T12:00:00Z, or how long ago: 15m, 2h, 7d"
         ) from None
-    return at if at.tzinfo is not None else at.astimezone()
+
+
+def read_span(option: str, text: str, longest: float) -> timedelta:
+    """`0`, `90s`, `24h`, `7d`."""
+    try:
+        return timedelta(seconds=parsers.duration(0, longest)(text.strip()))
+    except ValueError as takes:
+        raise InvalidInput(f"{option} takes {takes}") from None
+
+
+def check_number(option: str, value: float, highest: float) -> float:
+    """What the parser of options lets through: `nan` is in no range, and is not refused by one."""
+    if not (math.isfinite(value) and 0 <= value <= highest):
+        raise InvalidInput(f"{option} takes a number from 0 to {highest:g}")
+    return value

@@ -17,7 +17,7 @@ from hookline.errors import InvalidInput, SignatureError
 from hookline.model import Scheme, Secret
 
 CONTROL = "/_hookline/behaviour"
-MOST_BODY = 2 * 1024 * 1024
+MOST_BODY = 64 * 1024 * 1024  # the largest that HOOKLINE_MAX_PAYLOAD can be
 MOST_SEEN = 10_000
 
 
@@ -98,7 +98,9 @@ class Receiver:
         body = await _read(receive)
         if body is None:
             return
-        if scope["path"] == CONTROL:
+        if len(body) > MOST_BODY:
+            await _answer(send, 413, b"")
+        elif scope["path"] == CONTROL:
             await self._control(scope["method"], body, send)
         else:
             await self._webhook(scope, body, send)
@@ -159,17 +161,15 @@ class Receiver:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if the sender went away or never ends."""
+    """The whole body, or more than the most that is taken of it; None if the sender went away."""
     parts: list[bytes] = []
     size, more = 0, True
-    while more:
+    while more and size <= MOST_BODY:
         event = await receive()
         if event["type"] == "http.disconnect":
             return None
         part = event.get("body", b"")
         size += len(part)
-        if size > MOST_BODY:
-            return None
         parts.append(part)
         more = event.get("more_body", False)
     return b"".join(parts)

@@ -20,6 +20,7 @@ from hookline.model import Accepted, Delivery, NewMessage
 from hookline.states import OPEN, DeliveryState
 
 LOOK_AGAIN = 0.05  # seconds between looks at the deliveries, with --wait
+LONGEST_WAIT = 86_400.0
 
 
 def send(
@@ -30,7 +31,7 @@ def send(
     ] = "{}",
     event_id: Annotated[str | None, typer.Option("--event-id", help="Your own id; a second use is refused.")] = None,
     channel: Annotated[list[str] | None, typer.Option("--channel", help="Can be given several times.")] = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it is delivered or dead.")] = 0,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait until it is delivered or dead.")] = 0,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
@@ -40,10 +41,11 @@ def send(
 
     hookline send demo order.paid --data order.json --wait 10
 
-    It is durable when the command returns; a running `hookline serve` or `hookline worker` delivers it. With --wait, the
+    It is durable when its id is printed; a running `hookline serve` or `hookline worker` delivers it. With --wait, the
     exit code is 1 unless every delivery was delivered in time.
     """
     out = Output(as_json)
+    params.check_number("--wait", wait, LONGEST_WAIT)
     payload = read_payload(data)
     draft = NewMessage(
         id=ids.mint(ids.MESSAGE, clock.wall()),
@@ -53,14 +55,14 @@ def send(
         event_id=event_id,
         channels=tuple(channel) if channel else None,
     )
-    accepted, deliveries = run(_send(org, app_ref, draft, wait))
+    accepted, deliveries = run(_send(out, org, app_ref, draft, wait))
     document = {
         "id": accepted.message_id,
         "timestamp": accepted.created_at,
         "deliveries": accepted.deliveries,
         "states": [wire.delivery(each) for each in deliveries],
     }
-    out.result(document, people=lambda: _print(out, accepted, deliveries))
+    out.result(document, people=lambda: _print_states(out, accepted, deliveries))
     if wait and any(each.state != DeliveryState.DELIVERED for each in deliveries):
         raise typer.Exit(1)
 
@@ -77,10 +79,24 @@ def read_payload(data: str) -> bytes:
         raise InvalidInput(f"cannot read {data!r}: {error.strerror}; JSON begins with {{, [ or a quote") from None
 
 
-async def _send(org: str, app_ref: str, draft: NewMessage, wait: float) -> tuple[Accepted, list[Delivery]]:
+async def _send(out: Output, org: str, app_ref: str, draft: NewMessage, wait: float) -> tuple[Accepted, list[Delivery]]:
     async with session(org) as opened:
         accepted = await accept(opened, app_ref, draft)
-        return accepted, await _settled(opened, accepted, wait) if wait else []
+        _say_accepted(out, accepted)
+        try:
+            return accepted, await _settled(opened, accepted, wait) if wait else []
+        except asyncio.CancelledError:  # Ctrl-C
+            print(f"hookline: no longer waiting; {accepted.message_id} was accepted", file=sys.stderr)
+            raise
+
+
+def _say_accepted(out: Output, accepted: Accepted) -> None:
+    """At once: the wait may be long, and whoever ends it must not send the message twice."""
+    if not out.as_json:
+        out.line(accepted.message_id)
+        sys.stdout.flush()
+    if not accepted.deliveries:
+        print("hookline: no endpoint matches: nothing will be delivered", file=sys.stderr)
 
 
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
@@ -102,10 +118,7 @@ async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Del
         await asyncio.sleep(LOOK_AGAIN)
 
 
-def _print(out: Output, accepted: Accepted, deliveries: list[Delivery]) -> None:
-    out.line(accepted.message_id)
-    if not accepted.deliveries:
-        out.note("no endpoint matches: nothing will be delivered")
+def _print_states(out: Output, accepted: Accepted, deliveries: list[Delivery]) -> None:
     for each in deliveries:
         out.fields([(each.endpoint_id, each.state.name.lower())])
     out.note(f"its story: hookline trace {accepted.message_id}")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hookline import config, manage, runtime
 from hookline.config import Config
-from hookline.errors import NotFound
+from hookline.errors import NotFound, StoreUnavailable
 from hookline.model import Application, Endpoint
 from hookline.store.base import Store
 
@@ -48,13 +48,25 @@ def load_config() -> Config:
     return config.load(os.environ)
 
 
+def existing_config() -> Config:
+    """For commands that do not make a database. Looked at before `load`, which makes the keys beside it."""
+    file = config.parse(os.environ).database_file
+    if file is not None and not file.exists():
+        raise StoreUnavailable(f"no database at {file.absolute()}; `hookline migrate` or `hookline serve` makes it")
+    return load_config()
+
+
 @asynccontextmanager
-async def session(org_id: str = manage.DEFAULT_ORG) -> AsyncIterator[Session]:
-    settings = load_config()
-    async with runtime.opened(settings) as store:
+async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) -> AsyncIterator[Session]:
+    """`creates`: the command may be the first one ever, so the database and the default organization are made."""
+    settings = load_config() if creates else existing_config()
+    async with runtime.opened(settings, migrate=None if creates else False) as store:
         now = await store.now()
-        org = await manage.open_organization(store, org_id, now)
-        yield Session(settings, store, org.id, now)
+        if creates:
+            await manage.open_organization(store, org_id, now)
+        else:
+            await manage.check_organization(store, org_id)
+        yield Session(settings, store, org_id, now)
 
 
 def run(work: Coroutine[None, None, T]) -> T:

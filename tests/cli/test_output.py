@@ -33,7 +33,9 @@ def test_people_and_pipes_see_them_escaped(capsys: pytest.CaptureFixture[str]) -
     out.line(f"a{CONTROLS}")
     out.fields([("name", f"b{CONTROLS}")])
     out.table(("name",), [(f"c{CONTROLS}",)], empty="")
-    assert printed(capsys).count(r"\x9b") == 3
+    text = printed(capsys)
+    assert text.count(r"\x9b") == 3
+    assert len(text.splitlines()) == 4  # with the header of the table
 
 
 def test_an_arrival_is_one_line() -> None:

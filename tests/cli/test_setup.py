@@ -80,8 +80,20 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
     assert examined["ok"]
     findings = {each["name"]: each["finding"] for each in examined["checks"]}
     assert findings == dict.fromkeys(
-        ("configuration", "retries", "migrations", "clock", "lanes", "endpoints", "dns"), "ok"
-    )
+        (
+            "configuration",
+            "retries",
+            "migrations",
+            "clock",
+            "lanes",
+            "endpoints",
+            "secrets",
+            "guard",
+            "dead letters",
+            "dns",
+        ),
+        "ok",
+    ) | ({"disk": "ok"} if scene.store.engine == "sqlite" else {})
 
 
 async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scene: Scene) -> None:

@@ -324,6 +324,24 @@ async def test_a_refused_outcome_frees_its_room_and_wakes_what_was_asked_for(sce
     assert len(await scene.claim_all()) == 1
 
 
+async def test_a_delivery_that_cannot_even_be_ended_stops_nobody_else(scene: Scene) -> None:
+    """Its id has a dead letter already, which nothing of ours does: whatever is written for it is refused."""
+    await scene.endpoint()
+    await scene.send(5)
+    jobs = await scene.claim()
+    await scene.raw.execute(
+        "INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,"
+        " reason, detail, died_at) SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, 1, 1,"
+        " 'unsendable', 'a copy', due_at FROM delivery WHERE id = $1",
+        jobs[3].delivery_id,
+    )
+    results = factory.all_delivered(jobs)
+    results[3] = factory.dead(jobs[3])
+    report = await scene.record(*results)
+    assert (report.recorded, report.stale, report.refused) == (4, 0, (jobs[3].delivery_id,))
+    assert await scene.raw.count("delivery") == 1
+
+
 # ── together ──
 
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from hookline.store.base import Store, StoreOptions
+from hookline.store.postgres import claim as claiming
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.raw import RawPostgres
@@ -46,7 +47,7 @@ def asleep(worker: Store) -> asyncio.Task[None]:
 
 
 @asynccontextmanager
-async def ear(other: RawPostgres) -> AsyncIterator[list[str]]:
+async def ear(scene: Scene) -> AsyncIterator[list[str]]:
     """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
     heard: list[str] = []
     last = asyncio.Event()
@@ -57,11 +58,13 @@ async def ear(other: RawPostgres) -> AsyncIterator[list[str]]:
         else:
             heard.append(payload)
 
-    await other.connection.add_listener("hookline_wake", listen)
+    session = await RawPostgres.connect(scene.url)
+    await session.connection.add_listener("hookline_wake", listen)
     yield heard
-    await other.execute("SELECT pg_notify('hookline_wake', 'last')")
+    await session.execute("SELECT pg_notify('hookline_wake', 'last')")
     await asyncio.wait_for(last.wait(), SOON)
-    await other.connection.remove_listener("hookline_wake", listen)
+    await session.connection.remove_listener("hookline_wake", listen)
+    await session.close()
 
 
 # ── many ──
@@ -118,11 +121,10 @@ async def test_one_that_slept_before_is_told_whoever_came_after(
 
 async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, second: Store, other: RawPostgres) -> None:
     await scene.endpoint()
-    async with ear(other) as heard:
-        async with scene.raw.connection.transaction():  # type: ignore[attr-defined]
-            await scene.raw.execute("SELECT announce()")
-            await second.ingest(factory.new_messages(scene.app.no, 2))
-            await scene.raw.execute("SELECT announce()")
+    async with ear(scene) as heard, other.connection.transaction():
+        await other.execute("SELECT announce()")
+        await second.ingest(factory.new_messages(scene.app.no, 2))
+        await other.execute("SELECT announce()")
     assert heard == []
     assert len(await scene.claim()) == 2
 
@@ -130,24 +132,24 @@ async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, seco
 # ── at work ──
 
 
-async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene, other: RawPostgres) -> None:
+async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send()
     assert await scene.store.arm()
     assert len(await scene.claim()) == 1
     await held_by(scene, 0)
-    async with ear(other) as heard:
+    async with ear(scene) as heard:
         await scene.send(3)
     assert heard == []
     assert len(await scene.claim()) == 3
 
 
-async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scene, other: RawPostgres) -> None:
+async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scene) -> None:
     await scene.endpoint()
     assert await scene.store.arm()
     assert await scene.claim() == []
     assert len(await holders(scene)) == 1
-    async with ear(other) as heard:
+    async with ear(scene) as heard:
         await scene.send()
     assert heard == [""]
     assert len(await scene.claim()) == 1
@@ -165,7 +167,10 @@ async def test_a_worker_that_sleeps_again_holds_one_lock(scene: Scene) -> None:
     await held_by(scene, 0)
 
 
-async def test_the_claim_after_a_notification_does_not_wait_for_the_lock(scene: Scene) -> None:
+async def test_the_claim_after_a_notification_does_not_wait_for_the_lock(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "_ANSWER", LONG)
     await scene.endpoint()
     assert await scene.store.arm()
     (listener,) = await holders(scene)

@@ -28,6 +28,7 @@ _LATE = timedelta(seconds=2)  # a token's instant is when its transaction began:
 _FULL_SCAN_EVERY = 2.0  # seconds
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
+_ANSWER = 5.0  # seconds that the listener's session has to answer
 
 
 class _Lanes:
@@ -55,7 +56,8 @@ class Claim(Part):
         self._full_scan_at = 0.0  # monotonic: the next one is due
         self._full_scan_cost = 0.0  # seconds that the last one took
         self._listener: Connection | None = None
-        self._slot: int | None = None
+        self._asleep = False  # the listener's session holds the sleepers' lock
+        self._rousing: asyncio.Task[None] | None = None  # gives it back
         self._woken = asyncio.Event()
 
     # ── claim ──
@@ -69,6 +71,7 @@ class Claim(Part):
 
         batch = await self._db.transact(work)
         if batch is not None and batch.jobs:
+            self._rouse()
             return batch
         return await self._nothing(batch.crowded if batch is not None else ())
 
@@ -224,19 +227,20 @@ class Claim(Part):
     # ── sleep ──
 
     async def arm(self) -> bool:
-        """Take one of the sleepers' locks. Ingest holds all of them shared until it has committed: either it sees us sleep and
-        notifies, or we do not get the lock and poll. So no wake-up is lost, and a busy system does not notify at all."""
+        """Take the sleepers' lock. Either whoever adds work sees us sleep and notifies, or we see it at work and poll. So no
+        wake-up is lost, and a busy system does not notify at all."""
+        await self._roused()
         self._woken.clear()
-        if self._slot is not None:
+        if self._asleep:
             return True
         try:
             with translated():
                 listener = await self._listening()
-                self._slot = await listener.fetchval(self._sql["sleep"])
-        except StoreUnavailable:
-            self._drop_listener()
+                self._asleep = await listener.fetchval(self._sql["sleep"], timeout=_ANSWER)
+        except (StoreUnavailable, asyncio.CancelledError):
+            self._drop_listener()  # it may hold the lock
             raise
-        return self._slot is not None
+        return self._asleep
 
     async def wait(self, timeout: float) -> None:
         try:
@@ -246,39 +250,53 @@ class Claim(Part):
             pass
         finally:
             self._woken.clear()
-            await self._awake()
+            self._rouse()
 
     def wake(self) -> None:
         self._loop.call_soon_threadsafe(self._woken.set)
 
+    def _rouse(self) -> None:
+        """Nobody needs to notify us while we are at work. Beside the work: it must not wait for the lock's return."""
+        if self._asleep:
+            self._asleep = False
+            self._rousing = self._loop.create_task(self._awake())
+
+    async def _roused(self) -> None:
+        """A session runs one statement at a time. Shielded: a caller that gives up does not stop it half-way."""
+        if self._rousing is not None:
+            await asyncio.shield(self._rousing)
+            self._rousing = None
+
     async def _awake(self) -> None:
-        """Nobody needs to notify us while we are at work."""
-        slot, self._slot = self._slot, None
-        if slot is None or self._listener is None:
+        listener = self._listener
+        if listener is None:
             return
         try:
             with translated():
-                await self._listener.execute(self._sql["awake"], slot)
-        except StoreUnavailable:
+                await listener.execute(self._sql["awake"], timeout=_ANSWER)
+        except (StoreUnavailable, asyncio.CancelledError):
             self._drop_listener()
-        except asyncio.CancelledError:
-            self._drop_listener()
-            raise
 
     async def _listening(self) -> Connection:
         if self._listener is None or self._listener.is_closed():
             self._listener = await self._db.connect()
             await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
-            self._listener.add_termination_listener(lambda *_: self._woken.set())
+            self._listener.add_termination_listener(self._lost)
         return self._listener
 
+    def _lost(self, listener: Connection) -> None:
+        if listener is self._listener:
+            self._listener, self._asleep = None, False
+        self._woken.set()
+
     def _drop_listener(self) -> None:
-        listener, self._listener, self._slot = self._listener, None, None
+        listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None:
             listener.terminate()
 
     async def _close_listener(self) -> None:
-        listener, self._listener = self._listener, None
+        await self._roused()
+        listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None and not listener.is_closed():
             try:
                 await listener.close(timeout=5)

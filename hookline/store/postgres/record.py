@@ -79,8 +79,15 @@ class Record(Part):
         try:
             return await self._record_batch([bare(result)], wake)
         except DATA_ERRORS:
-            burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+            return await self._bury(result, wake)
+
+    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
+        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
+        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+        try:
             return refused(result, await self._record_batch([burial], wake))
+        except DATA_ERRORS:
+            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         async def work(connection: Connection) -> RecordReport:

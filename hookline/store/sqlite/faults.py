@@ -21,7 +21,14 @@ _PASSING = {
     sqlite3.SQLITE_INTERRUPT: "it was interrupted",
 }
 _CONSTRAINT_DATATYPE = 3091  # sqlite3 has no name for it before Python 3.13
-_UNFIT = frozenset({_CONSTRAINT_DATATYPE, sqlite3.SQLITE_CONSTRAINT_NOTNULL})
+_UNFIT = frozenset(
+    {
+        _CONSTRAINT_DATATYPE,
+        sqlite3.SQLITE_CONSTRAINT_NOTNULL,
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+    }
+)
 _NOT_BOUND = (sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeEncodeError)
 
 
@@ -42,7 +49,7 @@ def translate(error: BaseException) -> BaseException:
     """The error that the caller sees. What is not SQLite's own, or a bug of ours, stays as it is."""
     if isinstance(error, HooklineError):
         return error
-    if isinstance(error, _NOT_BOUND) or _is_type_fault(error):
+    if isinstance(error, _NOT_BOUND) or _is_unfit(error):
         return _caused(BadData(f"the database cannot hold this value: {error}"), error)
     if not isinstance(error, sqlite3.DatabaseError):
         return error
@@ -56,8 +63,9 @@ def translate(error: BaseException) -> BaseException:
     return error
 
 
-def _is_type_fault(error: BaseException) -> bool:
-    """A STRICT column that was given another type or NULL (as NaN is), or a parameter of a type that SQLite does not know."""
+def _is_unfit(error: BaseException) -> bool:
+    """A STRICT column that was given another type or NULL (as NaN is), a key that is taken, or a parameter of a type that
+    SQLite does not know."""
     if isinstance(error, sqlite3.ProgrammingError):
         return "binding parameter" in str(error)
     return getattr(error, "sqlite_errorcode", 0) in _UNFIT

@@ -241,11 +241,18 @@ class SqliteStore:
         try:
             report, _ = await self._write(record.record, [bare(result)], wake)
         except BadData:
-            burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
-            report, _ = await self._write(record.record, [burial], wake)
-            report = refused(result, report)
+            report = await self._bury(result, wake)
         self._bell.set()
         return report
+
+    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
+        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
+        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+        try:
+            report, _ = await self._write(record.record, [burial], wake)
+        except BadData:
+            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+        return refused(result, report)
 
     # ── sweep ──
 

@@ -288,11 +288,16 @@ BEGIN
     RETURN made;
 END $$;
 
--- Called in the transaction that adds work. A worker that sleeps holds one of sixteen advisory locks; whoever adds work takes
--- all of them shared until it has committed, and notifies only if it cannot: NOTIFY takes a database-wide lock at commit.
--- Shared, so that two of them do not take each other for sleepers. A worker cannot go to sleep between our look and our commit.
+-- Called in the transaction that adds work. It notifies only if somebody may sleep: NOTIFY takes a database-wide lock at commit.
+-- Two locks. Sleepers share lock 1 while they sleep; whoever adds work shares lock 2 until it has committed. Each takes its own
+-- first and then looks at the other's, by taking it exclusively for a moment. So of a sleeper and an announcer at least one sees
+-- the other, and the announcer notifies or the sleeper polls; if neither did, the work was committed before the sleeper's look,
+-- and the claim that follows finds it. Two looks at the same moment take each other for holders: one NOTIFY or one poll more.
+-- One CASE: nothing can interrupt the session between the look and its end, and no announcer keeps lock 1.
 CREATE FUNCTION hookline.announce() RETURNS void LANGUAGE sql AS $$
-    SELECT CASE WHEN NOT (SELECT bool_and(pg_try_advisory_xact_lock_shared(1214541, slot)) FROM generate_series(1, 16) AS slot)
+    SELECT CASE WHEN CASE WHEN NOT pg_try_advisory_xact_lock_shared(1214541, 2) THEN true
+                          WHEN NOT pg_try_advisory_lock(1214541, 1) THEN true
+                          ELSE NOT pg_advisory_unlock(1214541, 1) END
                 THEN pg_notify('hookline_wake', '') END
 $$;
 

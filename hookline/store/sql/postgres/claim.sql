@@ -107,8 +107,10 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
 SELECT id, claim, (SELECT hookline.announce()) FROM kept
 
 -- name: sleep
--- The first sleeper's slot that is free and that no ingest holds: see hookline.announce.
-SELECT slot FROM generate_series(1, 16) AS slot WHERE pg_try_advisory_lock(1214541, slot) LIMIT 1
+-- Share the sleepers' lock, then look whether anybody is adding work: see hookline.announce. Whether we may sleep.
+SELECT CASE WHEN NOT pg_try_advisory_lock_shared(1214541, 1) THEN false
+            WHEN pg_try_advisory_lock(1214541, 2) THEN pg_advisory_unlock(1214541, 2)
+            ELSE NOT pg_advisory_unlock_shared(1214541, 1) END
 
 -- name: awake
-SELECT pg_advisory_unlock(1214541, $1::integer)
+SELECT pg_advisory_unlock_shared(1214541, 1)

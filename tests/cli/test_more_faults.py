@@ -1,0 +1,141 @@
+"""What goes wrong is one line and an exit code, wherever it goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import both_engines
+from tests.support.cli import COMMAND, Cli
+from tests.support.scene import Scene
+
+NOT_UTF8 = "\udcff"  # how Python names the byte 0xff in an argument
+
+
+@both_engines
+@pytest.mark.parametrize(
+    "instant", ["99999999d", "9" * 400 + "h", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+)
+async def test_instants_beyond_the_calendar(cli: Cli, scene: Scene, instant: str) -> None:
+    (await cli("dead", "list", "--since", instant)).refused(2, instant)
+    (await cli("dead", "list", "--until", instant)).refused(2, instant)
+
+
+async def test_arguments_that_are_not_text(cli: Cli, scene: Scene) -> None:
+    (await cli("apps", "list", "--after", NOT_UTF8)).refused(2, "not UTF-8")
+    (await cli("send", scene.app.id, "x", "-d", f'{{"a":"{NOT_UTF8}"}}')).refused(2, "not UTF-8")
+    (await cli("apps", "add", NOT_UTF8)).refused(2, "not UTF-8")
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_database_url_with_an_unknown_option(cli: Cli, scene: Scene, database_url: str) -> None:
+    joined = "&" if "?" in database_url else "?"
+    wrong = cli.using(HOOKLINE_DATABASE_URL=f"{database_url}{joined}bogus=1")
+    for command in ("apps list", "migrate", "doctor", "serve", "worker"):
+        (await wrong(*command.split())).refused(2, "HOOKLINE_DATABASE_URL", "bogus")
+
+
+@pytest.mark.parametrize("arguments", ["apps list", "apps list --json", "endpoints show ID", "--help"])
+async def test_output_that_cannot_be_written(cli: Cli, scene: Scene, arguments: str) -> None:
+    endpoint = await scene.endpoint()
+    words = arguments.replace("ID", endpoint.id).split()
+    environment = {name: value for name, value in cli.environment.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("wb") as full:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, *words, env=environment, cwd=cli.directory, stdout=full, stderr=asyncio.subprocess.PIPE
+        )
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"hookline: the output: No space left on device\n")
+
+
+async def test_interrupted_while_it_starts(cli: Cli) -> None:
+    """The first heavy import raises what Ctrl-C raises there."""
+    script = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from hookline.cli import main
+main()
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env=cli.environment, cwd=cli.directory, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+
+
+# ── dead ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_engines
+async def test_resolved_dead_letter_is_replayed_by_its_id_alone(cli: Cli, scene: Scene) -> None:
+    letters = await _dead_letters(cli, scene, 2)
+    await cli.json("dead", "resolve", letters[0]["id"], "--note", "refunded")
+
+    assert await cli.json("dead", "replay", "--all", "--yes") == {"replayed": 1, "left": 0}
+    assert [job.message_id for job in await scene.claim_all()] == [letters[1]["messageId"]]
+    assert await cli.json("dead", "replay", letters[0]["id"], letters[0]["id"]) == {"replayed": 1, "left": 0}
+    assert [job.message_id for job in await scene.claim_all()] == [letters[0]["messageId"]]
+
+
+@both_engines
+async def test_unknown_ids_are_named_and_nothing_is_changed(cli: Cli, scene: Scene) -> None:
+    known, resolved = [each["id"] for each in await _dead_letters(cli, scene, 2)]
+    await cli.json("dead", "resolve", resolved, "--note", "by hand")
+
+    (await cli("dead", "replay", known, "dl_777", "dl_778")).refused(3, "dl_777, dl_778", "nothing was changed")
+    (await cli("dead", "resolve", known, resolved, "--note", "x")).refused(3, f"open dead letter {resolved};")
+    assert [each["id"] for each in (await cli.json("dead", "list"))["data"]] == [known]
+
+
+async def test_ids_go_with_no_filter(cli: Cli, scene: Scene) -> None:
+    (letter,) = await _dead_letters(cli, scene, 1)
+    for extra in (["--all"], ["--since", "1h"], ["--reason", "attempts_exhausted"]):
+        (await cli("dead", "replay", letter["id"], *extra, "--yes")).refused(2, "ids, or filters, or --all")
+    (await cli("dead", "replay", "--all", "--since", "1h", "--yes")).refused(2)
+
+
+async def _dead_letters(cli: Cli, scene: Scene, count: int) -> list[dict[str, str]]:
+    from tests.cli.test_dead import kill
+
+    await scene.endpoint()
+    await kill(scene, count)
+    return list((await cli.json("dead", "list"))["data"])
+
+
+# ── send ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("wait", ["inf", "nan", "-1", "1e9"])
+async def test_wait_is_bounded(cli: Cli, scene: Scene, wait: str) -> None:
+    (await cli("send", scene.app.id, "order.paid", "--wait", wait)).refused(2, "--wait")
+    assert await scene.store.messages(scene.app.no, _page()) == []
+
+
+async def test_interrupted_wait_says_that_the_message_was_accepted(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+    async with cli.running("send", scene.app.id, "order.paid", "--wait", "600") as waiting:
+        message = await waiting.line()
+        stopped = await waiting.stop(signal.SIGINT)
+    assert [job.message_id for job in await scene.claim_all()] == [message]
+    assert stopped.code == 130, stopped
+    assert stopped.err == f"hookline: no longer waiting; {message} was accepted\n"
+
+
+async def test_message_that_nothing_matches_is_accepted_with_a_warning(cli: Cli, scene: Scene) -> None:
+    sent = await cli("send", scene.app.id, "order.paid", "--json")
+    assert sent.json()["deliveries"] == 0
+    assert sent.err == "hookline: no endpoint matches: nothing will be delivered\n"
+
+
+def _page():  # type: ignore[no-untyped-def]
+    from hookline.store.base import Page
+
+    return Page()
