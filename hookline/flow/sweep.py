@@ -92,6 +92,8 @@ class Sweeper:
             log.warning("leases_expired", count=report.leases)
         if report.expired or report.deleted:
             log.warning("deliveries_died", budget_exhausted=report.expired, endpoint_deleted=report.deleted)
+        if report.dead_expired:
+            log.warning("dead_letters_expired", count=report.dead_expired)
         if report.retired:
             log.info("history_retired", rows_or_partitions=report.retired)
         if report.repaired:

@@ -44,6 +44,8 @@ from hookline.states import EndpointStatus
 
 SCHEMA_VERSION = 1
 
+FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong
+
 
 class StoreOptions(Struct, frozen=True, kw_only=True):
     """What the deployment decides for its store."""
@@ -188,8 +190,8 @@ class Store(Protocol):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         """Expired leases go back to pending, at the lane's back, and free their room. Nothing if another worker is at it.
 
-        One that ends further away than two leases from now counts as expired: the clock was ahead when it was made, and was
-        corrected since. So no worker may lease for more than twice as long as another.
+        One that ends further away than `FAR_LEASE` counts as expired: the clock was ahead when it was made, and was
+        corrected since.
         """
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:

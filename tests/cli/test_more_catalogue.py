@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from hookline import clock, signing
+from hookline import __version__, clock, signing
 from hookline.model import Scheme, Secret
 from hookline.states import Reason
 from tests.cli.conftest import both_engines
@@ -103,8 +104,6 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
     "command",
     [
         "apps list",
-        "event-types list",
-        "endpoints list",
         "endpoints pause ep_1",
         "dead list",
         "dead replay --all --yes",
@@ -116,7 +115,7 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
 )
 async def test_commands_for_what_exists_make_no_database(alone: Cli, tmp_path: Path, command: str) -> None:
     (await alone(*command.split())).refused(4, f"no database at {tmp_path}/hookline.db", "hookline migrate")
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
 
 
 async def test_commands_that_may_come_first_make_it(alone: Cli, tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ async def test_commands_that_may_come_first_make_it(alone: Cli, tmp_path: Path) 
     assert [each["name"] for each in (await alone.json("event-types", "list"))["data"]] == ["order.paid"]
 
 
-async def test_reading_makes_no_organization_and_migrates_nothing(cli: Cli, alone: Cli, tmp_path: Path) -> None:
+async def test_reading_changes_nothing(alone: Cli, tmp_path: Path) -> None:
     assert (await alone("migrate")).code == 0
     before = (tmp_path / "hookline.db").read_bytes()
     assert (await alone.json("apps", "list"))["data"] == []
@@ -134,6 +133,4 @@ async def test_reading_makes_no_organization_and_migrates_nothing(cli: Cli, alon
 
 
 async def test_version(alone: Cli) -> None:
-    from hookline import __version__
-
     assert (await alone("--version")).out == f"hookline {__version__}\n"

@@ -66,7 +66,7 @@ async def test_leases_are_swept_in_batches(scene: Scene) -> None:
 
 
 async def test_a_lease_of_a_clock_that_was_ahead_does_not_hold_for_so_long(scene: Scene) -> None:
-    """Nobody leases for longer than two leases from now: a clock was ahead when this one was made, and was corrected."""
+    """Nobody leases for as long as that: a clock was ahead when this one was made, and was corrected since."""
     endpoint = await scene.endpoint(concurrency=5)
     ahead, behind = await scene.send(2)
     jobs = {job.message_id: job for job in await scene.claim()}

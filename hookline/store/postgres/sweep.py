@@ -8,6 +8,7 @@ from enum import IntEnum
 from hookline.flow.circuit import LaneOutcome
 from hookline.model import LaneEvent, SweepReport
 from hookline.states import EndpointStatus, Health
+from hookline.store.base import FAR_LEASE
 from hookline.store.postgres.catalogue import Catalogue
 from hookline.store.postgres.database import Connection
 
@@ -30,13 +31,12 @@ class Sweep(Catalogue):
         return await self._guarded(Chore.LEASES, work)
 
     async def _sweep_leases(self, connection: Connection, limit: int) -> SweepReport:
-        lease = self._options.lease
-        found = await connection.fetch(self._sql["sweep_leases_find"], limit, lease)
+        found = await connection.fetch(self._sql["sweep_leases_find"], limit, FAR_LEASE)
         if not found:
             return SweepReport()
         counted = sorted({row["endpoint_no"] for row in found if row["counted"]})
         lanes, now = await self._lock_lanes(connection, counted, counted)
-        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found], lease)
+        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found], FAR_LEASE)
         if now is None:
             return SweepReport(leases=len(back))
         epochs = {lane.endpoint_no: lane.epoch for lane in lanes}

@@ -10,6 +10,7 @@ from hookline.flow.circuit import LaneOutcome
 from hookline.flow.lane import CROWDED_PAUSE
 from hookline.model import Lane, SweepReport
 from hookline.states import Circuit, EndpointStatus, Health, Reason
+from hookline.store.base import FAR_LEASE
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.catalogue import turn
 from hookline.store.sqlite.claim import bury
@@ -23,7 +24,7 @@ _LATE = timedelta(seconds=1)
 
 def sweep_leases(tx: Tx, limit: int) -> SweepReport:
     lost = tx.tuples("sweep_leases_find", (tx.now, limit))
-    lost += tx.tuples("sweep_leases_ahead", (tx.now + round(2_000_000 * tx.options.lease), limit - len(lost)))
+    lost += tx.tuples("sweep_leases_ahead", (tx.now + round(1_000_000 * FAR_LEASE), limit - len(lost)))
     if not lost:
         return SweepReport()
     tx.run("sweep_leases_back", (tx.now, numbers(id_ for id_, _, _ in lost)))

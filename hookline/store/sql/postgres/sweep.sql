@@ -10,7 +10,7 @@ SELECT pg_try_advisory_xact_lock(1214543, $1::integer)
  WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer)
 UNION ALL
 (SELECT id, endpoint_no, counted FROM hookline.delivery
- WHERE state = 2 AND lease_until > now() + make_interval(secs => 2 * $2::float8) ORDER BY lease_until DESC LIMIT $1::integer)
+ WHERE state = 2 AND lease_until > now() + make_interval(secs => $2::float8) ORDER BY lease_until DESC LIMIT $1::integer)
 LIMIT $1::integer
 
 -- name: sweep_leases_back
@@ -18,7 +18,7 @@ LIMIT $1::integer
 WITH x AS MATERIALIZED (
        SELECT id, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
-         AND (lease_until <= now() OR lease_until > now() + make_interval(secs => 2 * $2::float8))
+         AND (lease_until <= now() OR lease_until > now() + make_interval(secs => $2::float8))
        ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
      back AS (
        UPDATE hookline.delivery
