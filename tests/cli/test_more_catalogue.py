@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +16,10 @@ from tests.support.scene import Scene
 
 OLD = "whsec_" + "Q" * 44
 BODY = b'{"id": 31}'
+
+
+def files(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
 
 
 def verifies(secrets: tuple[Secret, ...], key: str, seconds: float) -> bool:
@@ -115,7 +118,7 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
 )
 async def test_commands_for_what_exists_make_no_database(alone: Cli, tmp_path: Path, command: str) -> None:
     (await alone(*command.split())).refused(4, f"no database at {tmp_path}/hookline.db", "hookline migrate")
-    assert os.listdir(tmp_path) == []
+    assert files(tmp_path) == []
 
 
 async def test_commands_that_may_come_first_make_it(alone: Cli, tmp_path: Path) -> None:

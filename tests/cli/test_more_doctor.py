@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,10 @@ from tests.cli.conftest import both_engines
 from tests.cli.test_dead import kill
 from tests.support.cli import Cli, Done
 from tests.support.scene import Scene
+
+
+def files(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
 
 
 def finding(examined: Done, name: str) -> dict[str, str]:
@@ -69,7 +72,7 @@ def test_disk_that_is_nearly_full() -> None:
 async def test_listen_does_not_register_where_nothing_would_arrive(alone: Cli, tmp_path: Path) -> None:
     refused = await alone("listen", "--port", "0", "--register", "demo")
     refused.refused(2, "HOOKLINE_ALLOW_NETS=127.0.0.0/8", "hookline serve")
-    assert os.listdir(tmp_path) == []
+    assert files(tmp_path) == []
 
 
 def test_network_that_would_open_the_listener_is_named() -> None:
