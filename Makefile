@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 TRY_NETS := 127.0.0.0/8,::1/128
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format bench lock clean
+.PHONY: help setup serve listen test check format bench lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ setup: $(VENV)/.runtime ## Set up .venv with what Hookline needs to run
 
 serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard in one process
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline serve
+
+listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the application "demo", and a first webhook
+	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline listen --register demo --ping
 
 test: $(VENV)/.dev ## Run every test; a PostgreSQL server is started for them
 	$(BIN)/python -m pytest -n auto --maxprocesses 4

@@ -177,7 +177,7 @@ def _banner(out: Output, config: Config, address: str, token: str | None) -> Non
     out.line(f"  token     {token or f'{name} token'}")
     shown = token or f"$({name} token)"
     out.line("  try       " + try_line(address, shown))
-    out.line(f"            {name} listen --register demo --ping")
+    out.line(f"            HOOKLINE_ALLOW_NETS=127.0.0.0/8 {name} listen --register demo --ping")
     out.line()
 
 
