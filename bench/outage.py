@@ -15,6 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import uvloop
+
 from bench.__main__ import BODY, _application, _drained, _open, database
 from tests.support import factory
 from tests.support.processes import environment, running
@@ -66,7 +68,7 @@ def main() -> None:
     messages = int(arguments[1]) if len(arguments) > 1 else 5_000
     seconds = float(arguments[2]) if len(arguments) > 2 else 30.0
     with database(engine) as url:
-        asyncio.run(outage(url, messages, seconds))
+        uvloop.run(outage(url, messages, seconds))
 
 
 if __name__ == "__main__":
