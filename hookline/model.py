@@ -293,7 +293,7 @@ class Job(Struct, frozen=True, kw_only=True):
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[Job]
     now: datetime
-    next_at: datetime | None  # the earliest future token, only looked up when there are no jobs
+    next_at: datetime | None  # the earliest token that is left, only looked up when there are no jobs; it may be due
     crowded: tuple[int, ...] = ()  # endpoints that were passed over: they hold their whole share of this worker
 
 

@@ -34,6 +34,7 @@ _TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, E
 LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
 UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
 MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
+LOOK_AGAIN = 0.001  # seconds before the next look when a token is due that somebody else has locked
 SETTLE = 0.005  # seconds that a few free slots wait for more
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
@@ -164,7 +165,7 @@ class Worker:
 
     def _sleep_for(self, armed: bool) -> float:
         longest = self._settings.poll if armed else UNARMED_POLL
-        return longest if self._next_at is None else min(longest, max(0.0, self._next_at))
+        return longest if self._next_at is None else min(longest, max(LOOK_AGAIN, self._next_at))
 
     # ── send ──
 

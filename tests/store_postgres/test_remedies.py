@@ -132,3 +132,28 @@ async def waits_for_a_lock(scene: Scene) -> None:
     async with asyncio.timeout(30):
         while not await scene.raw.count("pg_stat_activity", waiting):
             pass
+
+
+# ── the sleep ──
+
+
+async def test_a_token_that_fell_due_during_an_empty_claim_ends_the_sleep_at_once(
+    scene: Scene, database_url: str
+) -> None:
+    """The claim saw nothing due, and by the time it asks for the next token this one is not in the future any more.
+
+    Left out, a throttled lane slept until the poll: every recovery past 100 starts a second stalled for a second at a time.
+    """
+    endpoint = await scene.endpoint()
+    await scene.send()
+    other = await RawPostgres.connect(database_url)
+    try:
+        async with other.connection.transaction():
+            await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", endpoint.no)
+            batch = await scene.store.claim(10, held={}, share=10)
+            assert batch.jobs == []
+            assert batch.next_at is not None
+            assert batch.next_at <= batch.now
+    finally:
+        await other.close()
+    assert len(await scene.claim()) == 1

@@ -92,7 +92,9 @@ SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type,
 FROM gone
 
 -- name: claim_next
-SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now()) AS next_at
+-- From a second ago on: a token may have fallen due since the claim that found nothing. One that another worker has locked
+-- counts too, and keeps us looking for as long as it is locked.
+SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
 
 -- name: release
 WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
