@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hookline.errors import InvalidInput
 from hookline.model import (
     Accepted,
     Application,
@@ -43,6 +44,7 @@ from hookline.model import (
 from hookline.states import EndpointStatus
 
 SCHEMA_VERSION = 1
+MOST_DIGITS = 18  # of a number that every engine can hold
 
 FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong
 
@@ -66,6 +68,16 @@ class Page(Struct, frozen=True, kw_only=True):
     limit: int = 50
     iterator: str | None = None
     backwards: bool = False
+
+
+def after_id(page: Page) -> int | None:
+    """The iterator of a listing by number; None: from its start."""
+    text = page.iterator
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        raise InvalidInput(f"the iterator {text[:40]!r} is not the id of a dead letter")
+    return int(text)
 
 
 class Store(Protocol):

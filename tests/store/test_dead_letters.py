@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hookline.errors import InvalidInput
 from hookline.model import DeadFilter
 from hookline.states import DeliveryState, Reason
 from hookline.store.base import Page, Store
@@ -50,6 +51,12 @@ class Graveyard:
 @pytest.fixture
 async def graves(scene: Scene) -> Graveyard:
     return await Graveyard(scene).fill()
+
+
+@pytest.mark.parametrize("iterator", ["abc", "", "1.5", "9" * 40])
+async def test_an_iterator_that_is_no_id_is_refused(store: Store, iterator: str) -> None:
+    with pytest.raises(InvalidInput):
+        await store.dead_letters(DeadFilter(), Page(iterator=iterator))
 
 
 async def listed(graves: Graveyard, where: DeadFilter, page: Page = Page()) -> list[str]:  # noqa: B008

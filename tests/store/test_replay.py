@@ -173,6 +173,19 @@ async def test_only_messages_of_the_window_are_made(scene: Scene) -> None:
     assert [job.message_id for job in await scene.claim_all()] == [inside]
 
 
+async def test_what_was_missed_is_not_sent_before_its_time(scene: Scene) -> None:
+    now = await scene.store.now()
+    later = now + timedelta(hours=5)
+    (message,) = await scene.send(deliver_at=later)
+    endpoint = await scene.endpoint()
+    assert await scene.store.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(minutes=1)) == 1
+    delivery = await scene.delivery(message)
+    assert delivery.due_at == later
+    assert delivery.expires_at is not None
+    assert delivery.expires_at > later
+    assert await scene.claim_all() == []
+
+
 async def test_the_filter_of_now_decides_what_was_missed(scene: Scene) -> None:
     endpoint = await scene.endpoint(event_types=("a",), channels=None)
     since = await scene.store.now() - timedelta(hours=1)

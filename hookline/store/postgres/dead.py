@@ -11,7 +11,7 @@ from hookline.errors import NotFound
 from hookline.flow.record import clean
 from hookline.model import DeadFilter, DeadLetter, DeadStats
 from hookline.store import rows
-from hookline.store.base import Page
+from hookline.store.base import Page, after_id
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
 from hookline.store.postgres.database import Connection
 
@@ -19,8 +19,7 @@ from hookline.store.postgres.database import Connection
 class DeadLetters(Part):
     async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
         name = "dead_letters_back" if page.backwards else "dead_letters"
-        after = None if page.iterator is None else int(page.iterator)
-        found = await self._db.fetch(name, *_filter(where), after, page.limit)
+        found = await self._db.fetch(name, *_filter(where), after_id(page), page.limit)
         return [rows.dead_letter(row, READ) for row in (found[::-1] if page.backwards else found)]
 
     async def dead_letter(self, dead_id: int) -> DeadLetter | None:

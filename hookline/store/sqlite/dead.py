@@ -11,7 +11,7 @@ from msgspec import Struct
 from hookline.flow.fanout import Target, matches, max_age, merge
 from hookline.model import DeadFilter, DeadLetter, DeadStats, Endpoint, PolicyOverride
 from hookline.store import rows
-from hookline.store.base import Page
+from hookline.store.base import Page, after_id
 from hookline.store.rows import Row, policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
@@ -63,8 +63,8 @@ def dead_letters(tx: Tx, where: DeadFilter, page: Page) -> list[DeadLetter]:
     found = _where(where, resolved=where.resolved)
     name = "dead_letters_back" if page.backwards else "dead_letters"
     start = 0 if page.backwards else _LAST
-    iterator = start if page.iterator is None else int(page.iterator)
-    params = found.params | {"iterator": iterator, "limit": page.limit}
+    after = after_id(page)
+    params = found.params | {"iterator": start if after is None else after, "limit": page.limit}
     listed = [rows.dead_letter(row, READ) for row in tx.conn.execute(found.fill(tx.sql[name]), params)]
     return listed[::-1] if page.backwards else listed
 

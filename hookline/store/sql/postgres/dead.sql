@@ -91,7 +91,7 @@ SELECT count(*) FROM closed
 -- name: replay_missing
 -- Under the lane's lock: two of these at once would make a delivery each. $1 endpoint, $2 since, $3 until, $4 most, $5 max age.
 WITH m AS MATERIALIZED (
-       SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, e.no, e.policy AS endpoint_policy, t.policy AS type_policy
+       SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no, e.policy AS endpoint_policy, t.policy AS type_policy
        FROM hookline.endpoint e
        JOIN hookline.application a ON a.no = e.app_no
        JOIN hookline.message m ON m.app_no = e.app_no
@@ -108,14 +108,14 @@ WITH m AS MATERIALIZED (
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
                                       expires_at, policy)
-       SELECT app_no, no, seq, created_at, id, event_type, 1, now(),
-              now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, (endpoint_policy ->> 'max_age')::float8,
+       SELECT app_no, no, seq, created_at, id, event_type, 1, due_at,
+              due_at + make_interval(secs => coalesce((policy ->> 'max_age')::float8, (endpoint_policy ->> 'max_age')::float8,
                                                      (type_policy ->> 'max_age')::float8, $5::float8)),
               CASE WHEN policy IS NULL AND endpoint_policy IS NULL AND type_policy IS NULL THEN NULL
                    ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END
        FROM m ORDER BY created_at, seq
-       RETURNING endpoint_no),
-     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT DISTINCT endpoint_no, now(), now() FROM d)
+       RETURNING endpoint_no, due_at),
+     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT endpoint_no, min(due_at), min(due_at) FROM d GROUP BY endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
 
 -- name: resend
