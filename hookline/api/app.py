@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hookline.api.call import Call
 from hookline.api.errors import on_error, on_http_exception
-from hookline.api.routes import ROUTES, Handler
+from hookline.api.operation import Operation
+from hookline.api.routes import OPERATIONS
 from hookline.api.services import Services
 
 PREFIX = "/api/v1"
@@ -24,12 +25,13 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 
 def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
     """The ASGI application. `pages` are routes outside the API, such as the dashboard's."""
-    by_path: dict[str, dict[str, Handler]] = defaultdict(dict)
-    for method, path, handler in ROUTES:
-        by_path[path][method] = handler
+    by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
+    for operation in OPERATIONS:
+        for path in (operation.path, *operation.old_names):
+            by_path[path][operation.method] = operation
     routes: list[BaseRoute] = [
-        Route(PREFIX + path, _endpoint(handlers, services), methods=list(handlers))
-        for path, handlers in by_path.items()
+        Route(PREFIX + path, _endpoint(operations, services), methods=list(operations))
+        for path, operations in by_path.items()
     ]
     routes.append(Route(f"{PREFIX}/health", _health, methods=["GET"]))
     app = Starlette(routes=[*routes, *pages], exception_handlers={HTTPException: on_http_exception})
@@ -37,12 +39,14 @@ def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
     return _Front(app)
 
 
-def _endpoint(handlers: dict[str, Handler], services: Services) -> _Endpoint:
+def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint:
     async def handle(request: Request) -> Response:
         try:
-            method = "GET" if request.method == "HEAD" else request.method
+            operation = operations["GET" if request.method == "HEAD" else request.method]
             caller = await services.auth.caller(request.headers.get("authorization"))
-            return await handlers[method](Call(request, services, caller))
+            if operation.whole:
+                services.auth.whole_organization(caller)
+            return await operation.handler(Call(request, services, caller, operation))
         except Exception as error:
             return await on_error(request, error)
 

@@ -43,7 +43,7 @@ from hookline.model import (
 )
 from hookline.states import EndpointStatus
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MOST_DIGITS = 18  # of a number that every engine can hold
 
 FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong

@@ -9,7 +9,7 @@ import pytest
 from hookline import clock, ids, tokens
 from hookline.api.app import PREFIX
 from hookline.api.auth import Recent
-from hookline.api.routes import ROUTES
+from hookline.api.routes import OPERATIONS
 from hookline.model import Application, Organization
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
@@ -24,7 +24,7 @@ def filled(path: str, app: Application) -> str:
 
 
 async def test_every_route_needs_a_token(nobody: Client, app: Application) -> None:
-    for method, path, _handler in ROUTES:
+    for method, path in ((one.method, one.path) for one in OPERATIONS):
         answer = await nobody.request(method, filled(path, app), b"{}", {})
         answer.problem(401, "authentication_failed")
 
@@ -49,7 +49,7 @@ async def test_another_organization_reaches_nothing(
     other = await store.save_organization(factory.organization())
     stranger = nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
 
-    for method, path, _handler in ROUTES:
+    for method, path in ((one.method, one.path) for one in OPERATIONS):
         if "{app_id}" in path:
             answer = await stranger.request(method, filled(path, app), b'{"url": "https://a.example"}', {})
             assert app.id in answer.problem(404, "not_found")

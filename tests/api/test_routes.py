@@ -52,8 +52,23 @@ async def test_pages_follow_one_another(client: Client) -> None:
     assert last["done"]
     seen = [each["id"] for page in (first, second, last) for each in page["data"]]
     assert sorted(seen) == sorted(made)
-    for limit in ("0", "251", "ten", "00000000100000000", "9" * 4400, "0" * 4400 + "1"):
+    for limit in ("0", "251", "-1"):
         (await client.get(f"/api/v1/app?limit={limit}")).faults()
+    for limit in ("ten", "1.5", "", "00000000100000000", "9" * 4400, "0" * 4400 + "1"):
+        (await client.get(f"/api/v1/app?limit={limit}")).problem(400, "bad_request")
+
+
+async def test_a_listing_is_walked_back_in_its_own_order(client: Client) -> None:
+    made = sorted([(await client.post("/api/v1/app", {"name": f"app {n}"})).json(201)["id"] for n in range(5)])
+
+    last = (await client.get(f"/api/v1/app?limit=2&iterator={made[2]}")).json()
+    assert [each["id"] for each in last["data"]] == made[3:]
+    before = (await client.get(f"/api/v1/app?limit=2&iterator={last['prevIterator']}")).json()
+    assert [each["id"] for each in before["data"]] == made[1:3]
+    assert not before["done"]
+    first = (await client.get(f"/api/v1/app?limit=2&iterator={before['prevIterator']}")).json()
+    assert [each["id"] for each in first["data"]] == made[:1]
+    assert first["done"]
 
 
 async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: Application) -> None:

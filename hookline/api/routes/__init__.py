@@ -1,14 +1,8 @@
-"""The handlers, a module per resource. Each has `ROUTES`: method, path below `/api/v1`, handler."""
+"""The handlers, a module per resource; each has its `OPERATIONS`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-from starlette.responses import Response
-
-from hookline.api.call import Call
+from hookline.api.operation import Operation
 from hookline.api.routes import applications, endpoints, messages
 
-Handler = Callable[[Call], Awaitable[Response]]
-
-ROUTES: list[tuple[str, str, Handler]] = [*applications.ROUTES, *endpoints.ROUTES, *messages.ROUTES]
+OPERATIONS: list[Operation] = [*applications.OPERATIONS, *endpoints.OPERATIONS, *messages.OPERATIONS]

@@ -4,12 +4,17 @@ from starlette.responses import Response
 
 from hookline import catalogue, manage
 from hookline.api import wire
-from hookline.api.call import Call, listing, one_more, respond
+from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.operation import ListQuery, Needs, Operation, Query
 from hookline.model import NewApplication
 
 
+class CreateQuery(Query, frozen=True, kw_only=True):
+    get_if_exists: bool = False
+
+
 async def create(call: Call) -> Response:
-    org_id = call.whole_organization()
+    org_id = call.organization()
     given = await call.body(wire.ApplicationIn)
     new = NewApplication(
         name=given.name,
@@ -17,7 +22,7 @@ async def create(call: Call) -> Response:
         throttle_rate=given.throttle_rate if given.throttle_rate is not None else given.rate_limit,
         metadata=given.metadata,
     )
-    if call.flag("get_if_exists"):
+    if call.query(CreateQuery).get_if_exists:
         catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
         app, made = await manage.get_or_add_application(call.store, org_id, new)
         return respond(wire.application(app), 201 if made else 200)
@@ -25,17 +30,47 @@ async def create(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    org_id, page = call.whole_organization(), call.page()
-    found = await call.store.applications(org_id, one_more(page))
-    return listing([wire.application(app) for app in found], [app.id for app in found], page.limit)
+    page = page_of(call.query(ListQuery))
+    found = await call.store.applications(call.organization(), page)
+    return listing([wire.application(app) for app in found], [app.id for app in found], page)
 
 
 async def show(call: Call) -> Response:
     return respond(wire.application(await call.application()))
 
 
-ROUTES = [
-    ("POST", "/app", create),
-    ("GET", "/app", list_all),
-    ("GET", "/app/{app_id}", show),
+_ONE = "/app/{app_id}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.application.create",
+        method="POST",
+        path="/app",
+        handler=create,
+        summary="Create an application.",
+        body=wire.ApplicationIn,
+        query=CreateQuery,
+        answers={201: wire.ApplicationOut, 200: wire.ApplicationOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.application.list",
+        method="GET",
+        path="/app",
+        handler=list_all,
+        summary="List the applications.",
+        query=ListQuery,
+        answers={200: wire.ListResponse[wire.ApplicationOut]},
+        needs=Needs.READ,
+        whole=True,
+    ),
+    Operation(
+        name="v1.application.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one application.",
+        answers={200: wire.ApplicationOut},
+        needs=Needs.READ,
+    ),
 ]

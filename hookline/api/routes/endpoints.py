@@ -4,7 +4,8 @@ from starlette.responses import Response
 
 from hookline import manage
 from hookline.api import wire
-from hookline.api.call import Call, listing, one_more, respond
+from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.operation import ListQuery, Needs, Operation
 from hookline.model import NewEndpoint, Secret
 from hookline.states import EndpointStatus
 
@@ -37,9 +38,9 @@ def _new(given: wire.EndpointIn) -> NewEndpoint:
 
 
 async def list_all(call: Call) -> Response:
-    app, page = await call.application(), call.page()
-    found = await call.store.endpoints(app.no, one_more(page))
-    return listing([wire.endpoint(each) for each in found], [each.id for each in found], page.limit)
+    app, page = await call.application(), page_of(call.query(ListQuery))
+    found = await call.store.endpoints(app.no, page)
+    return listing([wire.endpoint(each) for each in found], [each.id for each in found], page)
 
 
 async def show(call: Call) -> Response:
@@ -47,8 +48,36 @@ async def show(call: Call) -> Response:
     return respond(wire.endpoint(await manage.find_endpoint(call.store, app, call.path("endpoint_id"))))
 
 
-ROUTES = [
-    ("POST", "/app/{app_id}/endpoint", create),
-    ("GET", "/app/{app_id}/endpoint", list_all),
-    ("GET", "/app/{app_id}/endpoint/{endpoint_id}", show),
+_ALL = "/app/{app_id}/endpoint"
+_ONE = f"{_ALL}/{{endpoint_id}}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.endpoint.create",
+        method="POST",
+        path=_ALL,
+        handler=create,
+        summary="Create an endpoint.",
+        body=wire.EndpointIn,
+        answers={201: wire.EndpointOut},
+    ),
+    Operation(
+        name="v1.endpoint.list",
+        method="GET",
+        path=_ALL,
+        handler=list_all,
+        summary="List the endpoints of an application.",
+        query=ListQuery,
+        answers={200: wire.ListResponse[wire.EndpointOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.endpoint.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one endpoint.",
+        answers={200: wire.EndpointOut},
+        needs=Needs.READ,
+    ),
 ]

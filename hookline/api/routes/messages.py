@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from hookline import catalogue, ids, manage
 from hookline.api import body, wire
-from hookline.api.call import Call, listing, one_more, respond
+from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.operation import ListQuery, Needs, Operation
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Accepted, Application, IngestStatus, Message, NewMessage
 
@@ -73,9 +74,9 @@ async def _kept(call: Call, app: Application, new: NewMessage, accepted: Accepte
 
 
 async def list_all(call: Call) -> Response:
-    app, page = await call.application(), call.page()
-    found = await call.store.messages(app.no, one_more(page))
-    return listing([wire.message(each) for each in found], [each.id for each in found], page.limit)
+    app, page = await call.application(), page_of(call.query(ListQuery))
+    found = await call.store.messages(app.no, page)
+    return listing([wire.message(each) for each in found], [each.id for each in found], page)
 
 
 async def show(call: Call) -> Response:
@@ -90,8 +91,37 @@ async def _find(call: Call, app: Application, ref: str) -> Message:
     return found
 
 
-ROUTES = [
-    ("POST", "/app/{app_id}/msg", create),
-    ("GET", "/app/{app_id}/msg", list_all),
-    ("GET", "/app/{app_id}/msg/{msg_id}", show),
+_ALL = "/app/{app_id}/msg"
+_ONE = f"{_ALL}/{{msg_id}}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.message.create",
+        method="POST",
+        path=_ALL,
+        handler=create,
+        summary="Accept a message and deliver it to every matching endpoint.",
+        body=wire.MessageIn,
+        answers={202: wire.MessageOut},
+        needs=Needs.PUBLISH,
+    ),
+    Operation(
+        name="v1.message.list",
+        method="GET",
+        path=_ALL,
+        handler=list_all,
+        summary="List the messages of an application, newest first.",
+        query=ListQuery,
+        answers={200: wire.ListResponse[wire.MessageOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one message.",
+        answers={200: wire.MessageOut},
+        needs=Needs.READ,
+    ),
 ]

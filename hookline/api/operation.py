@@ -1,0 +1,68 @@
+"""An operation of the API as data: how it is called, what it takes, what it answers, and who may call it.
+
+Routing, the scopes of API keys and the OpenAPI document all read the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from hookline.api.call import Call
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Needs(StrEnum):
+    """What a caller's key must allow."""
+
+    READ = "read"
+    WRITE = "write"
+    PUBLISH = "publish"  # accept messages
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """The parameters behind the `?`. Names are as callers write them; others are ignored."""
+
+
+Limit = Annotated[int, Meta(ge=1, le=250, description="How many at most.")]
+Iterator = Annotated[
+    str, Meta(max_length=512, description="Where to go on: the answer's `iterator` or `prevIterator`.")
+]
+
+
+class Order(StrEnum):
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ListQuery(Query, frozen=True, kw_only=True):
+    limit: Limit = 50
+    iterator: Iterator | None = None
+
+
+class OrderedQuery(ListQuery, frozen=True, kw_only=True):
+    order: Order = Order.ASCENDING
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    name: str  # such as v1.application.list; unique, and the operation's id in the document
+    method: str
+    path: str  # below /api/v1
+    handler: Handler
+    summary: str
+    answers: dict[int, Any]  # of success: the shape of the JSON, or None for no body
+    body: Any = None  # the shape of the request's JSON
+    body_optional: bool = False
+    query: type[Query] | None = None
+    needs: Needs = Needs.WRITE
+    whole: bool = False  # beyond one application: a token or key of one gets 403
+    old_names: tuple[str, ...] = ()  # other paths, as some clients call it
+
+    @property
+    def tag(self) -> str:
+        return self.name.split(".")[1]

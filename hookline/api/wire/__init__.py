@@ -1,0 +1,41 @@
+"""The JSON shapes by resource: camelCase, as the Svix API has them. The command line prints the same ones with `--json`."""
+
+from hookline.api.wire.applications import ApplicationIn, ApplicationOut, application
+from hookline.api.wire.attempts import AttemptOut, DeliveryOut, attempt, delivery
+from hookline.api.wire.base import In, ListResponse, Out, Policy, encode, policy
+from hookline.api.wire.dead import DeadLetterOut, DeadStatsOut, dead_letter, dead_stats
+from hookline.api.wire.endpoints import EndpointIn, EndpointOut, LaneEventOut, LaneOut, endpoint, lane, lane_event
+from hookline.api.wire.event_types import EventTypeOut, event_type
+from hookline.api.wire.messages import MessageIn, MessageOut, message
+
+__all__ = [
+    "ApplicationIn",
+    "ApplicationOut",
+    "AttemptOut",
+    "DeadLetterOut",
+    "DeadStatsOut",
+    "DeliveryOut",
+    "EndpointIn",
+    "EndpointOut",
+    "EventTypeOut",
+    "In",
+    "LaneEventOut",
+    "LaneOut",
+    "ListResponse",
+    "MessageIn",
+    "MessageOut",
+    "Out",
+    "Policy",
+    "application",
+    "attempt",
+    "dead_letter",
+    "dead_stats",
+    "delivery",
+    "encode",
+    "endpoint",
+    "event_type",
+    "lane",
+    "lane_event",
+    "message",
+    "policy",
+]

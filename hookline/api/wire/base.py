@@ -1,0 +1,50 @@
+"""What every shape is made of."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from hookline.model import PolicyOverride, Strategy
+
+T = TypeVar("T")
+
+encode = msgspec.json.Encoder().encode
+
+
+class In(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Unknown fields are ignored: newer SDKs may send more than we know."""
+
+
+class Out(Struct, frozen=True, kw_only=True, rename="camel"):
+    pass
+
+
+class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
+    data: list[T]
+    done: bool
+    iterator: str | None = None
+    prev_iterator: str | None = None
+
+
+class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
+    """A retry policy's override. A misspelt field is refused: it would silently change nothing."""
+
+    strategy: Strategy | None = None
+    base: float | None = None
+    factor: float | None = None
+    cap: float | None = None
+    max_attempts: int | None = None
+    max_age: float | None = None
+    schedule: tuple[float, ...] | None = None
+    retry_after_cap: float | None = None
+
+    def override(self) -> PolicyOverride:
+        return PolicyOverride(**asdict(self))
+
+
+def policy(found: PolicyOverride | None) -> Policy | None:
+    return None if found is None else Policy(**asdict(found))

@@ -1,0 +1,61 @@
+-- What the HTTP API keeps for itself: keys, answers, tasks.
+
+ALTER TABLE hookline.event_type ADD COLUMN validated boolean NOT NULL DEFAULT false;   -- payloads must fit the newest schema
+
+CREATE TABLE hookline.api_key (
+    id           text COLLATE "C" PRIMARY KEY,
+    org_id       text COLLATE "C" NOT NULL REFERENCES hookline.organization (id),
+    app_no       bigint REFERENCES hookline.application (no),   -- NULL: all of them
+    name         text NOT NULL,
+    scope        text NOT NULL,                                 -- full | publish | read
+    hash         bytea NOT NULL UNIQUE,
+    hint         text NOT NULL,                                 -- its last characters, to tell keys apart
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    last_used_at timestamptz,
+    revoked_at   timestamptz
+);
+CREATE INDEX api_key_list ON hookline.api_key (org_id, id) WHERE revoked_at IS NULL;
+
+-- Tokens that were given up before their time, until they would have expired.
+CREATE TABLE hookline.revoked_token (
+    hash       bytea PRIMARY KEY,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX revoked_token_age ON hookline.revoked_token (expires_at);
+
+-- Answers to POSTs with an Idempotency-Key, apart from those that accept a message: see `idempotency`.
+CREATE TABLE hookline.answer (
+    key        bytea PRIMARY KEY,
+    body       bytea NOT NULL,
+    claim      bigint,            -- who is at it
+    held_until timestamptz,       -- after that, whoever asks takes over
+    status     integer,           -- NULL: not answered yet
+    response   bytea,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX answer_age ON hookline.answer (expires_at);
+
+-- Long work that was asked for over the API and is done by the workers in steps, across restarts.
+CREATE TABLE hookline.task (
+    id          text COLLATE "C" PRIMARY KEY,
+    org_id      text COLLATE "C" NOT NULL,
+    app_no      bigint,
+    endpoint_no bigint,
+    kind        text NOT NULL,
+    status      text NOT NULL,    -- running | finished | failed | canceled
+    params      jsonb NOT NULL,
+    done        bigint NOT NULL DEFAULT 0,
+    total       bigint,
+    error       text,
+    claim       bigint,
+    held_until  timestamptz,
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL
+);
+CREATE INDEX task_open ON hookline.task (created_at, id) WHERE status = 'running';
+CREATE INDEX task_list ON hookline.task (org_id, id);
+CREATE INDEX task_age ON hookline.task (updated_at) WHERE status <> 'running';
+
+-- To list what failed without walking over what succeeded.
+CREATE INDEX attempt_failed ON hookline.attempt (endpoint_no, id) WHERE outcome <> 'delivered';
