@@ -3,6 +3,32 @@
 from __future__ import annotations
 
 from hookline.api.operation import Operation
-from hookline.api.routes import applications, endpoints, messages
+from hookline.api.routes import (
+    applications,
+    attempts,
+    authentication,
+    dead,
+    endpoints,
+    event_types,
+    ingest,
+    keys,
+    lanes,
+    messages,
+    statistics,
+    tasks,
+)
 
-OPERATIONS: list[Operation] = [*applications.OPERATIONS, *endpoints.OPERATIONS, *messages.OPERATIONS]
+OPERATIONS: list[Operation] = [
+    *applications.OPERATIONS,
+    *event_types.OPERATIONS,
+    *endpoints.OPERATIONS,
+    *lanes.OPERATIONS,
+    *statistics.OPERATIONS,
+    *ingest.OPERATIONS,
+    *messages.OPERATIONS,
+    *attempts.OPERATIONS,
+    *dead.OPERATIONS,
+    *tasks.OPERATIONS,
+    *keys.OPERATIONS,
+    *authentication.OPERATIONS,
+]
