@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from hookline import clock
 from hookline.config import Config
 from hookline.errors import MigrationNeeded, VaultError
 from hookline.flow.outage import Outage
 from hookline.flow.relay import Relay
-from hookline.flow.resolve import Resolver
-from hookline.flow.send import Prepare, Results, Sender
+from hookline.flow.send_frames import Settings
+from hookline.flow.send_process import SenderProcess
 from hookline.flow.sweep import Sweeper, SweepSettings
+from hookline.flow.tasks import TaskRunner
 from hookline.states import EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
@@ -44,17 +45,17 @@ async def run_worker(config: Config, *, stop: asyncio.Event) -> None:
 
 
 async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
-    """Deliver, relay and sweep on a store that is open. The sweep and the relay end at once; the worker drains."""
+    """Deliver, relay, sweep and do tasks on a store that is open. All but the worker, which drains, end at once."""
     await check_keys(store)
     outage = Outage(clock.chance)
-    with closing(Resolver(servers=config.dns_servers)) as resolver:
-        make_sender = sender_factory(config, resolver)
-        worker = Worker(store, worker_settings(config), make_sender=make_sender, outage=outage, chance=clock.chance)
-        sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(worker.run(stop))
-            tasks.create_task(sweeper.run(stop))
-            tasks.create_task(Relay(store, outage).run(stop))
+    make_sender = sender_factory(config)
+    worker = Worker(store, worker_settings(config), make_sender=make_sender, outage=outage, chance=clock.chance)
+    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(worker.run(stop))
+        tasks.create_task(sweeper.run(stop))
+        tasks.create_task(Relay(store, outage).run(stop))
+        tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 
 
 async def check_keys(store: Store) -> None:
@@ -79,17 +80,13 @@ def sweep_settings(config: Config) -> SweepSettings:
     return SweepSettings(lease=config.lease, pause_dead=config.pause_dead_per_day, disable_after=config.disable_after)
 
 
-def sender_factory(config: Config, resolver: Resolver) -> SenderFactory:
-    def make(prepare: Prepare, on_results: Callable[[Results], None]) -> Sender:
-        return Sender(
-            config.guard(),
-            slots=config.concurrency,
-            body_limit=config.response_body_limit,
-            ca_bundle=config.ca_bundle,
-            connect_timeout=config.connect_timeout,
-            resolver=resolver,
-            prepare=prepare,
-            on_results=on_results,
-        )
-
-    return make
+def sender_factory(config: Config) -> SenderFactory:
+    settings = Settings(
+        allow_nets=tuple(str(net) for net in config.allow_nets),
+        slots=config.concurrency,
+        body_limit=config.response_body_limit,
+        ca_bundle=config.ca_bundle,
+        connect_timeout=config.connect_timeout,
+        dns_servers=tuple(config.dns_servers),
+    )
+    return lambda on_results: SenderProcess(settings, on_results)

@@ -1,6 +1,6 @@
-"""The worker: claim | send | judge | record, around one sender thread.
+"""The worker: claim | send | judge | record, around one sender.
 
-The event loop claims and records by the batch; the sender's thread signs and sends. There is no task per delivery.
+The event loop claims, signs and records by the batch; the sender's process sends. There is no task per delivery.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from hookline.flow.judge import judge
 from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target, Targets
-from hookline.flow.send import Prepare, Request, Results, Sender
+from hookline.flow.send import Request, Results
+from hookline.flow.send_process import SenderProcess
 from hookline.model import Job, Judgement, Result, Retry, RetryPolicy, Sent
 from hookline.states import ErrorKind, Health
 from hookline.store.base import Store
@@ -40,8 +41,8 @@ UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    slots: int = 256  # requests in flight
-    share: int = 64  # of them that one lane may hold
+    slots: int = 512  # requests in flight
+    share: int = 128  # of them that one lane may hold
     deadline: float = 30.0  # of one request, in all
     retry: RetryPolicy = RetryPolicy()
     poll: float = 1.0  # the longest sleep without looking
@@ -65,7 +66,7 @@ class Flight:
         return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
-SenderFactory = Callable[[Prepare, Callable[[Results], None]], Sender]
+SenderFactory = Callable[[Callable[[Results], None]], SenderProcess]
 
 
 class Worker:
@@ -87,17 +88,15 @@ class Worker:
         self._targets = Targets(store)
         self._freed = asyncio.Event()
         self._recorder = Recorder(store, outage, self._freed.set, self._targets.name_of)
-        self._sender = make_sender(self.prepare, self._results_from_thread)
+        self._sender = make_sender(self._judge_all)
         self._held: Counter[int] = Counter()  # of them, by endpoint
         self._flying = 0  # with the sender
         self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
         self._next_at: float | None = None  # seconds from the last empty claim to the next token
         self._stopping = False
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._sender.start()
+        await self._sender.start()
         recording = asyncio.create_task(self._recorder.run())
         try:
             await self._claim_until(stop)
@@ -179,55 +178,52 @@ class Worker:
             raise
         self._flying += len(jobs)
         self._held.update(job.endpoint_no for job in jobs)
-        self._sender.submit([self._request(self._flight(job, asked), fresh=self._wants_fresh(job)) for job in jobs])
+        self._submit([self._flight(job, asked) for job in jobs])
+
+    def _submit(self, flights: Sequence[Flight]) -> None:
+        """Sign and hand over; what cannot be sent is judged at once."""
+        requests: list[Request] = []
+        unsendable: Results = []
+        for flight in flights:
+            try:
+                requests.append(self._request(flight))
+            except SignatureError as error:
+                unsendable.append(_unsendable(flight, str(error)))
+        if requests:
+            self._sender.submit(requests)
+        if unsendable:
+            self._judge_all(unsendable)
 
     def _flight(self, job: Job, asked: float) -> Flight:
         lease = (job.lease_until - job.claimed_at).total_seconds()
         patience = lease - self._settings.deadline - LEASE_MARGIN
         return Flight(job, self._targets.get(job.endpoint_no), asked, asked + patience)
 
-    def _wants_fresh(self, job: Job) -> bool:
-        """Its last attempt found a reused connection dead: the others of that time may be dead too."""
-        if job.delivery_id not in self._fresh:
-            return False
-        self._fresh.discard(job.delivery_id)
+    def _wants_fresh(self, flight: Flight) -> bool:
+        """This attempt, or the last one, found a connection dead: the others of that time may be dead too."""
+        delivery = flight.job.delivery_id
+        if delivery not in self._fresh:
+            return flight.tried_again
+        self._fresh.discard(delivery)
         return True
 
-    def _request(self, flight: Flight, *, fresh: bool = False) -> Request:
-        url = flight.target.endpoint.url if flight.target is not None else ""
-        return Request(
-            ref=flight, url=url, headers=[], body=flight.job.payload, deadline=self._settings.deadline, fresh=fresh
-        )
-
-    def prepare(self, request: Request) -> Request | Sent:
-        """In the sender's thread, right before the start: sign, unless it is too late or cannot be done."""
-        flight = request.ref
-        assert isinstance(flight, Flight)
-        now = clock.wall()
-        if clock.monotonic() > flight.send_before:
-            return Sent(started_at=now)  # neither a status nor an error: it was not sent
+    def _request(self, flight: Flight) -> Request:
+        """Signed now: it starts at once, or after its name was looked up."""
         target = flight.target
         if target is None or not target.endpoint.secrets:
             fault = target.endpoint.status_reason if target is not None else "its endpoint is gone"
-            return _unsendable(now, fault or "there is no secret to sign with")
-        try:
-            headers = target.headers(flight.job, now)
-        except SignatureError as error:
-            return _unsendable(now, f"signing the request: {error}")
+            raise SignatureError(fault or "there is no secret to sign with")
         return Request(
             ref=flight,
-            url=request.url,
-            headers=headers,
-            body=request.body,
-            deadline=request.deadline,
-            fresh=request.fresh,
+            url=target.endpoint.url,
+            headers=target.headers(flight.job, clock.wall()),
+            body=flight.job.payload,
+            deadline=self._settings.deadline,
+            fresh=self._wants_fresh(flight),
+            start_before=flight.send_before,
         )
 
     # ── judge ──
-
-    def _results_from_thread(self, results: Results) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._judge_all, results)
 
     def _judge_all(self, results: Results) -> None:
         for request, sent in results:
@@ -235,7 +231,7 @@ class Worker:
             assert isinstance(flight, Flight)
             if self._tries_again(flight, sent):
                 flight.tried_again = True
-                self._sender.submit([self._request(flight, fresh=True)])
+                self._submit([flight])
                 continue
             self._land(flight.job.endpoint_no)
             if self._was_cut_off(sent):
@@ -298,8 +294,7 @@ class Worker:
                     await self._freed.wait()
         except TimeoutError:
             log.warning("requests_cut_off", count=self._flying)
-        await asyncio.to_thread(self._sender.close, max(0.5, (deadline - clock.monotonic()) / 2))
-        await asyncio.sleep(0)  # the sender's last results are already scheduled on this loop: let them in
+        await self._sender.close(max(0.5, (deadline - clock.monotonic()) / 2))
         self._recorder.close()
         try:
             async with asyncio.timeout(max(1.0, deadline - clock.monotonic())):
@@ -309,5 +304,6 @@ class Worker:
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
 
 
-def _unsendable(now: datetime, detail: str) -> Sent:
-    return Sent(started_at=now, error=ErrorKind.UNSENDABLE, detail=detail)
+def _unsendable(flight: Flight, detail: str) -> tuple[Request, Sent]:
+    request = Request(ref=flight, url="", headers=[], body=b"", deadline=0.0)
+    return request, Sent(started_at=clock.wall(), error=ErrorKind.UNSENDABLE, detail=f"signing the request: {detail}")

@@ -31,6 +31,7 @@ from hookline.states import ErrorKind
 log = logging.getLogger("hookline.send")
 
 LOOKUP_MOST = 5.0  # seconds that a request waits for its name
+AT_ONCE = 32  # requests that are started in one turn
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 CONNECTIONS_LEAST = 64  # that are kept open between requests
 
@@ -39,17 +40,17 @@ class Guard(Protocol):
     def allows(self, address: str) -> bool: ...
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    ref: object  # the caller's job; opaque
+class Request(Struct, frozen=True, kw_only=True, array_like=True):
+    ref: Any  # the caller's job; opaque
     url: str  # normalised by the guard
-    headers: list[str]  # ready lines "name: value", signature included, unless `prepare` adds it
+    headers: list[str]  # ready lines "name: value", signature included
     body: bytes
     deadline: float  # seconds in all: DNS, connect, TLS, headers and body together
     fresh: bool = False  # on a new connection
+    start_before: float = math.inf  # monotonic: not sent after that
 
 
 Results = list[tuple[Request, Sent]]
-Prepare = Callable[[Request], "Request | Sent"]
 
 
 class Route(Struct, frozen=True):
@@ -71,10 +72,7 @@ class _Job(Struct, eq=False):
 
 
 class Sender:
-    """`on_results` and `prepare` are called in the sender's thread; `prepare` right before its request starts.
-
-    `prepare` may change headers and body, not the URL, or give a `Sent` that becomes the result without a request.
-    """
+    """`on_results` is called in the sender's thread. A result with neither status nor error: it was too late to start."""
 
     def __init__(
         self,
@@ -86,10 +84,9 @@ class Sender:
         connect_timeout: float,
         resolver: Resolver,
         on_results: Callable[[Results], None],
-        prepare: Prepare | None = None,
     ) -> None:
         self._guard, self._slots, self._resolver = guard, slots, resolver
-        self._on_results, self._prepare = on_results, prepare
+        self._on_results = on_results
         self._body_limit, self._connect_timeout = body_limit, connect_timeout
         self._ca_bundle = trust_store(ca_bundle)
         self._lock = threading.Lock()
@@ -182,8 +179,11 @@ class Sender:
         return len(self._flying) + self._looking < self._slots
 
     def _take_requests(self) -> None:
+        """A few a turn: the first are answered while the next are being prepared, instead of all in step."""
         inbox = self._inbox
-        while inbox and self._room():
+        for _ in range(AT_ONCE):
+            if not inbox or not self._room():
+                return
             self._begin(inbox.popleft())
 
     def _begin(self, request: Request) -> None:
@@ -262,16 +262,16 @@ class Sender:
 
     def _dial(self, job: _Job, resolve: str | None) -> None:
         """Start it, on a connection that is open or a new one."""
-        request = self._prepared(job)
-        if isinstance(request, Sent):
-            self._results.append((job.request, request))
+        request, now = job.request, clock.monotonic()
+        if now > request.start_before:
+            self._results.append((request, Sent(started_at=job.started_at)))
             return
-        waited = clock.monotonic() - job.began if resolve is not None else 0.0
+        waited = now - job.began if resolve is not None else 0.0
         exchange = self._free.pop() if self._free else self._new_exchange()
         try:
             exchange.load(
-                job.request,
-                url=job.request.url,
+                request,
+                url=request.url,
                 headers=request.headers,
                 body=request.body,
                 seconds=request.deadline - waited,
@@ -287,15 +287,6 @@ class Sender:
             self._end(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
         self._flying.add(exchange)
-
-    def _prepared(self, job: _Job) -> Request | Sent:
-        if self._prepare is None:
-            return job.request
-        try:
-            return self._prepare(job.request)
-        except Exception as error:  # its text may hold a secret: only its kind is told
-            log.exception("a request could not be prepared")
-            return _failed(job.started_at, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
 
     def _new_exchange(self) -> Exchange:
         return Exchange(

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from hookline.flow.send import Request, Results
+from hookline import clock
+from hookline.flow.send import Results
 from hookline.flow.send_wait import SelectWaiter
-from hookline.model import Sent
 from hookline.states import ErrorKind
 from tests.support.certs import Authority
 from tests.support.receiver import Behaviour, Receiver
@@ -349,30 +348,18 @@ def test_a_header_cannot_carry_another(receiver: Receiver, sending: Sending) -> 
     assert receiver.heads == 0
 
 
-# ── prepare, results, the end ─────────────────────────────────────────────────────────────────────────────────────
+# ── results, the end ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_prepare_signs_late_and_may_refuse(receiver: Receiver) -> None:
-    at = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
-    names: list[str] = []
-
-    def prepare(one: Request) -> Request | Sent:
-        names.append(threading.current_thread().name)
-        if one.ref == "unsendable":
-            return Sent(error=ErrorKind.UNSENDABLE, detail="no key opens it", started_at=at, untouched=True)
-        if one.ref == "bug":
-            raise RuntimeError("whsec_secret")
-        return msgspec.structs.replace(one, headers=["webhook-id: late", "content-type: a/b"], body=b"new")
-
-    with Sending(prepare=prepare) as sending:
-        good, refused, bug = (request(receiver.url, ref=ref) for ref in ("good", "unsendable", "bug"))
-        one, two, three = sending.send(good, refused, bug)
-    (received,) = receiver.wait_for(1)
-    assert (received.headers["webhook-id"], received.body, one.status) == ("late", b"new", 200)
-    assert (two.error, two.detail, two.started_at) == (ErrorKind.UNSENDABLE, "no key opens it", at)
-    assert (three.error, three.untouched) == (ErrorKind.UNSENDABLE, True)
-    assert "whsec" not in three.detail
-    assert set(names) == {"hookline-send"}
+def test_what_is_too_late_to_start_is_not_sent(receiver: Receiver) -> None:
+    with Sending() as sending:
+        late, good = (
+            request(receiver.url, start_before=clock.monotonic() - 0.001),
+            request(receiver.url, start_before=clock.monotonic() + 60),
+        )
+        one, two = sending.send(late, good)
+    assert (one.status, one.error, two.status) == (None, None, 200)
+    assert len(receiver.requests) == 1
 
 
 def test_a_fault_in_on_results_does_not_stop_the_sender(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,6 @@ from hookline.errors import StoreUnavailable
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target
-from hookline.flow.send import Request
 from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.model import CircuitPolicy, EndpointChange, PolicyOverride, Sent
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -223,16 +222,23 @@ async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(sc
     assert (attempt.outcome, attempt.detail) == ("retry", "waiting for the response: shutting down")
 
 
-async def test_a_job_whose_lease_is_nearly_over_is_not_sent(scene: Scene) -> None:
-    endpoint = await scene.endpoint()
-    await scene.send()
+async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, receiver: Receiver) -> None:
+    """The lease has 60 s, the request 5 s and the recording 5 s: a minute's stall before the start is too long."""
+    endpoint = await scene.endpoint(url=receiver.url)
+    [message_id] = await scene.send()
     [job] = await scene.claim()
     worker = make_worker(scene.store)
-    late = Flight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
-    request = Request(ref=late, url="http://127.0.0.1:9/", headers=[], body=b"{}", deadline=1.0)
-    answer = worker.prepare(request)
-    assert isinstance(answer, Sent)
-    assert (answer.status, answer.error) == (None, None)
+    flight = Flight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
+    assert worker._request(flight).start_before == flight.send_before
+    assert worker._flight(job, 100.0).send_before == pytest.approx(150.0)
+    late = (worker._request(flight), Sent(started_at=clock.wall()))
+    worker._flying, worker._held[endpoint.no] = 1, 1
+    worker._judge_all([late])
+    recording = asyncio.create_task(worker._recorder.run())
+    worker._recorder.close()
+    await recording
+    delivery = await scene.delivery(message_id)
+    assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.PENDING, 0, 0)
 
 
 # ── outage ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,33 +6,25 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_network
 from typing import Any
 
-from hookline.flow.guard import Guard
 from hookline.flow.outage import Outage
-from hookline.flow.resolve import Resolver
-from hookline.flow.send import Prepare, Results, Sender
+from hookline.flow.send import Results
+from hookline.flow.send_frames import Settings
+from hookline.flow.send_process import SenderProcess
 from hookline.model import Delivery, RetryPolicy
 from hookline.states import OPEN, DeliveryState
 from hookline.store import Store
 from hookline.worker import Worker, WorkerSettings
 
-LOOPBACK = Guard([ip_network("127.0.0.0/8"), ip_network("::1/128")])
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
 
 
-def loopback_sender(prepare: Prepare, on_results: Callable[[Results], None]) -> Sender:
-    return Sender(
-        LOOPBACK,
-        slots=64,
-        body_limit=1024,
-        ca_bundle=None,
-        connect_timeout=2.0,
-        resolver=Resolver(),
-        prepare=prepare,
-        on_results=on_results,
+def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
+    settings = Settings(
+        allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, ca_bundle=None, connect_timeout=2.0
     )
+    return SenderProcess(settings, on_results)
 
 
 def make_worker(store: Store, **settings: Any) -> Worker:

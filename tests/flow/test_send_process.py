@@ -1,0 +1,217 @@
+"""The sender in a process of its own: what goes in comes back, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hookline.flow import send_process
+from hookline.flow.send import Request, Results
+from hookline.flow.send_frames import Frames, Settings, frame
+from hookline.flow.send_process import SenderProcess
+from hookline.model import Sent
+from hookline.states import ErrorKind
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.sending import request
+
+SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, connect_timeout=3.0)
+
+
+class Apart:
+    """A sender's process whose results can be awaited."""
+
+    def __init__(self) -> None:
+        self._results: dict[object, Sent] = {}
+        self._news = asyncio.Event()
+        self.sender = SenderProcess(SETTINGS, self._keep)
+
+    def _keep(self, results: Results) -> None:
+        self._results |= {one.ref: sent for one, sent in results}
+        self._news.set()
+
+    async def send(self, *requests: Request) -> list[Sent]:
+        self.sender.submit(requests)
+        return await self.results(*requests)
+
+    async def results(self, *requests: Request) -> list[Sent]:
+        async with asyncio.timeout(20):
+            while not all(one.ref in self._results for one in requests):
+                self._news.clear()
+                await self._news.wait()
+        return [self._results[one.ref] for one in requests]
+
+    def pid(self) -> int:
+        """Of the child: the only one of this test's process that runs the sender."""
+        [found] = [pid for pid in _children(os.getpid()) if "send_child" in _command(pid)]
+        return found
+
+
+def _children(of: int) -> list[int]:
+    stats = [(int(entry.name), entry / "stat") for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = []
+    for pid, stat in stats:
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == of and fields[0] != "Z":
+            found.append(pid)
+    return found
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+async def _gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while _alive(pid):
+            await asyncio.sleep(0.01)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def _environment(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.fixture
+async def apart() -> AsyncIterator[Apart]:
+    one = Apart()
+    await one.sender.start()
+    yield one
+    await one.sender.close(0)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as found:
+        yield found
+
+
+async def test_what_goes_in_comes_back(apart: Apart, receiver: Receiver) -> None:
+    bodies = [os.urandom(size) for size in (1, 70_000, 3_000_000)]
+    sent = await apart.send(*(request(receiver.url, body) for body in bodies))
+    assert [one.status for one in sent] == [200, 200, 200]
+    assert sorted(received.body for received in receiver.requests) == sorted(bodies)
+    assert all(one.address and one.timing.total and one.started_at.tzinfo for one in sent)
+
+
+async def test_the_guard_is_told_what_it_may_allow(apart: Apart) -> None:
+    [sent] = await apart.send(request("http://10.1.2.3/"))
+    assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
+
+
+async def test_a_process_that_dies_is_replaced_and_its_requests_are_ambiguous(apart: Apart, receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True))
+    hanging = request(receiver.url)
+    apart.sender.submit([hanging])
+    await receiver.arrived(1)
+    os.kill(apart.pid(), signal.SIGKILL)
+    [lost] = await apart.results(hanging)
+    assert (lost.error, lost.untouched) == (ErrorKind.AMBIGUOUS, False)
+    assert "may have arrived" in lost.detail
+
+    receiver.behave(Behaviour())
+    [sent] = await apart.send(request(receiver.url))
+    assert sent.status == 200
+
+
+async def test_signals_of_the_group_do_not_end_it(apart: Apart, receiver: Receiver) -> None:
+    await apart.send(request(receiver.url))
+    pid = apart.pid()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(pid, number)
+    [sent] = await apart.send(request(receiver.url))
+    assert (sent.status, apart.pid()) == (200, pid)
+
+
+async def test_it_holds_nothing_that_is_secret(
+    apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOKLINE_SECRET_KEY", "only the worker's")
+    monkeypatch.setenv("PGPASSWORD", "only the worker's")
+    await apart.send(request(receiver.url))
+    os.kill(pid := apart.pid(), signal.SIGKILL)  # the next one is born with these in the worker's environment
+    await _gone(pid)
+    while (await apart.send(request(receiver.url)))[0].status is None:
+        pass  # written before the death was noticed
+    environment = _environment(apart.pid())
+    assert b"PATH=" in environment
+    assert b"only the worker" not in environment
+
+
+async def test_the_end_gives_up_what_hangs(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True))
+    apart, hanging = Apart(), request(receiver.url)
+    await apart.sender.start()
+    apart.sender.submit([hanging])
+    await receiver.arrived(1)
+    pid = apart.pid()
+    await apart.sender.close(0.1)
+    [sent] = await apart.results(hanging)
+    assert (sent.error, sent.detail) == (ErrorKind.NETWORK, "waiting for the response: shutting down")
+    await _gone(pid)
+    with pytest.raises(RuntimeError):
+        apart.sender.submit([hanging])
+
+
+async def test_one_that_cannot_start_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send_process, "COMMAND", ("/nowhere/to/be/found",))
+    apart, waiting = Apart(), request("http://127.0.0.1:9/")
+    await apart.sender.start()
+    apart.sender.submit([waiting])
+    await asyncio.sleep(0)
+    await apart.sender.close(0)
+    [sent] = await apart.results(waiting)
+    assert (sent.error, sent.untouched) == (ErrorKind.NETWORK, True)
+
+
+WORKER = """
+import asyncio
+from hookline.flow.send_frames import Settings
+from hookline.flow.send_process import SenderProcess
+
+async def main():
+    sender = SenderProcess(Settings(slots=4, body_limit=10, connect_timeout=1.0), print)
+    await sender.start()
+    await asyncio.sleep(0.2)
+    print("up", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_it_ends_with_the_worker_however_that_ended() -> None:
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=asyncio.subprocess.PIPE)
+    assert worker.stdout is not None
+    assert await worker.stdout.readline() == b"up\n"
+    [child] = _children(worker.pid)
+    worker.kill()
+    await worker.wait()
+    await _gone(child)
+
+
+def test_frames_are_cut_wherever_the_stream_is() -> None:
+    values: list[object] = [[1, "two", b"three" * 100], "a line", 2.5]
+    stream = b"".join(frame(value) for value in values)
+    for step in (1, 3, 7, len(stream)):
+        frames = Frames()
+        found = [body for at in range(0, len(stream), step) for body in frames.feed(stream[at : at + step])]
+        assert [frame_of(body) for body in found] == [frame(value) for value in values]
+
+
+def frame_of(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "little") + body
