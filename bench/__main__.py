@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from bench.ground import BODY, application, database, drained, load_backlog, opened
 from bench.receiver import BenchReceiver
 from bench.sender import bare_sender
 from hookline.clock import monotonic
 from hookline.config import load
-from hookline.model import Application, Secret
 from hookline.runtime import work
-from hookline.signing import new_secret
-from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
+from hookline.store import Store
 from tests.support import factory
-from tests.support.postgres import private_server
 from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
-
-BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4200, "note": "x" * 400}}).encode()
 
 WARM = 20  # messages before the first that counts
 
@@ -61,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--messages", type=int, default=20_000, help="in the backlog (20,000)")
+    parser.add_argument("--messages", type=int, default=60_000, help="in the backlog (60,000)")
     parser.add_argument("--endpoints", type=int, default=8, help="that share the backlog (8)")
     parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
     parser.add_argument(
@@ -71,27 +64,18 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-@contextmanager
-def database(engine: str) -> Iterator[str]:
-    """A durable database of its own: every commit is on the disk before it is acknowledged."""
-    if engine == "postgres":
-        with private_server(durable=True, settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}) as server:
-            yield server.url("postgres")
-    else:
-        with tempfile.TemporaryDirectory(prefix="hookline-bench-") as directory:
-            yield f"sqlite:///{directory}/hookline.db"
-
-
 async def drain(url: str, messages: int, endpoints: int, console: Console) -> float:
     """Deliveries a second of one worker process."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
     with BenchReceiver() as receiver, tempfile.TemporaryDirectory() as directory:
-        store = await _open(url, env)
-        apps = [await _application(store, f"{receiver.url}/{number}") for number in range(endpoints)]
-        await _load(store, apps, messages, console)
+        store = await opened(url, env)
+        apps = [await application(store, f"{receiver.url}/{number}") for number in range(endpoints)]
+        await load_backlog(store, apps, messages, console)
         with running(["worker"], env, Path(directory) / "worker.log") as worker:
-            began = await _first_arrival(receiver)
-            await _drained(store)
+            began = await _arrived(receiver, 1)
+            # The store is asked only at the end: to count a backlog costs it some of the time that is measured.
+            await _arrived(receiver, messages)
+            await drained(store)
             seconds = monotonic() - began
             worker.stop()
         if receiver.count != messages:
@@ -105,8 +89,8 @@ async def steady(url: str, messages: int) -> list[float]:
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
     accepted: dict[str, float] = {}
     with Receiver() as receiver:
-        store = await _open(url, env)
-        app = await _application(store, receiver.url)
+        store = await opened(url, env)
+        app = await application(store, receiver.url)
         async with _worker(store, env):
             await store.ingest(factory.new_messages(app.no, WARM, payload=BODY))
             await receiver.arrived(WARM, timeout=30)
@@ -137,40 +121,11 @@ async def _worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
             worker.stop()
 
 
-async def _open(url: str, env: dict[str, str]) -> Store:
-    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
-    await store.migrate()
-    return store
-
-
-async def _application(store: Store, url: str) -> Application:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
-    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
-    return app
-
-
-async def _load(store: Store, apps: list[Application], messages: int, console: Console) -> None:
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(f"loading {messages:,} messages", total=messages)
-        for start in range(0, messages, 500):
-            numbers = range(start, min(start + 500, messages))
-            await store.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
-            progress.advance(task, len(numbers))
-
-
-async def _first_arrival(receiver: BenchReceiver) -> float:
-    while not receiver.count:
-        await asyncio.sleep(0.005)
+async def _arrived(receiver: BenchReceiver, count: int) -> float:
+    """When that many have."""
+    while receiver.count < count:
+        await asyncio.sleep(0.005 if count == 1 else 0.02)
     return monotonic()
-
-
-async def _drained(store: Store) -> None:
-    while True:
-        counts = await store.counts()
-        if counts.pending + counts.scheduled + counts.delivering == 0:
-            return
-        await asyncio.sleep(0.05)
 
 
 def _table(drains: list[tuple[str, float]], waits: list[tuple[str, list[float]]]) -> Table:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench.__main__ import BODY, _application, _drained, _open, database
+from bench.ground import BODY, application, database, drained, opened
 from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Receiver
@@ -38,15 +38,15 @@ async def outage(url: str, messages: int, seconds: float) -> None:
     env = environment(url, **DEFAULTS)
     with Receiver() as receiver, tempfile.TemporaryDirectory() as directory:
         receiver.behave(Behaviour(status=503))
-        store = await _open(url, env)
-        app = await _application(store, receiver.url)
+        store = await opened(url, env)
+        app = await application(store, receiver.url)
         with running(["worker"], env, Path(directory) / "worker.log") as worker:
             for start in range(0, messages, 500):
                 await store.ingest(factory.new_messages(app.no, min(500, messages - start), payload=BODY))
             await asyncio.sleep(seconds)  # the outage
             back = time.monotonic()
             receiver.behave(Behaviour())
-            await _drained(store)
+            await drained(store)
             worker.stop()
         await store.close()
         _print(receiver, back, messages)

@@ -1,4 +1,4 @@
-"""How fast is the bare sender? No store, no judgement: signed-looking requests to a fast receiver in another process.
+"""How fast is the bare sender? No store, no judgement: requests that look as the worker's to a fast receiver in another process.
 
 python -m bench.sender [requests]
 """
@@ -12,20 +12,20 @@ from ipaddress import ip_network
 
 from msgspec import Struct
 
+from bench.ground import BODY
 from bench.receiver import BenchReceiver
 from hookline.flow.guard import Guard
 from hookline.flow.resolve import Resolver
 from hookline.flow.send import Request, Results, Sender
 
-BODY = b'{"type":"order.paid","data":{"id":"ord_8f3a","amount":4200,"currency":"EUR","items":[1,2,3]}}'
 HEADERS = [
     "content-type: application/json",
-    "user-agent: Hookline/bench",
     "webhook-id: msg_2Lk1JtQ5v7ZXrYcVhWq3uD0pNfS",
     "webhook-timestamp: 1700000000",
     "webhook-signature: v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
     "webhook-attempt: 1",
     "webhook-event-type: order.paid",
+    "webhook-created-at: 2025-03-04T05:06:07.089+00:00",
 ]
 
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from hookline import __version__
 from hookline.model import Endpoint, Job
 from hookline.signing import Signer
 from hookline.store.base import Store
 
-_ALWAYS = (
-    "Content-Type: application/json",
-    f"User-Agent: Hookline/{__version__}",
-    "Accept: */*",
-)
+_JSON = "Content-Type: application/json"  # the sender itself says who we are, and that we accept anything
 
 
 class Target:
@@ -24,9 +19,8 @@ class Target:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        custom = {name.lower() for name in endpoint.headers}
-        always = [line for line in _ALWAYS if line.partition(":")[0].lower() not in custom]
-        self._constant = always + [f"{name}: {value}" for name, value in endpoint.headers.items()]
+        custom = [f"{name}: {value}" for name, value in endpoint.headers.items()]
+        self._constant = custom if "content-type" in map(str.lower, endpoint.headers) else [_JSON, *custom]
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: Job, now: datetime) -> list[str]:

@@ -22,6 +22,7 @@ from hookline.model import Timing
 
 HEADER_BYTES = 64 * 1024
 HEADER_LINES = 200
+SHORT_BODY = 1_000  # bytes: no release of libcurl asks first whether it may send so few
 IDLE_MOST = 30  # seconds a connection may have been idle and still be used again
 LIFE_MOST = 300  # seconds from its dialling on: a changed DNS answer must take effect some day
 USER_AGENT = f"Hookline/{__version__}"
@@ -118,7 +119,7 @@ class Exchange:
         setopt = self.curl.setopt
         self.job, self.started_at, self.dns_us = job, started_at, dns_us
         self._payload = body
-        setopt(pycurl.HTTPHEADER, _header_lines(headers))
+        setopt(pycurl.HTTPHEADER, _header_lines(headers, len(body)))
         setopt(pycurl.POSTFIELDSIZE_LARGE, len(body))
         setopt(pycurl.TIMEOUT_MS, max(1, int(seconds * 1_000)))
         if url != self._url:
@@ -261,11 +262,10 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _header_lines(headers: list[str]) -> list[str]:
-    """With what keeps libcurl from adding its own: a wait for "100 Continue", and a Content-Type of forms."""
+def _header_lines(headers: list[str], size: int) -> list[str]:
+    """With what keeps libcurl from adding its own: a wait for "100 Continue" before a long body, and a Content-Type of forms."""
     text = "\n".join(headers)
     if text.count("\n") != max(0, len(headers) - 1) or "\r" in text or "\0" in text:
         raise ValueError("a header has a control character")
-    if "content-type:" in text.lower():
-        return [*headers, "Expect:"]
-    return [*headers, "Expect:", "Content-Type:"]
+    extra = ["Expect:"] if size > SHORT_BODY else []
+    return [*headers, *extra] if "content-type:" in text.lower() else [*headers, *extra, "Content-Type:"]

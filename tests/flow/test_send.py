@@ -203,11 +203,14 @@ def test_a_descriptor_past_the_limit_of_select_is_heard(receiver: Receiver, send
 
 @pytest.mark.usefixtures("patient", "descriptors")
 def test_many_sockets_at_once(receiver: Receiver) -> None:
-    count = 1_500
-    receiver.behave(Behaviour(delay=1.0))
+    count, gate = 1_500, threading.Event()
+    receiver.behave(Behaviour(gate=gate))
     with Sending(slots=count) as sending:
         requests = [request(f"{receiver.url}/{n}", deadline=60) for n in range(count)]
-        assert {sent.status for sent in sending.send(*requests, timeout=30)} == {200}
+        sending.submit(*requests)
+        receiver.wait_for(count, timeout=30)
+        gate.set()
+        assert {sent.status for sent in sending.wait(*requests, timeout=30)} == {200}
         assert receiver.connections == count
         receiver.behave(Behaviour(status=201))
         again = [request(f"{receiver.url}/again/{n}", deadline=60) for n in range(count)]

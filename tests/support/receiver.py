@@ -34,6 +34,7 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     body: bytes = b"ok"
     headers: dict[str, str] = {}
     delay: float = 0.0  # seconds before anything else
+    gate: threading.Event | None = None  # wait for it before anything else
     hang: bool = False  # never answer
     reset: Literal["", "before", "after"] = ""  # a TCP reset: once the head is read, or once all of it is
     close: bool = False  # close without a response
@@ -160,6 +161,8 @@ class Receiver:
 async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
     if behaviour.delay:
         await asyncio.sleep(behaviour.delay)
+    while behaviour.gate is not None and not behaviour.gate.is_set():
+        await asyncio.sleep(0.01)
     if behaviour.hang:
         await asyncio.Event().wait()
     if behaviour.reset:

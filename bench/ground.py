@@ -1,0 +1,62 @@
+"""What the benchmarks stand on: a durable database, an application with an endpoint, a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+
+from hookline.model import Application, Secret
+from hookline.signing import new_secret
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory
+from tests.support.postgres import private_server
+
+BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4200, "note": "x" * 400}}).encode()
+
+
+@contextmanager
+def database(engine: str) -> Iterator[str]:
+    """A durable database of its own: every commit is on the disk before it is acknowledged."""
+    if engine == "postgres":
+        with private_server(durable=True, settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}) as server:
+            yield server.url("postgres")
+    else:
+        with tempfile.TemporaryDirectory(prefix="hookline-bench-") as directory:
+            yield f"sqlite:///{directory}/hookline.db"
+
+
+async def opened(url: str, env: dict[str, str]) -> Store:
+    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    return store
+
+
+async def application(store: Store, url: str) -> Application:
+    organization = await store.save_organization(factory.organization())
+    app = await store.createapplication(organization.id, factory.newapplication())
+    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+    return app
+
+
+async def load_backlog(store: Store, apps: list[Application], messages: int, console: Console) -> None:
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(f"loading {messages:,} messages", total=messages)
+        for start in range(0, messages, 500):
+            numbers = range(start, min(start + 500, messages))
+            await store.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
+            progress.advance(task, len(numbers))
+
+
+async def drained(store: Store) -> None:
+    while True:
+        counts = await store.counts()
+        if counts.pending + counts.scheduled + counts.delivering == 0:
+            return
+        await asyncio.sleep(0.01)
