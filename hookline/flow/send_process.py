@@ -29,6 +29,8 @@ COMMAND = (sys.executable, "-P", "-m", "hookline.flow.send_child")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a dead one is started again; doubles while it keeps dying
 STEADY = 60.0  # one that lived this long starts anew at the first pause
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the process
+STUCK_MARGIN = 15.0  # seconds beyond a request's deadline without its result: the process is stuck, and is replaced
+LOOK_EVERY = 1.0  # seconds between looks for that
 BUFFER = 1 << 20
 
 
@@ -41,6 +43,7 @@ class SenderProcess:
         self._number = 0
         self._waiting: dict[int, Request] = {}  # not written yet: the process is being started
         self._flying: dict[int, Request] = {}
+        self._overdue: dict[int, float] = {}  # by the last number of each frame that was written: monotonic
         self._line: _Line | None = None
         self._closing = False
         self._keeping: asyncio.Task[None] | None = None
@@ -90,6 +93,7 @@ class SenderProcess:
     async def _live(self) -> int:
         """One life of it; its exit code."""
         ours, process = _spawn()
+        watching = asyncio.create_task(self._watch(process))
         try:
             line = _Line(self._heard)
             await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
@@ -100,11 +104,29 @@ class SenderProcess:
                 line.write(0.0)
             await line.lost
         finally:
+            watching.cancel()
             self._line = None
             ours.close()
             process.kill()  # it has ended, or we are being ended
             process.wait()
         return process.returncode
+
+    async def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """One that no longer answers holds the worker's slots for ever: it is ended, and started again."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._stuck():
+                log.error("sender_stuck", requests=len(self._flying))
+                process.kill()
+                return
+
+    def _stuck(self) -> bool:
+        oldest = next(iter(self._flying), None)
+        for last in list(self._overdue):
+            if oldest is not None and oldest <= last:
+                return self._overdue[last] < clock.monotonic()
+            del self._overdue[last]
+        return False
 
     def _write(self, line: _Line) -> None:
         """All that wait, in one frame."""
@@ -112,6 +134,8 @@ class SenderProcess:
         if not batch:
             return
         self._flying |= batch
+        longest = max(one.deadline for one in batch.values())
+        self._overdue[max(batch)] = clock.monotonic() + longest + STUCK_MARGIN
         line.write(
             [
                 (number, one.url, one.headers, one.body, one.deadline, one.fresh, one.start_before)
@@ -129,6 +153,7 @@ class SenderProcess:
 
     def _fail(self) -> None:
         """It died with these. What it had sent of them nobody knows."""
+        self._overdue.clear()
         self._give_up(self._flying, "the sender's process died; it may have arrived", ErrorKind.AMBIGUOUS)
 
     def _give_up(

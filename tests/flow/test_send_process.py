@@ -128,6 +128,19 @@ async def test_a_process_that_dies_is_replaced_and_its_requests_are_ambiguous(ap
     assert sent.status == 200
 
 
+async def test_a_process_that_no_longer_answers_is_replaced(
+    apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send_process, "STUCK_MARGIN", 0.0)
+    await apart.send(request(receiver.url))
+    os.kill(pid := apart.pid(), signal.SIGSTOP)
+    [lost] = await apart.send(request(receiver.url, deadline=0.1))
+    assert lost.error == ErrorKind.AMBIGUOUS
+    await _gone(pid)
+    [sent] = await apart.send(request(receiver.url))
+    assert sent.status == 200
+
+
 async def test_signals_of_the_group_do_not_end_it(apart: Apart, receiver: Receiver) -> None:
     await apart.send(request(receiver.url))
     pid = apart.pid()
