@@ -9,11 +9,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
+# Svix's SDKs for the tests, each generation and language in a place of its own.
+SDK := $(VENV)/sdk
+NODE_22 := node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' && npm --version
+
 # Loopback is refused to webhooks unless it is opened; a server that is started from here is for trying things out.
 TRY_NETS := 127.0.0.0/8,::1/128
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve listen test check format bench lock clean
+.PHONY: help setup serve listen test sdk check format bench lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +30,10 @@ serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard i
 listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the application "demo", and a first webhook
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline listen --register demo --ping
 
-test: $(VENV)/.dev ## Run every test; a PostgreSQL server is started for them
+test: $(VENV)/.dev sdk ## Run every test; a PostgreSQL server is started for them
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+sdk: $(SDK)/svix-1/.ready $(SDK)/node/.ready ## Install the Svix SDKs that the tests run against the API
 
 check: $(VENV)/.dev ## Formatting, lint, types, import layers
 	$(BIN)/ruff format --check .
@@ -39,15 +45,22 @@ format: $(VENV)/.dev ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## Measure deliveries per second and latency on both engines
+bench: $(VENV)/.dev ## Measure deliveries, latency and accepted messages per second on both engines
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.ingest
 
-lock: ## Pin every dependency anew, with hashes (needs uv)
+lock: ## Pin every dependency anew, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "make lock needs npm: https://nodejs.org/" >&2; exit 1; }
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--upgrade pyproject.toml --group build -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--upgrade pyproject.toml --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--upgrade --group svix-1 -o requirements/svix-1.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--upgrade --group node -o requirements/node.txt
+	npm update --prefix tests/sdk/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean: ## Remove .venv, caches and builds; databases stay
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -75,3 +88,18 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.runtime
+
+$(SDK)/svix-1/.ready: requirements/svix-1.txt | $(VENV)/.dev
+	@$(BIN)/python -m venv --clear --without-pip $(SDK)/svix-1
+	@$(PIP) --python $(SDK)/svix-1/bin/python install --require-hashes -r requirements/svix-1.txt
+	@touch $@
+
+# The newest svix of npm needs Node 22: the machine's, or PyPI's where it is older, missing, or without npm.
+$(SDK)/node/.ready: tests/sdk/node/package.json tests/sdk/node/package-lock.json requirements/node.txt | $(VENV)/.dev
+	@{ $(NODE_22); } >/dev/null 2>&1 || $(PIP) install --require-hashes -r requirements/node.txt || { \
+		echo "The tests of the npm package svix need Node 22 or newer with npm: https://nodejs.org/" >&2; exit 1; }
+	@mkdir -p $(SDK)/node
+	@cp tests/sdk/node/package.json tests/sdk/node/package-lock.json $(SDK)/node/
+	@export PATH="$(abspath $(BIN)):$$PATH" && ln -sf "$$(node -p process.execPath)" $(SDK)/node/node && \
+		npm ci --prefix $(SDK)/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -19,9 +19,11 @@ from hookline import ids, signing
 from hookline.errors import InvalidInput
 from hookline.flow.guard import Guard, check_headers
 from hookline.model import (
+    ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
+    NewApiKey,
     NewApplication,
     NewEndpoint,
     NewMessage,
@@ -60,7 +62,10 @@ POLICY_BOUNDS: Mapping[str, tuple[float, float]] = {
     "schedule": (0, 30 * DAY),
 }
 
+A = TypeVar("A", NewApplication, ApplicationChange)
+
 _NAME = re.compile(r"[a-zA-Z0-9\-_.]+", re.A)
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -177,13 +182,25 @@ def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
 # ── applications and event types ──────────────────────────────────────────────────────────────────────────────────
 
 
-def check_application(new: NewApplication) -> NewApplication:
-    _text("name", new.name, 1024, shortest=1)
-    if new.uid is not None:
-        check_uid(new.uid, ids.APP)
-    if new.throttle_rate is not None:
+def check_application(given: A) -> A:
+    """New or changed."""
+    if isinstance(given.name, str):
+        _text("name", given.name, 1024, shortest=1)
+    if isinstance(given.uid, str):
+        check_uid(given.uid, ids.APP)
+    if isinstance(given.throttle_rate, int):
         raise InvalidInput("throttle_rate: not supported yet for an application; set it on its endpoints")
-    _metadata(new.metadata)
+    if isinstance(given.metadata, dict):
+        _metadata(given.metadata)
+    return given
+
+
+def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
+    _text("name", new.name, 256, shortest=1)
+    if new.expires_at is not None:
+        _instant("expires_at", new.expires_at)
+        if new.expires_at <= now:
+            raise InvalidInput("expires_at: is over already")
     return new
 
 
@@ -202,12 +219,17 @@ def check_event_type(event_type: EventType) -> EventType:
 
 
 def _check_schemas(schemas: dict[str, Any]) -> None:
+    """Their size and form; `hookline.schema` has the rest."""
+    for version in schemas:
+        _name("schemas", version)
     try:
-        size = len(msgspec.json.encode(schemas))
+        text = msgspec.json.encode(schemas)
     except (TypeError, ValueError, RecursionError):
         raise InvalidInput("schemas: cannot be written as JSON") from None
-    if size > MAX_SCHEMAS_SIZE:
+    if len(text) > MAX_SCHEMAS_SIZE:
         raise InvalidInput(f"schemas: more than {MAX_SCHEMAS_SIZE} bytes")
+    if _ESCAPED_NUL.search(text):
+        raise InvalidInput("schemas: have a NUL")
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,6 +296,23 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
             _instant("secrets.expires_at", secret.expires_at)
 
 
+def check_cause(cause: str) -> str:
+    """Why somebody paused, resumed or reset an endpoint: kept in its history."""
+    return _text("cause", cause, 500, shortest=1)
+
+
+def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
+    if since >= until:
+        raise InvalidInput("since: must be before until")
+    if until - since > longest:
+        raise InvalidInput(f"since: is more than {longest.days} days before until")
+
+
+def check_instant(field: str, value: datetime) -> datetime:
+    _instant(field, value)
+    return value
+
+
 def _instant(field: str, value: datetime) -> None:
     if value.tzinfo is None:
         raise InvalidInput(f"{field}: needs a time zone")
@@ -281,12 +320,34 @@ def _instant(field: str, value: datetime) -> None:
         raise InvalidInput(f"{field}: is not between the years {EARLIEST.year} and {LATEST.year}")
 
 
+# ── dead letters and tasks ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_note(note: str) -> str:
+    return _text("note", note, 4096, shortest=1)
+
+
+def check_chosen(field: str, value: str | None) -> str | None:
+    """A channel or tag to choose messages by."""
+    return None if value is None else _text(field, value, 128, shortest=1)
+
+
+def check_chosen_types(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    _names("eventTypes", names, MAX_EVENT_TYPES, 256)
+    return tuple(names)
+
+
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_message(new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD) -> NewMessage:
+def check_message(
+    new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD, decoded: bool = False
+) -> NewMessage:
+    """`decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again."""
     _name("event type", new.event_type)
-    check_payload(new.payload, max_payload)
+    check_payload(new.payload, max_payload, decoded=decoded)
     if new.event_id is not None:
         _own_name("event_id", new.event_id, ids.MESSAGE)
     if new.channels is not None:
@@ -304,13 +365,14 @@ def check_message(new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYL
     return new
 
 
-def check_payload(payload: bytes, most: int = MAX_PAYLOAD) -> None:
+def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
     """Valid JSON in UTF-8. Nothing is decoded into objects: the bytes that came are the bytes that are sent."""
     if len(payload) > most:
         raise InvalidInput(f"payload: {len(payload)} bytes, more than {most}")
     try:
         payload.decode()  # `Raw` skips over strings without looking at their encoding
-        _raw.decode(payload)
+        if not decoded:
+            _raw.decode(payload)
     except UnicodeDecodeError:
         raise InvalidInput("payload: is not UTF-8") from None
     except RecursionError:

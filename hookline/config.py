@@ -34,6 +34,7 @@ from hookline.parsers import (
     jwt_secret,
     networks,
     number,
+    origins,
     secret_keys,
     servers,
     share,
@@ -41,6 +42,7 @@ from hookline.parsers import (
     span,
     sqlite_path,
     volume,
+    web_url,
 )
 from hookline.store.base import StoreOptions
 
@@ -55,6 +57,11 @@ class Config(Struct, frozen=True, kw_only=True):
     database_url: str
     host: str
     port: int
+    public_url: str | None
+    portal_origins: tuple[str, ...]
+    rate_limit: float  # 0: none
+    rate_limit_organization: float
+    access_log: str
     jwt_secret: str
     secret_keys: tuple[str, ...]  # the first one seals, all of them open
     allow_nets: tuple[Network, ...]
@@ -81,6 +88,7 @@ class Config(Struct, frozen=True, kw_only=True):
     disable_after: float
     response_body_limit: int
     max_payload: int
+    max_batch: int
     retention_days: int
     dead_retention_days: int
     idempotency_window: float
@@ -189,6 +197,28 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("host", host_name, "127.0.0.1", "Address that the HTTP server listens on."),
     Setting("port", integer(1, 65535), "8071", "Port that the HTTP server listens on."),
     Setting(
+        "public_url", web_url, "", "Where browsers reach this server, for links to the portal; else as the API was called."
+    ),
+    Setting(
+        "portal_origins",
+        origins,
+        "",
+        "Sites whose scripts may call the API (CORS) with an application's token: `https://portal.example.com`, by commas.",
+    ),
+    Setting(
+        "rate_limit",
+        number(0, 1_000_000),
+        "0",
+        "Requests a second that one token or API key may make of one process; 0: no limit.",
+    ),
+    Setting("rate_limit_organization", number(0, 1_000_000), "0", "Likewise, of all of an organization's together."),
+    Setting(
+        "access_log",
+        choice("off", "debug", "info"),
+        "debug",
+        "Level of the line that is logged for each request: `debug`, `info` or `off`.",
+    ),
+    Setting(
         "jwt_secret",
         jwt_secret,
         "",
@@ -229,7 +259,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("circuit_spread", duration(0, 3600), "1s", "... when first and last are at least this far apart."),
     Setting("circuit_cooldown", duration(0.1, DAY), "60s", "To the first probe; doubles with each one that fails ..."),
     Setting("circuit_cooldown_cap", duration(0.1, 7 * DAY), "1h", "... up to this."),
-    Setting("concurrency", integer(1, 10_000), "256", "Requests in flight per worker process."),
+    Setting("concurrency", integer(1, 10_000), "512", "Requests in flight per worker process."),
     Setting(
         "lane_share",
         share,
@@ -254,6 +284,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("response_body_limit", size(0, 64 * 1024), "16KiB", "How much of a response body is kept; at most 64KiB."),
     Setting("max_payload", size(1, 64 * 1024 * 1024), volume(MAX_PAYLOAD), "The largest payload that is accepted."),
+    Setting("max_batch", size(64 * 1024, 1024**3), "16MiB", "The largest request body of a batch of messages."),
     Setting("retention_days", integer(1, 3650), "30", "Days that finished messages, deliveries and attempts are kept."),
     Setting("dead_retention_days", integer(1, 3650), "30", "Days that dead letters are kept."),
     Setting("idempotency_window", duration(60, 30 * DAY), "24h", "How long an idempotency key is remembered."),

@@ -24,7 +24,11 @@ class NotFound(HooklineError):
 
 
 class Conflict(HooklineError):
-    """It exists already: a uid or event id that is taken."""
+    """It exists already (a uid or event id that is taken), or is not in a state in which this can be done."""
+
+
+class Overtaken(Conflict):
+    """Somebody else changed it between the look and the write."""
 
 
 class BlockedAddress(HooklineError):

@@ -20,6 +20,8 @@ _LAST_STEP = (1 << 40) - 1
 
 ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
 DEAD_LETTER = "dl_"
+TASK = "qtask_"
+API_KEY = "key_"
 
 
 def mint(prefix: str, at: datetime, chance: random.Random = quick_chance) -> str:
@@ -27,9 +29,20 @@ def mint(prefix: str, at: datetime, chance: random.Random = quick_chance) -> str
 
     A clock that stands before 2014 or after 2150 still gives good ids; only their order is lost.
     """
+    return _written(prefix, _steps(at) << 120 | chance.getrandbits(120))
+
+
+def first_at(prefix: str, at: datetime) -> str:
+    """The smallest id that could be made then: where the ids of a stretch of time begin, or end."""
+    return _written(prefix, _steps(at) << 120)
+
+
+def _steps(at: datetime) -> int:
     seconds, micros = divmod(to_micros(at), 1_000_000)
-    steps = (seconds - _EPOCH) * 256 + micros // 4_000
-    number = (min(max(steps, 0), _LAST_STEP) << 120) | chance.getrandbits(120)
+    return min(max((seconds - _EPOCH) * 256 + micros // 4_000, 0), _LAST_STEP)
+
+
+def _written(prefix: str, number: int) -> str:
     tail = []
     for _ in range(13):
         number, pair = divmod(number, 3_844)

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
-from hookline import catalogue, ids, signing
-from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline import catalogue, example, ids, keys, operational, schema, signing
+from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
 from hookline.flow.guard import Guard
 from hookline.model import (
     Accepted,
+    ApiKey,
     Application,
+    ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
     IngestStatus,
+    LaneEvent,
+    Message,
+    NewApiKey,
     NewApplication,
     NewEndpoint,
+    NewMessage,
     Organization,
+    Scope,
     Secret,
 )
-from hookline.store.base import Store
+from hookline.states import EndpointStatus
+from hookline.store.base import Page, Store
 
 # The id that a fresh Svix server has too: tokens of a team that moves over keep naming an organization that exists.
 DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
+CHANGE_TRIES = 5  # of a change that others overtake
 
 
 async def open_organization(store: Store, org_id: str, now: datetime) -> Organization:
@@ -75,38 +85,248 @@ async def get_or_add_application(store: Store, org_id: str, new: NewApplication)
         return await find_application(store, org_id, new.uid), False
 
 
+async def put_application(store: Store, org_id: str, ref: str, change: ApplicationChange) -> tuple[Application, bool]:
+    """Change the application, or make one whose uid is `ref`, unless the change names another; whether it was made now."""
+    catalogue.check_application(change)
+    found = await store.application(org_id, ref)
+    if found is None:
+        try:
+            return await store.create_application(org_id, _named(ref, change)), True
+        except Conflict:  # another caller made it between the look and the insert; or the uid in the change is taken
+            found = await store.application(org_id, ref)
+            if found is None:
+                raise
+    return await store.change_application(found.no, change), False
+
+
+def _named(ref: str, change: ApplicationChange) -> NewApplication:
+    if ref.startswith(ids.APP):
+        raise NotFound(f"no application {ref!r}")
+    given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    return catalogue.check_application(NewApplication(**given | {"uid": change.uid or ref}))
+
+
+async def change_application(store: Store, app: Application, change: ApplicationChange) -> Application:
+    return await store.change_application(app.no, catalogue.check_application(change))
+
+
 async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint) -> Endpoint:
     """The URL is checked by its spelling alone; a secret is made where none is given."""
-    checked = catalogue.check_endpoint(new, guard)
+    secrets = tuple(replace(each, key=signing.with_prefix(each.key, new.scheme)) for each in new.secrets)
+    checked = catalogue.check_endpoint(replace(new, secrets=secrets), guard)
     await _check_event_types(store, app.org_id, checked.event_types or ())
     return await store.create_endpoint(app.no, checked)
 
 
-async def rotate_secret(
-    store: Store, guard: Guard, endpoint: Endpoint, *, overlap: timedelta, now: datetime
+async def change_endpoint(
+    store: Store, guard: Guard, endpoint: Endpoint, decide: Callable[[Endpoint], EndpointChange]
 ) -> Endpoint:
-    """A new secret of the same kind signs at once; those before it sign beside it until the overlap ends."""
-    ed25519 = endpoint.secrets[0].key.startswith(signing.PRIVATE_PREFIX)
-    key = signing.new_keypair()[0] if ed25519 else signing.new_secret()
-    end = now + overlap
-    retired = [replace(old, expires_at=min(old.expires_at or end, end)) for old in endpoint.secrets]
-    secrets = (Secret(key=key), *(old for old in retired if old.expires_at and old.expires_at > now))
-    change = catalogue.check_change(EndpointChange(secrets=secrets), endpoint, guard)
-    return await store.change_endpoint(endpoint.no, change)
+    """What to change is decided on the endpoint as it is; anew, if somebody else has changed it meanwhile."""
+    for _ in range(CHANGE_TRIES):
+        change = catalogue.check_change(decide(endpoint), endpoint, guard)
+        if change == EndpointChange():
+            return endpoint
+        await _check_event_types(store, endpoint.org_id, change.event_types or ())
+        try:
+            return await store.change_endpoint(endpoint.no, change, revision=endpoint.revision)
+        except Overtaken:
+            endpoint = await _again(store, endpoint)
+    raise Overtaken("others are changing this endpoint at the same time; try again in a moment")
+
+
+async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
+    found = await store.endpoint(endpoint.app_no, endpoint.id)
+    if found is None:
+        raise NotFound(f"no endpoint {endpoint.id!r}")
+    return found
+
+
+async def rotate_secret(
+    store: Store, guard: Guard, endpoint: Endpoint, *, overlap: timedelta, now: datetime, key: str | None = None
+) -> Endpoint:
+    """A new secret signs at once; those before it sign beside it until the overlap ends. Without a key: one of the same kind.
+
+    One whose secrets no key of the vault opens gets out of that with a new one.
+    """
+
+    def decide(current: Endpoint) -> EndpointChange:
+        new = signing.with_prefix(key, current.scheme) if key is not None else _new_key(current)
+        end = now + overlap
+        retired = [replace(old, expires_at=min(old.expires_at or end, end)) for old in current.secrets]
+        kept = [old for old in retired if old.key != new and old.expires_at and old.expires_at > now]
+        if len(kept) >= catalogue.MAX_SECRETS:
+            raise Conflict(
+                f"{len(kept)} old secrets still sign: wait until one has expired, or end their time with an overlap of 0"
+            )
+        return EndpointChange(secrets=(Secret(key=new), *kept))
+
+    return await change_endpoint(store, guard, endpoint, decide)
+
+
+def _new_key(endpoint: Endpoint) -> str:
+    ed25519 = endpoint.secrets and endpoint.secrets[0].key.startswith(signing.PRIVATE_PREFIX)
+    return signing.new_keypair()[0] if ed25519 else signing.new_secret()
+
+
+def check_opened(endpoint: Endpoint) -> Endpoint:
+    """What is sealed can only be read, or changed in part, where a key of this deployment opens it."""
+    if not endpoint.secrets:
+        raise Conflict(f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret")
+    return endpoint
+
+
+async def set_disabled(store: Store, endpoint: Endpoint, disabled: bool, cause: str) -> Endpoint:
+    """One that is paused is not disabled, and stays paused."""
+    if disabled == (endpoint.status == EndpointStatus.DISABLED):
+        return endpoint
+    status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
+    return await store.set_endpoint_status(endpoint.no, status, cause)
+
+
+async def pause_endpoint(store: Store, endpoint: Endpoint, cause: str) -> Endpoint:
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
+    return await store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, catalogue.check_cause(cause))
+
+
+async def resume_endpoint(store: Store, endpoint: Endpoint, cause: str) -> Endpoint:
+    """One that was disabled is enabled."""
+    return await store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, catalogue.check_cause(cause))
+
+
+async def reset_circuit(store: Store, endpoint: Endpoint, cause: str) -> LaneEvent | None:
+    """None: there was nothing to reset."""
+    return await store.reset_circuit(endpoint.no, catalogue.check_cause(cause))
+
+
+async def send_example(store: Store, endpoint: Endpoint, event_type: str, now: datetime) -> Message:
+    """To this endpoint alone, whatever it subscribes to."""
+    found = await store.event_type(endpoint.org_id, event_type)
+    if found is None:
+        raise unknown_event_type(event_type)
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled: enable it, and send the example then")
+    new = NewMessage(
+        id=ids.mint(ids.MESSAGE, now),
+        app_no=endpoint.app_no,
+        event_type=event_type,
+        payload=example.payload(found, now),
+    )
+    return await store.send_example(endpoint.no, catalogue.check_message(new, now=now))
+
+
+async def operational_application(store: Store, org_id: str) -> Application | None:
+    """Where the organization's operational endpoints are; None: it has never had any."""
+    return await store.application(operational.MANAGEMENT, org_id)
+
+
+async def add_operational_endpoint(store: Store, guard: Guard, org_id: str, new: NewEndpoint) -> Endpoint:
+    """What it needs is made on first use, once it is clear that the endpoint itself can be."""
+    catalogue.check_endpoint(new, guard)
+    now = await store.now()
+    management = Organization(id=operational.MANAGEMENT, name="operational webhooks", created_at=now)
+    await store.save_organization(management)
+    await _save_operational_types(store, now)
+    home = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
+    app, _ = await get_or_add_application(store, management.id, home)
+    return await add_endpoint(store, guard, app, new)
+
+
+async def _save_operational_types(store: Store, now: datetime) -> None:
+    known = await store.event_types(operational.MANAGEMENT, Page(limit=250))
+    missing = set(operational.DESCRIPTIONS) - {each.name for each in known}
+    for name in sorted(missing):
+        text = operational.DESCRIPTIONS[operational.Kind(name)]
+        made = EventType(
+            org_id=operational.MANAGEMENT, name=name, description=text, created_at=now, updated_at=now
+        )
+        await store.save_event_type(made)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:
     for name in names:
         if await store.event_type(org_id, name) is None:
-            raise InvalidInput(f"unknown event type {name!r}: add it to the catalogue first")
+            raise unknown_event_type(name)
 
 
-async def add_event_type(store: Store, org_id: str, name: str, description: str, now: datetime) -> EventType:
-    new = EventType(org_id=org_id, name=name, description=description, created_at=now, updated_at=now)
-    catalogue.check_event_type(new)
-    if await store.event_type(org_id, name) is not None:
-        raise Conflict(f"event type {name!r} exists already")
-    return await store.save_event_type(new)
+def unknown_event_type(name: str) -> InvalidInput:
+    return InvalidInput(f"unknown event type {name!r}: add it to the catalogue first")
+
+
+async def find_event_type(store: Store, org_id: str, name: str) -> EventType:
+    return _there(await store.event_type(org_id, name), name)
+
+
+async def add_event_type(store: Store, new: EventType) -> EventType:
+    """One that is archived is replaced by it."""
+
+    def decide(seen: EventType | None) -> EventType:
+        if seen is not None and not seen.archived:
+            raise Conflict(f"event type {new.name!r} exists already")
+        return new
+
+    return (await save_event_type(store, new.org_id, new.name, decide))[0]
+
+
+async def archive_event_type(store: Store, org_id: str, name: str) -> EventType:
+    """Endpoints that chose it keep it."""
+    return await change_event_type(store, org_id, name, lambda seen: replace(seen, archived=True))
+
+
+async def change_event_type(
+    store: Store, org_id: str, name: str, decide: Callable[[EventType], EventType]
+) -> EventType:
+    return (await save_event_type(store, org_id, name, lambda seen: decide(_there(seen, name))))[0]
+
+
+async def save_event_type(
+    store: Store, org_id: str, name: str, decide: Callable[[EventType | None], EventType]
+) -> tuple[EventType, bool]:
+    """The event type, and whether it was made now. Decided anew, if somebody else has saved it meanwhile."""
+    for _ in range(CHANGE_TRIES):
+        seen = await store.event_type(org_id, name)
+        wanted = decide(seen)
+        schema.check_schemas(catalogue.check_event_type(wanted))
+        try:
+            return await store.save_event_type(_stamped(wanted, seen, await store.now()), replacing=seen), seen is None
+        except Overtaken:
+            continue
+    raise Overtaken("others are changing this event type at the same time; try again in a moment")
+
+
+def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventType:
+    """Each save has an instant of its own: caches go by it, and `Store.save_event_type` tells savers apart by it."""
+    after = now if seen is None else max(now, seen.updated_at + timedelta(microseconds=1))
+    return replace(wanted, created_at=now if seen is None else seen.created_at, updated_at=after)
+
+
+def _there(found: EventType | None, name: str) -> EventType:
+    if found is None:
+        raise NotFound(f"no event type {name!r}")
+    return found
+
+
+async def add_api_key(
+    store: Store,
+    org_id: str,
+    *,
+    name: str,
+    scope: Scope,
+    app: Application | None,
+    expires_at: datetime | None,
+    now: datetime,
+) -> tuple[ApiKey, str]:
+    """What is kept of it, and the key itself, which nobody can find again."""
+    key = keys.make()
+    new = NewApiKey(
+        name=name,
+        scope=scope,
+        hash=keys.hashed(key),
+        hint=keys.hint(key),
+        app_no=None if app is None else app.no,
+        expires_at=expires_at,
+    )
+    return await store.create_api_key(org_id, catalogue.check_api_key(new, now)), key
 
 
 def judge_accepted(accepted: Accepted) -> Accepted:
@@ -115,7 +335,7 @@ def judge_accepted(accepted: Accepted) -> Accepted:
         case IngestStatus.ACCEPTED | IngestStatus.REPLAYED:
             return accepted
         case IngestStatus.KEY_REUSED:
-            raise Conflict("this idempotency key was used for another request")
+            raise InvalidInput("this idempotency key was used for another request")
         case IngestStatus.EVENT_ID_TAKEN:
             raise Conflict(f"the event id is taken by {accepted.message_id}")
         case IngestStatus.NO_APPLICATION:

@@ -91,10 +91,11 @@ class EventType(Struct, frozen=True, kw_only=True):
     feature_flags: tuple[str, ...] = ()
     group_name: str | None = None
     policy: PolicyOverride | None = None
+    validated: bool = False  # payloads must fit the newest schema
 
 
 class Scheme(StrEnum):
-    """Names of the signature headers and what is signed. `signing.py` has the details."""
+    """Names of the signature headers and what is signed."""  # `signing.py` has the details
 
     STANDARD = "standard"
     SVIX = "svix"
@@ -117,7 +118,17 @@ class Secret(Struct, frozen=True, kw_only=True):
         return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class Veiled(Struct, frozen=True, kw_only=True):
+    """Its text has the names of the custom headers and not their values: receivers are let in by them."""
+
+    def __repr__(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        if isinstance(headers := fields["headers"], dict):
+            fields["headers"] = dict.fromkeys(headers, "…")
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+
+class Endpoint(Veiled, frozen=True, kw_only=True):
     no: int
     id: str
     app_no: int
@@ -151,7 +162,16 @@ class NewApplication(Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
 
 
-class NewEndpoint(Struct, frozen=True, kw_only=True):
+class ApplicationChange(Struct, frozen=True, kw_only=True):
+    """Fields that are UNSET stay as they are."""
+
+    name: str | UnsetType = UNSET
+    uid: str | UnsetType | None = UNSET
+    throttle_rate: int | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+
+
+class NewEndpoint(Veiled, frozen=True, kw_only=True):
     """What a caller gives. Checked by `catalogue.check_endpoint` before it comes to the store."""
 
     url: str
@@ -171,7 +191,7 @@ class NewEndpoint(Struct, frozen=True, kw_only=True):
     policy: PolicyOverride | None = None
 
 
-class EndpointChange(Struct, frozen=True, kw_only=True):
+class EndpointChange(Veiled, frozen=True, kw_only=True):
     """Fields that are UNSET stay as they are."""
 
     url: str | UnsetType = UNSET
@@ -190,6 +210,49 @@ class EndpointChange(Struct, frozen=True, kw_only=True):
     policy: PolicyOverride | UnsetType | None = UNSET
 
 
+# ── access ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Scope(StrEnum):
+    """What the holder of an API key may do."""
+
+    FULL = "full"
+    PUBLISH = "publish"  # accept messages, and nothing else
+    READ = "read"
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """As it is kept: without the key itself, which only its holder has."""
+
+    id: str
+    org_id: str
+    name: str
+    scope: Scope
+    hint: str  # the key's last characters
+    created_at: datetime
+    app_id: str | None = None  # the only application that it reaches; None: all of them
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None  # to the minute
+
+
+class NewApiKey(Struct, frozen=True, kw_only=True):
+    name: str
+    scope: Scope
+    hash: bytes
+    hint: str
+    app_no: int | None = None
+    expires_at: datetime | None = None
+
+
+class KeptAnswer(Struct, frozen=True, kw_only=True):
+    """Where a POST with an idempotency key stands: ours to do, somebody's at it, or answered."""
+
+    request: bytes  # hash of the request that holds the key
+    claim: int | None = None  # ours: do the work, and keep its answer under this fence
+    status: int | None = None  # None: not answered yet
+    response: bytes = b""
+
+
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -206,7 +269,7 @@ class NewMessage(Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
-    idempotency_key: bytes | None = None  # hash of organization, application and key
+    idempotency_key: bytes | None = None  # hash of organization, application, path and key
     idempotency_body: bytes | None = None  # hash of the request body
 
 
@@ -225,13 +288,29 @@ class Accepted(Struct, frozen=True, kw_only=True):
     deliveries: int = 0  # how many endpoints it fanned out to
 
 
+class NewBatch(Struct, frozen=True, kw_only=True):
+    """Messages of one application that are accepted in one transaction, under one idempotency key."""
+
+    app_no: int
+    messages: tuple[NewMessage, ...]  # without keys of their own
+    faults: dict[int, str] = {}  # positions in the caller's list that are no messages, and why: kept with the key
+    idempotency_key: bytes | None = None
+    idempotency_body: bytes | None = None
+
+
+class BatchAccepted(Struct, frozen=True, kw_only=True):
+    status: IngestStatus  # of the batch as a whole: accepted, replayed or key_reused
+    answers: tuple[Accepted, ...] = ()  # one for each message, in order; of a batch that is replayed, the first ones again
+    faults: dict[int, str] = {}  # likewise
+
+
 class Message(Struct, frozen=True, kw_only=True):
     seq: int  # the order in which the database accepted it
     id: str
     app_no: int
     app_id: str
     event_type: str
-    payload: bytes | None  # None: expunged, or taken by retention
+    payload: bytes | None  # None: expunged, taken by retention, or not asked for
     created_at: datetime
     event_id: str | None = None
     channels: tuple[str, ...] | None = None
@@ -239,6 +318,17 @@ class Message(Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
+    size: int | None = None  # of the payload, in bytes; None: it is gone
+
+
+class MessageFilter(Struct, frozen=True, kw_only=True):
+    """All of the given fields must match."""
+
+    event_types: tuple[str, ...] | None = None  # one of them
+    channel: str | None = None
+    tag: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
 
 
 # ── deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -365,6 +455,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     message_id: str
     endpoint_no: int
     endpoint_id: str
+    endpoint_url: str  # as it is now
     event_type: str
     number: int  # 1, 2, 3 ... over the whole life of the delivery
     trigger: int
@@ -379,6 +470,29 @@ class Attempt(Struct, frozen=True, kw_only=True):
     response_body: bytes
     truncated: bool
     timing: Timing
+
+
+class AttemptFilter(MessageFilter, frozen=True, kw_only=True):
+    """`after` and `before` are about when it started; channel and tag are its message's."""
+
+    delivered: bool | None = None
+    code_class: int | None = None  # 0: no response; 100, 200 ... 500
+
+
+class AttemptedFilter(MessageFilter, frozen=True, kw_only=True):
+    """`after` and `before` are about the first attempt."""
+
+    states: tuple[DeliveryState, ...] | None = None  # of the latest delivery: one of them
+
+
+class Attempted(Struct, frozen=True, kw_only=True):
+    """A message that was tried at an endpoint, and how its latest delivery there stands."""
+
+    message: Message
+    attempt_id: str  # the first that is kept: the listing's key
+    attempted_at: datetime
+    state: DeliveryState
+    next_at: datetime | None = None  # of a delivery that waits
 
 
 # ── lanes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -413,6 +527,7 @@ class LaneEventKind(StrEnum):
     CIRCUIT_PROBE_FAILED = "circuit_probe_failed"
     CIRCUIT_RECOVERING = "circuit_recovering"
     CIRCUIT_CLOSED = "circuit_closed"
+    CIRCUIT_RESET = "circuit_reset"
     ENDPOINT_PAUSED = "endpoint_paused"
     ENDPOINT_RESUMED = "endpoint_resumed"
     ENDPOINT_DISABLED = "endpoint_disabled"
@@ -475,11 +590,87 @@ class DeadFilter(Struct, frozen=True, kw_only=True):
     resolved: bool | None = False  # None: both
 
 
+class DeadOfApplication(Struct, frozen=True, kw_only=True):
+    app_id: str
+    dead: int
+
+
 class DeadStats(Struct, frozen=True, kw_only=True):
     dead: int
+    pending: int  # sent again by hand, and still open; `reason` and the times of a filter do not apply to them
     resolved: int
     by_reason: dict[str, int]
+    by_application: tuple[DeadOfApplication, ...] = ()  # those with the most
     oldest: datetime | None = None
+
+
+# ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskKind(StrEnum):
+    RECOVER = "recover"  # an endpoint's dead letters, by when their messages were accepted
+    REPLAY_MISSING = "replay_missing"  # messages that an endpoint never got
+    BULK_REPLAY = "bulk_replay"  # messages that an endpoint got, or failed to take
+    REPLAY_DEAD = "replay_dead"  # dead letters by filter
+    RESOLVE_DEAD = "resolve_dead"
+
+
+class TaskStatus(StrEnum):
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class TaskWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be done, with what; each kind uses its part. Kept as JSON."""
+
+    since: datetime | None = None  # messages that were accepted at or after ...
+    until: datetime | None = None  # ... and before
+    died_since: datetime | None = None  # dead letters likewise
+    died_until: datetime | None = None
+    event_types: tuple[str, ...] | None = None
+    channel: str | None = None
+    tag: str | None = None
+    reason: Reason | None = None
+    outcome: DeliveryState | None = None  # of a bulk replay: only what was delivered, or only what is dead
+    note: str = ""
+
+
+class NewTask(Struct, frozen=True, kw_only=True):
+    org_id: str
+    app_no: int
+    kind: TaskKind
+    work: TaskWork
+    endpoint_no: int | None = None
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """Long work that workers do in steps."""
+
+    id: str
+    org_id: str
+    app_no: int
+    app_id: str
+    kind: TaskKind
+    status: TaskStatus
+    work: TaskWork
+    created_at: datetime
+    updated_at: datetime
+    endpoint_no: int | None = None
+    endpoint_id: str | None = None
+    done: int = 0
+    skipped: int = 0  # matched, and was left as it is: nothing could be sent
+    total: int | None = None  # that matched at the start; None: too many to count
+    position: str | None = None  # where the next step begins
+    error: str | None = None
+
+
+class TaskFilter(Struct, frozen=True, kw_only=True):
+    org_id: str
+    app_no: int | None = None
+    kinds: tuple[TaskKind, ...] | None = None
+    statuses: tuple[TaskStatus, ...] | None = None
 
 
 # ── outbox and sweep ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -525,3 +716,32 @@ class Counts(Struct, frozen=True, kw_only=True):
     dead: int
     lanes_open: int
     oldest_due: datetime | None
+
+
+# ── statistics ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StatsFilter(Struct, frozen=True, kw_only=True):
+    """One organization, one of its applications, or one endpoint of that; from `since` on and before `until`."""
+
+    org_id: str
+    since: datetime
+    until: datetime
+    app_no: int | None = None
+    endpoint_no: int | None = None
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """What happened in a stretch of time, and how many deliveries are open now."""
+
+    messages: int  # accepted; 0 where one endpoint is asked for
+    pending: int  # now
+    scheduled: int  # now
+    delivering: int  # now
+    delivered: int
+    dead: int  # died, and nobody has replayed or resolved them since
+    resolved: int  # died, and somebody has resolved them since
+    retries: int  # attempts that failed and were followed by another try
+    deaths: int  # attempts that ended a delivery for good
+    dead_open: int  # now, whenever they died
+    complete: bool  # False: a figure reached the bound up to which is counted, and may be larger

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
@@ -156,6 +156,31 @@ def host_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
         raise ValueError("an address or a host name, such as 127.0.0.1 or 0.0.0.0")
     return text
+
+
+def web_url(text: str) -> str | None:
+    if text and _web_parts(text) is None:
+        raise ValueError("an address such as https://hooks.example.com, with a path if there is one, and nothing more")
+    return text.rstrip("/") or None
+
+
+def origins(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    for origin in found:
+        parts = _web_parts(origin)
+        if parts is None or parts.path or origin != origin.lower():
+            raise ValueError("origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
+    return found
+
+
+def _web_parts(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    plain = re.fullmatch(r"[\x21-\x7e]+", text) and not re.search(r"[?#@\"'<>\\]", text)
+    return parts if usable and plain else None
 
 
 def database_url(text: str) -> str:

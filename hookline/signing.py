@@ -37,7 +37,7 @@ from hookline.clock import to_micros
 from hookline.errors import InvalidInput, SignatureError
 from hookline.model import Scheme, Secret
 
-__all__ = ["TOLERANCE", "Signer", "check_secret", "new_keypair", "new_secret", "public_key", "verify"]
+__all__ = ["TOLERANCE", "Signer", "check_secret", "new_keypair", "new_secret", "public_key", "verify", "with_prefix"]
 
 TOLERANCE = 300.0  # seconds that a signed timestamp may lie from the receiver's clock, before or after
 
@@ -48,6 +48,7 @@ _BASE64_SCHEMES = frozenset({Scheme.STANDARD, Scheme.SVIX})
 # No full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. No space, no control character.
 _is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
 _is_stamp = re.compile(r"[0-9]{1,12}").fullmatch  # int() also takes "+1", "1_0" and the digits of other scripts
+_is_bare = re.compile(r"[A-Za-z0-9+/]{30,98}={0,2}").fullmatch  # a secret without the `whsec_` in front of it
 _is_hex_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 
 _LONGEST_FIELD = 8192
@@ -71,6 +72,11 @@ def new_keypair() -> tuple[str, str]:
 def public_key(private: str) -> str:
     """The `whpk_…` of a `whsk_…`: what a receiver is shown. Raises `SignatureError` if it is not one."""
     return PUBLIC_PREFIX + _encode64(_load_private(private).public_key().public_bytes_raw())
+
+
+def with_prefix(key: str, scheme: Scheme) -> str:
+    """Svix also takes the base64 alone. In the schemes whose secret is a text, a key is what it says."""
+    return HMAC_PREFIX + key if scheme in _BASE64_SCHEMES and _is_bare(key) else key
 
 
 def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:

@@ -68,7 +68,7 @@ class Reason(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """What went wrong in one attempt. An HTTP status is not an error here: see `Attempt.status_code`."""
+    """What went wrong in one attempt. An HTTP status is not an error here."""
 
     REFUSED = "refused"
     RESET = "reset"

@@ -7,6 +7,7 @@ that must work.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from datetime import UTC, datetime
@@ -19,8 +20,9 @@ from msgspec import Meta, Struct
 from hookline import ids
 from hookline.clock import to_micros
 from hookline.errors import ConfigError, InvalidInput, SignatureError
+from hookline.model import Scope
 
-__all__ = ["APP_LIFETIME", "ISSUER", "ORG_LIFETIME", "Grant", "issue", "read"]
+__all__ = ["APP_LIFETIME", "ISSUER", "ORG_LIFETIME", "Grant", "hashed", "issue", "read"]
 
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # so that the tokens of a team that moves over go on working
@@ -56,6 +58,7 @@ class _Claims(Struct, frozen=True, kw_only=True):
     exp: _Seconds
     nbf: _Seconds = 0.0
     org: str | None = None
+    scope: Scope = Scope.FULL
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -64,9 +67,19 @@ class Grant(Struct, frozen=True, kw_only=True):
     org_id: str
     app_id: str | None
     issued_at: datetime
+    expires_at: datetime
+    scope: Scope
 
 
-def issue(secret: str, org_id: str, *, app_id: str | None = None, now: datetime, lifetime: float | None = None) -> str:
+def issue(
+    secret: str,
+    org_id: str,
+    *,
+    app_id: str | None = None,
+    now: datetime,
+    lifetime: float | None = None,
+    scope: Scope = Scope.FULL,
+) -> str:
     """A token for the organization, or for one application of it. The lifetime is in seconds."""
     _check_names(org_id, app_id)
     if lifetime is None:
@@ -76,6 +89,7 @@ def issue(secret: str, org_id: str, *, app_id: str | None = None, now: datetime,
     seconds = to_micros(now) / 1_000_000
     claims = {"iss": ISSUER, "iat": seconds, "nbf": math.floor(seconds), "exp": math.ceil(seconds + lifetime)}
     claims |= {"sub": org_id} if app_id is None else {"sub": app_id, "org": org_id}
+    claims |= {} if scope == Scope.FULL else {"scope": scope.value}
     try:
         return jwt.encode(claims, _key(secret), algorithm=_ALGORITHM)
     except jwt.InvalidKeyError:
@@ -87,7 +101,18 @@ def read(secret: str, token: str, now: datetime) -> Grant:
     claims = _decode(_key(secret), token)
     _check_times(claims, to_micros(now) / 1_000_000)
     org_id, app_id = _names(claims)
-    return Grant(org_id=org_id, app_id=app_id, issued_at=datetime.fromtimestamp(claims.iat, UTC))
+    return Grant(
+        org_id=org_id,
+        app_id=app_id,
+        issued_at=datetime.fromtimestamp(claims.iat, UTC),
+        expires_at=datetime.fromtimestamp(claims.exp, UTC),
+        scope=claims.scope,
+    )
+
+
+def hashed(token: str) -> bytes:
+    """What a token that was given up is known by: the part that is signed. The signature can be spelt in several ways."""
+    return hashlib.sha256(token.rpartition(".")[0].encode()).digest()
 
 
 def _key(secret: str) -> bytes:

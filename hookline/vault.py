@@ -47,7 +47,8 @@ class Vault:
         return f"Vault({len(self._keys)} keys)"
 
     def seal(self, plain: bytes, row: str) -> bytes:
-        # Random nonces are safe for 2^32 texts under one key; a deployment seals one or two per endpoint and change.
+        # Random nonces are safe for 2^32 texts under one key; a deployment seals one or two per endpoint and change,
+        # and an answer per POST with an idempotency key that accepts no message.
         nonce = randomness.token_bytes(_NONCE)
         cipher = self._keys[self._head[len(_VERSION) :]]
         return self._head + nonce + cipher.encrypt(nonce, plain, self._head + row.encode())

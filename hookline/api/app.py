@@ -10,15 +10,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from hookline.api import docs, hot, openapi
 from hookline.api.call import Call
-from hookline.api.errors import on_error, on_http_exception
-from hookline.api.operation import Operation
+from hookline.api.errors import on_crash, on_error, on_http_exception
+from hookline.api.front import Front
+from hookline.api.gate import admit
+from hookline.api.idempotency import HEADER, key_of, request_of
+from hookline.api.operation import PREFIX, Needs, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.api.services import Services
 
-PREFIX = "/api/v1"
+MOST_KEYED = 1024 * 1024  # bytes of a POST with a key; the handler may take less
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -31,41 +35,49 @@ def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
             by_path[path][operation.method] = operation
     routes: list[BaseRoute] = [
         Route(PREFIX + path, _endpoint(operations, services), methods=list(operations))
-        for path, operations in by_path.items()
+        for path, operations in sorted(by_path.items(), key=_most_specific_first)
     ]
-    routes.append(Route(f"{PREFIX}/health", _health, methods=["GET"]))
-    app = Starlette(routes=[*routes, *pages], exception_handlers={HTTPException: on_http_exception})
+    routes += [Route(f"{PREFIX}{path}", _health(), methods=["GET"]) for path in ("/health", "/health/ping")]
+    routes += [*openapi.routes(services), *docs.routes()]
+    routes += pages
+    app = Starlette(routes=routes, exception_handlers={HTTPException: on_http_exception, Exception: on_crash})
     app.router.redirect_slashes = False
-    return _Front(app)
+    templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
+    return Front(hot.ahead(app, routes), services.front, templates, services.monotonic)
+
+
+def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
+    """`/dead-letter/stats` before `/dead-letter/{id}`, in whatever order they are declared."""
+    return [step.startswith("{") for step in found[0].split("/")]
 
 
 def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint:
     async def handle(request: Request) -> Response:
         try:
             operation = operations["GET" if request.method == "HEAD" else request.method]
-            caller = await services.auth.caller(request.headers.get("authorization"))
-            if operation.whole:
-                services.auth.whole_organization(caller)
-            return await operation.handler(Call(request, services, caller, operation))
+            caller = await admit(services, operation, request.scope)
+            return await _handle(Call(request, services, caller, operation))
         except Exception as error:
             return await on_error(request, error)
 
     return handle
 
 
-async def _health(_request: Request) -> Response:
+async def _handle(call: Call) -> Response:
+    """Those that accept a message keep their idempotency keys themselves, in the message's own transaction."""
+    operation, given = call.operation, call.request.headers.get(HEADER)
+    if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
+        return await operation.handler(call)
+    app_id = "" if call.caller.app is None else call.caller.app.id
+    key = key_of(given, call.caller.org_id, app_id, operation.method, call.request.scope["path"])
+    request = request_of(call.request.scope["query_string"], await call.raw_body(MOST_KEYED))
+    return await call.services.answers.once(key, request, lambda: operation.handler(call))
+
+
+def _health() -> _Endpoint:
     """The process answers; whether the database does is for `/metrics` and `doctor` to say."""
-    return Response(status_code=204)
 
+    async def alive(_request: Request) -> Response:
+        return Response(status_code=204)
 
-class _Front:
-    """Before routing: `/app/` is `/app`, without a redirect. Older clients call it so."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if len(path) > 1 and path.endswith("/"):
-            scope = {**scope, "path": path.rstrip("/") or "/"}
-        await self._app(scope, receive, send)
+    return alive

@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Generic, TypeVar
 
+import structlog
 from msgspec import Struct
 
-from hookline import tokens
+from hookline import keys, tokens
 from hookline.api.errors import Refused
-from hookline.errors import NotFound, SignatureError
-from hookline.model import Application, Organization
+from hookline.errors import NotFound, SignatureError, StoreUnavailable
+from hookline.model import Application, Organization, Scope
 from hookline.store.base import Store
 
 # A revoked token or a renamed uid is noticed after this long; without it each message would cost two more round trips.
 REMEMBERED = 2.0
 MOST_REMEMBERED = 10_000
+TOUCHED = 60.0  # seconds between two notes of one key's last use
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+log = structlog.get_logger(__name__)
+
+_MAY = {Scope.FULL: "do everything", Scope.PUBLISH: "only publish messages", Scope.READ: "only read"}
 
 
 class Caller(Struct, frozen=True, kw_only=True):
     org_id: str
-    app: Application | None = None  # the only one that this token reaches
+    app: Application | None = None  # the only one that this token or key reaches
+    scope: Scope = Scope.FULL
+    key_id: str | None = None  # of an API key
+    token: bytes | None = None  # of a token: its hash
+    expires_at: datetime | None = None
+
+    @property
+    def holder(self) -> Hashable:
+        """One token or key."""
+        return self.key_id or self.token
 
 
 class Recent(Generic[K, V]):
     """What was looked up within the last moments. Only finds are kept, never absences."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], seconds: float = REMEMBERED) -> None:
         self._monotonic = monotonic
+        self._seconds = seconds
         self._kept: dict[K, tuple[float, V]] = {}
 
     def get(self, key: K) -> V | None:
@@ -43,14 +60,17 @@ class Recent(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         if len(self._kept) >= MOST_REMEMBERED:
             self._kept.clear()
-        self._kept[key] = (self._monotonic() + REMEMBERED, value)
+        self._kept[key] = (self._monotonic() + self._seconds, value)
 
     def drop(self, key: K) -> None:
         self._kept.pop(key, None)
 
+    def drop_where(self, gone: Callable[[V], bool]) -> None:
+        self._kept = {key: kept for key, kept in self._kept.items() if not gone(kept[1])}
+
 
 class Auth:
-    """Reads tokens and finds what they name. One per process."""
+    """Reads tokens and API keys and finds what they name. One per process."""
 
     def __init__(
         self, store: Store, secret: str, *, wall: Callable[[], datetime], monotonic: Callable[[], float]
@@ -60,6 +80,8 @@ class Auth:
         self._wall = wall
         self._callers: Recent[str, Caller] = Recent(monotonic)
         self._apps: Recent[tuple[str, str], Application] = Recent(monotonic)
+        self._touched: Recent[str, bool] = Recent(monotonic, TOUCHED)
+        self._touching: set[asyncio.Task[None]] = set()
 
     async def caller(self, authorization: str | None) -> Caller:
         """From the `Authorization` header."""
@@ -69,36 +91,65 @@ class Auth:
         return await self.holder(token.strip())
 
     async def holder(self, token: str) -> Caller:
+        """Of a token or an API key."""
         known = self._callers.get(token)
         if known is None:
-            known = await self._look_up(token)
+            known = await (self._of_key(token) if token.startswith(keys.PREFIX) else self._of_token(token))
             self._callers.put(token, known)
         return known
 
-    async def _look_up(self, token: str) -> Caller:
+    async def _of_token(self, token: str) -> Caller:
         grant = tokens.read(self._secret, token, self._wall())
+        hashed = tokens.hashed(token)
         org = await self._store.organization(grant.org_id)
         if org is None:
             raise SignatureError("the token's organization does not exist")
+        if await self._store.token_revoked(hashed):
+            raise SignatureError("this token was revoked")
         _check_issued(grant.issued_at, org)
-        if grant.app_id is None:
-            return Caller(org_id=org.id)
-        app = await self._store.application(org.id, grant.app_id)
-        if app is None:
-            raise SignatureError("the token's application does not exist")
-        _check_issued(grant.issued_at, app)
-        return Caller(org_id=org.id, app=app)
+        app = None
+        if grant.app_id is not None:
+            app = await self._store.application(org.id, grant.app_id)
+            if app is None:
+                raise SignatureError("the token's application does not exist")
+            _check_issued(grant.issued_at, app)
+        return Caller(org_id=org.id, app=app, scope=grant.scope, token=hashed, expires_at=grant.expires_at)
+
+    async def _of_key(self, text: str) -> Caller:
+        found = await self._store.api_key_by_hash(keys.hashed(keys.check(text)))
+        if found is None:
+            raise SignatureError("the API key does not exist, or was revoked")
+        if found.expires_at is not None and found.expires_at <= self._wall():
+            raise SignatureError("the API key has expired")
+        app = None
+        if found.app_id is not None:
+            app = await self._store.application(found.org_id, found.app_id)
+            if app is None:
+                raise SignatureError("the API key's application does not exist")
+        self._touch(found.id)
+        return Caller(org_id=found.org_id, app=app, scope=found.scope, key_id=found.id, expires_at=found.expires_at)
+
+    # ── what they may do ──
+
+    def allow(self, caller: Caller, needs: str) -> None:
+        """`needs` is what an operation asks for; only a full key, or a token, may do all."""
+        if caller.scope not in (Scope.FULL, needs):
+            raise Refused(403, f"this token or key may {_MAY[caller.scope]}")
 
     def whole_organization(self, caller: Caller) -> None:
         """For routes beyond one application."""
         if caller.app is not None:
             raise Refused(403, "this token is for one application only")
 
+    def reach(self, caller: Caller, ref: str) -> None:
+        """The holder of one application's token sees no other, whether it exists or not."""
+        if caller.app is not None and ref not in (caller.app.id, caller.app.uid):
+            raise NotFound(f"no application {ref!r}")
+
     async def application(self, caller: Caller, ref: str) -> Application:
         """The application that a route names, if this caller may reach it. Another's looks like none."""
+        self.reach(caller, ref)
         if caller.app is not None:
-            if ref not in (caller.app.id, caller.app.uid):
-                raise NotFound(f"no application {ref!r}")
             return caller.app
         key = (caller.org_id, ref)
         known = self._apps.get(key)
@@ -112,6 +163,51 @@ class Auth:
     def forget(self, caller: Caller, ref: str) -> None:
         """The application turned out to be gone."""
         self._apps.drop((caller.org_id, ref))
+
+    def forget_application(self, app: Application) -> None:
+        """It was changed or deleted here: whoever names or holds it next meets the change."""
+        self._apps.drop_where(lambda known: known.no == app.no)
+        self._callers.drop_where(lambda known: known.app is not None and known.app.no == app.no)
+
+    # ── issued and taken back ──
+
+    def issue(self, app: Application, *, lifetime: float, scope: Scope) -> str:
+        """A token for one application."""
+        return tokens.issue(self._secret, app.org_id, app_id=app.id, now=self._wall(), lifetime=lifetime, scope=scope)
+
+    async def revoke(self, caller: Caller) -> None:
+        """The token that the caller holds. Other processes notice within moments."""
+        if caller.token is None or caller.expires_at is None:
+            raise Refused(403, "an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
+        await self._store.revoke_token(caller.token, caller.expires_at)
+        self._callers.drop_where(lambda known: known.token == caller.token)
+
+    async def revoke_all(self, org_id: str, app: Application | None) -> None:
+        """Every token of the organization, or of one application, that was issued until now. API keys stay."""
+        await self._store.revoke_tokens(org_id, None if app is None else app.no, self._wall())
+        self._callers.drop_where(lambda known: known.key_id is None and known.org_id == org_id)
+
+    async def revoke_key(self, org_id: str, key_id: str) -> None:
+        await self._store.revoke_api_key(org_id, key_id)
+        self._callers.drop_where(lambda known: known.key_id == key_id)
+
+    # ── last use ──
+
+    def _touch(self, key_id: str) -> None:
+        """Beside the request, never in its way."""
+        if self._touched.get(key_id):
+            return
+        self._touched.put(key_id, True)
+        task = asyncio.create_task(self._note_use(key_id))
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _note_use(self, key_id: str) -> None:
+        try:
+            await self._store.touch_api_key(key_id)
+        except StoreUnavailable as error:
+            self._touched.drop(key_id)
+            log.debug("last use not noted", key=key_id, error=str(error))
 
 
 def _check_issued(issued_at: datetime, holder: Organization | Application) -> None:

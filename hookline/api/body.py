@@ -9,12 +9,16 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from hookline.api.errors import Refused
+from hookline.store.base import MOST_DIGITS
 
 T = TypeVar("T")
 
 
 async def read(request: Request, *, most: int, seconds: float) -> bytes:
-    """Whatever the headers promise."""
+    """Whatever the headers promise; what they announce as too large is not even read."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and (len(announced) > MOST_DIGITS or int(announced) > most):
+        raise too_large(most)
     try:
         async with asyncio.timeout(seconds):
             return await _read(request, most)
@@ -30,9 +34,13 @@ async def _read(request: Request, most: int) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > most:
-            raise Refused(413, f"the body is larger than {most} bytes")
+            raise too_large(most)
         parts.append(part)
     return b"".join(parts)
+
+
+def too_large(most: int) -> Refused:
+    return Refused(413, f"the body is larger than {most} bytes")
 
 
 def decode(raw: bytes, shape: type[T]) -> T:

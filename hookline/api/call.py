@@ -28,6 +28,7 @@ class Call:
         self.services = services
         self.caller = caller
         self.operation = operation
+        self._raw: bytes | None = None
 
     @property
     def store(self) -> Store:
@@ -46,41 +47,54 @@ class Call:
         return self.caller.org_id
 
     async def raw_body(self, most: int = MOST_BODY) -> bytes:
-        return await body.read(self.request, most=most, seconds=self.services.body_time)
+        """Read once, however often it is asked for."""
+        if self._raw is None:
+            self._raw = await body.read(self.request, most=most, seconds=self.services.body_time)
+        if len(self._raw) > most:
+            raise body.too_large(most)
+        return self._raw
 
     async def body(self, shape: type[T], most: int = MOST_BODY) -> T:
         assert shape is self.operation.body, "the document would tell another shape"
-        return body.decode(await self.raw_body(most), shape)
+        raw = await self.raw_body(most)
+        return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)
 
     def query(self, shape: type[T]) -> T:
         assert shape is self.operation.query, "the document would tell other parameters"
-        return query.decode(self.request.query_params, shape)
+        params = self.request.query_params if self.request.scope["query_string"] else query.NONE
+        return query.decode(params, shape)
 
 
 def page_of(asked: ListQuery) -> Page:
     """One row more than asked for, to know whether there are others; see `listing`."""
     iterator = asked.iterator or None
     backwards = iterator is not None and iterator.startswith("-")
-    return Page(limit=asked.limit + 1, iterator=iterator.removeprefix("-") if iterator else None, backwards=backwards)
+    return Page(
+        limit=asked.limit + 1,
+        iterator=iterator.removeprefix("-") if iterator else None,
+        backwards=backwards,
+        descending=asked.descending,
+    )
 
 
 def respond(value: object, status: int = 200) -> Response:
     return Response(wire.encode(value), status, media_type="application/json")
 
 
-def listing(rows: list[Any], keys: list[str], page: Page) -> Response:
-    """A page of a listing, in its own order whichever way it was walked; the store was asked for one row more than is shown."""
+def listing(rows: list[Any], keys: list[str], page: Page, end: str | None = None) -> Response:
+    """A page of a listing, in its own order whichever way it was walked; the store was asked for one row more than is shown.
+
+    `end` is where a walk stopped before it came to the listing's end: whoever asks next goes on from there.
+    """
     limit = page.limit - 1
-    done = len(rows) <= limit
+    done = len(rows) <= limit and end is None
     shown = slice(-limit, None) if page.backwards else slice(0, limit)
     rows, keys = rows[shown], keys[shown]
+    first, last = (keys[0], keys[-1]) if keys else (end, end or page.iterator)
+    if end is not None:
+        first, last = (end, last) if page.backwards else (first, end)
     return respond(
-        wire.ListResponse(
-            data=rows,
-            done=done,
-            iterator=keys[-1] if keys else page.iterator,
-            prev_iterator=f"-{keys[0]}" if keys else None,
-        )
+        wire.ListResponse(data=rows, done=done, iterator=last, prev_iterator=None if first is None else f"-{first}")
     )
 
 

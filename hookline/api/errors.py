@@ -37,6 +37,8 @@ _CODES = {
     408: "request_timeout",
     409: "conflict",
     413: "payload_too_large",
+    429: "too_many_requests",
+    431: "headers_too_large",
     500: "server_error",
     503: "unavailable",
 }
@@ -49,15 +51,32 @@ _STATUS: list[tuple[type[HooklineError], int]] = [
 
 
 class Refused(HooklineError):
-    """An answer that only HTTP has: 400, 401, 403, 408, 413."""
+    """An answer that only HTTP has: 400, 401, 403, 408, 413, 429, 431."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, *, retry_after: int | None = None) -> None:
         super().__init__(detail)
         self.status = status
+        self.retry_after = retry_after  # seconds
 
 
-def problem(status: int, detail: str) -> Response:
-    headers = {"retry-after": "1"} if status == 503 else {}
+class InvalidHeader(InvalidInput):
+    """A 422 that names a header instead of the body."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(detail)
+        self.name = name
+
+
+class InvalidQuery(InvalidInput):
+    """A 422 that names a parameter instead of the body, in msgspec's words."""
+
+
+def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
+    headers = {}
+    if retry_after is not None or status == 503:
+        headers["retry-after"] = str(retry_after or 1)
+    if allow is not None:
+        headers["allow"] = allow
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     if status == 408:
@@ -65,11 +84,9 @@ def problem(status: int, detail: str) -> Response:
     return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
 
 
-def invalid(message: str, path: str = "") -> Response:
+def invalid(message: str, path: str = "", within: str = "body") -> Response:
     """A 422. `path` is where msgspec found the fault, such as `.channels[0]`."""
-    loc: list[str | int] = ["body"]
-    for name, index in _STEP.findall(path):
-        loc.append(name or (int(index) if index.isdigit() else index))
+    loc = [within, *(name or index for name, index in _STEP.findall(path))]
     return json_response({"detail": [{"loc": loc, "msg": message, "type": "value_error"}]}, 422)
 
 
@@ -81,9 +98,13 @@ def answer(error: Exception) -> Response:
     """The response for an error that a handler raised."""
     match error:
         case Refused():
-            return problem(error.status, str(error))
+            return problem(error.status, str(error), error.retry_after)
+        case InvalidHeader():
+            return invalid(str(error), f".{error.name}", "header")
+        case InvalidQuery():
+            return _invalid_shape(error, "query")
         case msgspec.ValidationError():
-            return _invalid_shape(error)
+            return _invalid_shape(error, "body")
         case msgspec.DecodeError():
             return problem(400, f"the body is not valid JSON: {error}")
         case InvalidInput() | BlockedAddress():
@@ -96,12 +117,12 @@ def answer(error: Exception) -> Response:
     return problem(500, "something went wrong here; it was logged")
 
 
-def _invalid_shape(error: msgspec.ValidationError) -> Response:
+def _invalid_shape(error: Exception, within: str) -> Response:
     text = str(error)
     found = _AT.search(text)
     if found is None:
-        return invalid(text)
-    return invalid(text[: found.start()], found["path"])
+        return invalid(text, within=within)
+    return invalid(text[: found.start()], found["path"], within)
 
 
 async def on_error(request: Request, error: Exception) -> Response:
@@ -122,4 +143,9 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return problem(404, f"no such route: {request.method} {request.url.path}")
-    return problem(error.status_code, error.detail)
+    return problem(error.status_code, error.detail, allow=(error.headers or {}).get("Allow"))
+
+
+async def on_crash(_request: Request, error: Exception) -> Response:
+    """What no handler has caught. It is raised again behind this answer, and logged by the front."""
+    return answer(error)

@@ -14,6 +14,8 @@ from starlette.responses import Response
 
 from hookline.api.call import Call
 
+PREFIX = "/api/v1"
+
 Handler = Callable[[Call], Awaitable[Response]]
 
 
@@ -44,15 +46,24 @@ class ListQuery(Query, frozen=True, kw_only=True):
     limit: Limit = 50
     iterator: Iterator | None = None
 
+    @property
+    def descending(self) -> bool:
+        """Against the listing's own order."""
+        return False
+
 
 class OrderedQuery(ListQuery, frozen=True, kw_only=True):
     order: Order = Order.ASCENDING
+
+    @property
+    def descending(self) -> bool:
+        return self.order == Order.DESCENDING
 
 
 class Operation(Struct, frozen=True, kw_only=True):
     name: str  # such as v1.application.list; unique, and the operation's id in the document
     method: str
-    path: str  # below /api/v1
+    path: str  # below PREFIX
     handler: Handler
     summary: str
     answers: dict[int, Any]  # of success: the shape of the JSON, or None for no body

@@ -44,22 +44,31 @@ def token(
     org: params.Org = params.DEFAULT_ORG_ID,
     app: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
     days: Annotated[float | None, typer.Option("--days", help="How long it is valid.")] = None,
+    revoke_all: Annotated[
+        bool,
+        typer.Option("--revoke-all", help="First make void every token issued until now: of the application, or all."),
+    ] = False,
     as_json: params.Json = False,
 ) -> None:
     """Make a token for the API.
 
     curl -H "Authorization: Bearer $(hookline token)" http://127.0.0.1:8071/api/v1/app
+
+    hookline token --revoke-all          after one has leaked; API keys stay valid
     """
     out = Output(as_json)
     if days is not None:
         params.check_number("--days", days, LONGEST_TOKEN)
-    made = run(_token(org, app, days))
+    made = run(_token(org, app, days, revoke_all))
     out.result(made, people=lambda: out.line(made["token"] or ""))
 
 
-async def _token(org: str, app_ref: str | None, days: float | None) -> dict[str, str | None]:
+async def _token(org: str, app_ref: str | None, days: float | None, revoke_all: bool) -> dict[str, str | None]:
     async with session(org) as opened:
-        app_id = None if app_ref is None else (await opened.application(app_ref)).id
+        app = None if app_ref is None else await opened.application(app_ref)
+        if revoke_all:
+            await opened.store.revoke_tokens(opened.org_id, None if app is None else app.no, clock.wall())
+        app_id = None if app is None else app.id
         return {"token": issue(opened, app_id, days), "orgId": opened.org_id, "appId": app_id}
 
 

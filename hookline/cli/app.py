@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from hookline import __version__
-from hookline.cli import admin, apps, dead, doctor, endpoints, event_types, listen, send, serve, trace
+from hookline.cli import admin, apps, dead, doctor, endpoints, event_types, keys, listen, send, serve, tasks, trace
 from hookline.cli.output import clean
 from hookline.errors import (
     BlockedAddress,
@@ -89,6 +89,8 @@ app.add_typer(apps.app, name="apps")
 app.add_typer(endpoints.app, name="endpoints")
 app.add_typer(event_types.app, name="event-types")
 app.add_typer(dead.app, name="dead")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(keys.app, name="keys")
 
 
 def start() -> None:

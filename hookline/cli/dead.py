@@ -18,7 +18,7 @@ from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadStats
 from hookline.states import Reason
-from hookline.store.base import Page
+from hookline.store.base import Page, death
 
 app = typer.Typer(help="Dead letters: deliveries that gave up, and why.", no_args_is_help=True)
 
@@ -95,8 +95,7 @@ def list_dead(
         until=until,
         resolved=None if resolved else False,
     )
-    iterator = None if after is None else str(manage.dead_letter_number(after))
-    found = run(_list(org, wanted, Page(limit=limit, iterator=iterator)))
+    found = run(_list(org, wanted, limit, after))
     out.result(
         {"data": [wire.dead_letter(each) for each in found]},
         people=lambda: out.table(
@@ -120,9 +119,19 @@ def _row(letter: DeadLetter) -> tuple[Cell, ...]:
     )
 
 
-async def _list(org: str, wanted: Wanted, page: Page) -> list[DeadLetter]:
+async def _list(org: str, wanted: Wanted, limit: int, after: str | None) -> list[DeadLetter]:
     async with session(org) as opened:
-        return await opened.store.dead_letters(await _filter(opened, wanted), page)
+        last = None if after is None else await _find(opened, after)
+        iterator = None if last is None else death(last.died_at, last.id)
+        return await opened.store.dead_letters(await _filter(opened, wanted), Page(limit=limit, iterator=iterator))
+
+
+async def _find(opened: Session, dead_id: str) -> DeadLetter:
+    """Open or resolved, of this organization."""
+    found = await opened.store.dead_letters(await _filter(opened, Wanted(ids=(dead_id,), resolved=None)), Page(limit=1))
+    if not found:
+        raise NotFound(f"no dead letter {dead_id!r}")
+    return found[0]
 
 
 @app.command("show")
@@ -140,12 +149,8 @@ def show(
 
 async def _show(org: str, dead_id: str) -> tuple[DeadLetter, list[Attempt]]:
     async with session(org) as opened:
-        where = await _filter(opened, Wanted(ids=(dead_id,), resolved=None))
-        found = await opened.store.dead_letters(where, Page(limit=1))
-        if not found:
-            raise NotFound(f"no dead letter {dead_id!r}")
-        attempts = await opened.store.attempts(found[0].message_id)
-        return found[0], [each for each in attempts if each.delivery_id == found[0].id]
+        letter = await _find(opened, dead_id)
+        return letter, await opened.store.dead_attempts(letter)
 
 
 def _print(out: Output, letter: DeadLetter, attempts: list[Attempt]) -> None:
@@ -194,10 +199,15 @@ def stats(
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
-    """Count dead letters by reason."""
+    """Count dead letters by reason; pending are those that were sent again by hand and are still open."""
     out = Output(as_json)
     found = run(_stats(org, Wanted(app=app_ref, endpoint=endpoint, since=since, resolved=None)))
-    pairs: list[tuple[str, Cell]] = [("dead", found.dead), ("resolved", found.resolved), ("oldest", found.oldest)]
+    pairs: list[tuple[str, Cell]] = [
+        ("dead", found.dead),
+        ("pending", found.pending),
+        ("resolved", found.resolved),
+        ("oldest", found.oldest),
+    ]
     pairs += [(f"  {name}", count) for name, count in sorted(found.by_reason.items())]
     out.result(wire.dead_stats(found), people=lambda: out.fields(pairs))
 

@@ -1,7 +1,8 @@
-"""`endpoints list|show|add|rotate|pause|resume|replay-missing|remove`."""
+"""`endpoints list|show|add|rotate|pause|resume|reset-circuit|replay-missing|remove`."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,7 +15,8 @@ from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Scheme, Secret
-from hookline.states import Circuit, EndpointStatus
+from hookline.states import Circuit
+from hookline.store.base import Store
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
 
@@ -205,7 +207,7 @@ def pause(
     as_json: params.Json = False,
 ) -> None:
     """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
-    _set_status(Output(as_json), org, ref, app_ref, EndpointStatus.PAUSED, why)
+    _set_status(Output(as_json), org, ref, app_ref, manage.pause_endpoint, why)
 
 
 @app.command("resume")
@@ -219,11 +221,14 @@ def resume(
     as_json: params.Json = False,
 ) -> None:
     """Send again to a paused or disabled endpoint. What was held gets a new time budget."""
-    _set_status(Output(as_json), org, ref, app_ref, EndpointStatus.ACTIVE, why)
+    _set_status(Output(as_json), org, ref, app_ref, manage.resume_endpoint, why)
 
 
-def _set_status(out: Output, org: str, ref: str, app_ref: str | None, status: EndpointStatus, why: str) -> None:
-    changed, view = run(_change(org, ref, app_ref, status, why))
+Change = Callable[[Store, Endpoint, str], Awaitable[Endpoint]]
+
+
+def _set_status(out: Output, org: str, ref: str, app_ref: str | None, change: Change, why: str) -> None:
+    changed, view = run(_change(org, ref, app_ref, change, why))
     waiting = f", {view.depth} waiting" if view is not None and view.depth else ""
     out.result(
         wire.endpoint(changed),
@@ -232,18 +237,40 @@ def _set_status(out: Output, org: str, ref: str, app_ref: str | None, status: En
 
 
 async def _change(
-    org: str, ref: str, app_ref: str | None, status: EndpointStatus, why: str
+    org: str, ref: str, app_ref: str | None, change: Change, why: str
 ) -> tuple[Endpoint, LaneView | None]:
     async with session(org) as opened:
         endpoint = await opened.endpoint(ref, app_ref)
-        _check_move(endpoint, status)
-        changed = await opened.store.set_endpoint_status(endpoint.no, status, why)
+        changed = await change(opened.store, endpoint, why)
         return changed, await opened.store.lane_view(endpoint.no)
 
 
-def _check_move(endpoint: Endpoint, status: EndpointStatus) -> None:
-    if endpoint.status == EndpointStatus.DISABLED and status == EndpointStatus.PAUSED:
-        raise InvalidInput(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
+@app.command("reset-circuit")
+def reset_circuit(
+    ref: Ref,
+    app_ref: params.App = None,
+    why: Annotated[str, typer.Option("--why", help="Kept in the endpoint's history.")] = "reset from the command line",
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Close its circuit and forget its failures and holds: the endpoint is well again, and what waits is sent now.
+
+    hookline endpoints reset-circuit ep_... --why "their disk is no longer full"
+    """
+    out = Output(as_json)
+    event, view = run(_reset_circuit(org, ref, app_ref, why))
+    done = "closed" if event is not None else "closed already, without failures"
+    out.result(
+        {"reset": event is not None, "lane": None if view is None else wire.lane(view)},
+        people=lambda: out.line(f"the circuit is {done}" + (f", {view.depth} waiting" if view and view.depth else "")),
+    )
+
+
+async def _reset_circuit(org: str, ref: str, app_ref: str | None, why: str) -> tuple[LaneEvent | None, LaneView | None]:
+    async with session(org) as opened:
+        endpoint = await opened.endpoint(ref, app_ref)
+        event = await manage.reset_circuit(opened.store, endpoint, why)
+        return event, await opened.store.lane_view(endpoint.no)
 
 
 @app.command("remove")

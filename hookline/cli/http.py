@@ -8,29 +8,62 @@ import errno
 import signal
 import socket
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from hookline.api.errors import problem
 from hookline.errors import ConfigError
 
 MOST_CONNECTIONS = 4096  # beyond them, requests are answered with 503
 REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
+MOST_HEAD = 64 * 1024  # bytes of a request's line and headers that are gathered; the front allows less, and says so
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn waits for ever for a request that was begun, or that is never begun at all. We hang up."""
+    """uvicorn waits for ever for a request that was begun, or that is never begun at all, and gathers headers without end.
+    We hang up. What is no request at all is answered in the shape of every other error."""
 
     _late: asyncio.TimerHandle | None = None
+    _head: int | None = 0  # bytes of a head that is not complete yet, but for those that came with its first one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
 
+    def data_received(self, data: bytes) -> None:
+        was_open = self._head is not None
+        super().data_received(data)
+        if was_open and self._head is not None:
+            self._head += len(data)
+            if self._head > MOST_HEAD:
+                self._refuse(431, f"the request's head is larger than {MOST_HEAD} bytes")
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, detail: str) -> None:
+        if self.cycle is None or self.cycle.response_complete:  # else another answer is on its way on this connection
+            answer = problem(status, detail)
+            head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode(), b"connection: close"]
+            head += [name + b": " + value for name, value in answer.raw_headers]
+            self.transport.write(b"\r\n".join([*head, b"", bytes(answer.body)]))
+        self.transport.close()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._head = 0
         self._expect()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:  # a trailer is not a header, and nobody asks for one
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

@@ -20,6 +20,9 @@ from starlette.types import ASGIApp
 from hookline import clock, dashboard, manage, runtime, tokens
 from hookline.api.app import create_app
 from hookline.api.auth import Auth
+from hookline.api.front import FrontSettings
+from hookline.api.idempotency import Answers
+from hookline.api.limits import Limits
 from hookline.api.services import Services
 from hookline.cli import http, logs, params
 from hookline.cli.output import Output
@@ -28,6 +31,7 @@ from hookline.cli.supervise import Supervisor
 from hookline.config import Config, shown_url
 from hookline.errors import ConfigError
 from hookline.flow.ingest import Ingest
+from hookline.schema import Schemas
 from hookline.store.base import Store
 
 
@@ -128,10 +132,22 @@ def services(store: Store, config: Config, ingest: Ingest) -> Services:
     return Services(
         store=store,
         submit=ingest.submit,
+        submit_batch=ingest.submit_batch,
         auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
         guard=config.guard(),
+        schemas=Schemas(store, clock.monotonic),
+        limits=Limits(
+            caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic
+        ),
+        answers=Answers(store),
+        front=FrontSettings(access_log=config.access_log, portal_origins=config.portal_origins),
+        public_url=config.public_url,
         wall=clock.wall,
+        monotonic=clock.monotonic,
         max_payload=config.max_payload,
+        max_batch=config.max_batch,
+        retention_days=config.retention_days,
+        circuit=config.circuit,
     )
 
 

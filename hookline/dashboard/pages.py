@@ -12,10 +12,11 @@ from starlette.routing import BaseRoute, Route
 from hookline.api import body
 from hookline.api.auth import Caller
 from hookline.api.errors import UNAVAILABLE, Refused, log_outage, problem
+from hookline.api.operation import Needs
 from hookline.api.services import Services
-from hookline.dashboard.html import Safe
 from hookline.dashboard.view import Status, login_page, status_page
 from hookline.errors import HooklineError, SignatureError, StoreUnavailable
+from hookline.html import Safe
 from hookline.model import DeadFilter
 from hookline.store.base import Page
 
@@ -64,6 +65,7 @@ class Dashboard:
             raise SignatureError("no token")
         caller = await self._services.auth.holder(token)
         self._services.auth.whole_organization(caller)
+        self._services.auth.allow(caller, Needs.READ)
         return caller
 
     async def _read(self, org_id: str) -> Status:

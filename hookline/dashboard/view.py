@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline import ids
-from hookline.dashboard.html import Child, Safe, join, page, tag
+from hookline.html import Child, Safe, join, page, tag
 from hookline.model import DeadLetter, DeadStats, LaneView
 from hookline.states import Circuit, EndpointStatus
 

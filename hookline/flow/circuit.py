@@ -56,6 +56,30 @@ def fold(
     )
 
 
+def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
+    """An operator says that the endpoint is well: what held its lane back is forgotten, apart from its own limits.
+
+    Outcomes of requests that are still out belong to the epoch before and say nothing. The caller wakes the lane.
+    """
+    clean = replace(
+        lane,
+        circuit=Circuit.CLOSED,
+        failures=0,
+        failing_since=None,
+        trips=0,
+        opened_at=None,
+        probe_at=None,
+        window=None,
+        window_at=None,
+        held_until=None,
+        tat=None if lane.throttle_rate is None else lane.tat,
+    )
+    if clean == replace(lane, tat=clean.tat):
+        return Fold(lane=lane)
+    event = LaneEvent(endpoint_no=lane.endpoint_no, at=now, kind=LaneEventKind.CIRCUIT_RESET, cause=cause)
+    return Fold(lane=replace(clean, epoch=lane.epoch + 1), events=(event,))
+
+
 class _Step:
     """One fold: what stays the same over its outcomes, and the events they caused."""
 

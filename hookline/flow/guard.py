@@ -350,6 +350,17 @@ _REFUSED_HEADERS = frozenset(
 _REFUSED_PREFIXES = ("webhook-", "svix-", "hookline-", "x-hookline-", "proxy-", "sec-", "x-aws-", "x-amz-", "x-goog")
 
 
+# Headers that let a receiver know who calls are named with one of these, give or take.
+_SENSITIVE = re.compile(
+    "auth|token|secret|key|passw|passphrase|passcode|pwd|cred|cookie|session|sign|jwt|bearer|hmac|otp|pin$", re.I
+)
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a custom header's value is never shown again: rather one too many than one too few."""
+    return _SENSITIVE.search(name) is not None
+
+
 def check_headers(headers: Mapping[str, str]) -> None:
     """Custom headers of an endpoint: `InvalidInput` unless each can be sent as it is and none changes the request."""
     if len(headers) > MAX_HEADERS:

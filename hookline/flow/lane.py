@@ -73,6 +73,12 @@ def admit(
     return _limit(lane, now, quota, policy)
 
 
+def next_start(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> datetime | None:
+    """When a delivery may start; None: not before somebody resumes the lane, or a request in flight has ended."""
+    admission = admit(lane, now=now, want=1, crowded=None, policy=policy)
+    return now if admission.quota else admission.rest_at
+
+
 # What a claim leaves is looked at once more at once, even where its quota fills the lane: the claim may take fewer than its
 # quota (rows not yet due, or locked elsewhere), and then nobody is in flight to free the room that the rest would wait for.
 # Only a look that gets nothing puts the lane off: until the next start, or until whoever took the room gives it back.

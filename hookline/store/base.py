@@ -6,17 +6,25 @@ raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `No
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Generic, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from hookline.clock import from_micros, to_micros
 from hookline.errors import InvalidInput
 from hookline.model import (
     Accepted,
+    ApiKey,
     Application,
+    ApplicationChange,
     Attempt,
+    Attempted,
+    AttemptedFilter,
+    AttemptFilter,
+    BatchAccepted,
     CircuitPolicy,
     ClaimBatch,
     Counts,
@@ -28,23 +36,41 @@ from hookline.model import (
     EndpointChange,
     EventType,
     Job,
+    KeptAnswer,
     LaneEvent,
     LaneView,
     Message,
+    MessageFilter,
+    NewApiKey,
     NewApplication,
+    NewBatch,
     NewEndpoint,
     NewMessage,
+    NewTask,
     Organization,
     RecordReport,
     RelayReport,
     Result,
     RetryPolicy,
+    Stats,
+    StatsFilter,
     SweepReport,
+    Task,
+    TaskFilter,
 )
 from hookline.states import EndpointStatus
 
+T = TypeVar("T")
+
 SCHEMA_VERSION = 2
 MOST_DIGITS = 18  # of a number that every engine can hold
+_LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
+
+STEP = 1000  # rows that one step of a task looks at
+COUNTED = 10_000  # rows that are looked at to tell how many a task will find
+MOST_RUNNING = 20  # tasks of one application at a time
+MOST_ATTEMPTS = 500  # of a dead letter's history that are shown
+TOP_APPLICATIONS = 10
 
 FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong
 
@@ -68,16 +94,31 @@ class Page(Struct, frozen=True, kw_only=True):
     limit: int = 50
     iterator: str | None = None
     backwards: bool = False
+    descending: bool = False  # the listing from its end: of applications, event types and endpoints
 
 
-def after_id(page: Page) -> int | None:
-    """The iterator of a listing by number; None: from its start."""
-    text = page.iterator
-    if text is None:
+class Walk(Struct, Generic[T], frozen=True, kw_only=True):
+    """A page of a listing whose filter may match rarely: what one request found of it, in the listing's order."""
+
+    rows: list[T]
+    end: str | None = None  # there may be more: go on behind this key. None: a whole page, or all there is
+
+
+def death(died_at: datetime, dead_id: int) -> str:
+    """A place in the listing of dead letters: the iterator. It stays one when the letter there is replayed."""
+    return f"{to_micros(died_at)}_{dead_id}"
+
+
+def after_death(iterator: str | None) -> tuple[datetime, int] | None:
+    """When the dead letter at that place died, and its id; None: from the start of the listing."""
+    if iterator is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
-        raise InvalidInput(f"the iterator {text[:40]!r} is not the id of a dead letter")
-    return int(text)
+    at, _, number = iterator.partition("_")
+    if not all(text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS for text in (at, number)):
+        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+    if int(at) > _LAST_MICROS:
+        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+    return from_micros(int(at)), int(number)
 
 
 class Store(Protocol):
@@ -112,26 +153,49 @@ class Store(Protocol):
     async def applications(self, org_id: str, page: Page) -> list[Application]:
         """By id."""
 
+    async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
+        """`Conflict` if the uid is taken in the organization, `NotFound` if the application was deleted."""
+
     async def delete_application(self, app_no: int) -> None:
         """With its endpoints; open deliveries die as `endpoint_deleted` in the sweep."""
 
-    async def save_event_type(self, event_type: EventType) -> EventType:
-        """Create or replace, by organization and name. `created_at` of an existing one stays."""
+    async def save_event_type(
+        self, event_type: EventType, *, replacing: EventType | UnsetType | None = UNSET
+    ) -> EventType:
+        """Create or replace, by organization and name. `created_at` of an existing one stays.
+
+        `replacing` is what the caller saw there before, None for nothing: `Overtaken`, and nothing is changed, if it was
+        saved since.
+        """
 
     async def event_type(self, org_id: str, name: str) -> EventType | None: ...
-    async def event_types(self, org_id: str, page: Page) -> list[EventType]:
-        """By name; the iterator is a name."""
+    async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
+        """By name; the iterator is a name. With those that are archived, unless told otherwise."""
+
+    async def expunge_event_type(self, org_id: str, name: str) -> None:
+        """For good, as if it had never been there. `NotFound` if it is not."""
 
     async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
         """With its lane, in one transaction. `Conflict` if the uid is taken in the application."""
 
-    async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
-        """Raises the revision; the lane's copy of throttle and concurrency changes under its lock, and wakes."""
+    async def change_endpoint(
+        self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
+    ) -> Endpoint:
+        """Raises the revision; the lane's copy of throttle and concurrency changes under its lock, and wakes.
+
+        `Overtaken`, and nothing is changed, if a revision is given and the endpoint has another one by now.
+        """
 
     async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
         """Pause, resume, disable, enable. Resume starts the time budget of what was held anew and wakes the lane.
 
         Recorded as a `LaneEvent`. Deleting is `delete_endpoint`.
+        """
+
+    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
+        """Close the circuit, forget failures and holds, raise the epoch and wake the lane, under its lock. See `circuit.reset`.
+
+        Recorded as a `LaneEvent`; None if there was nothing to reset.
         """
 
     async def delete_endpoint(self, endpoint_no: int) -> None:
@@ -151,6 +215,47 @@ class Store(Protocol):
         its deliveries `unsendable`; it never blocks the others.
         """
 
+    # ── keys, tokens and answers of the API ──
+    async def create_api_key(self, org_id: str, new: NewApiKey) -> ApiKey:
+        """`NotFound` if the organization, or its application, does not exist."""
+
+    async def api_key(self, org_id: str, key_id: str) -> ApiKey | None:
+        """None if it was revoked."""
+
+    async def api_keys(self, org_id: str, page: Page) -> list[ApiKey]:
+        """By id, without those that were revoked."""
+
+    async def api_key_by_hash(self, hashed: bytes) -> ApiKey | None:
+        """For whoever presents it: None if it was revoked, or its application was deleted. It may have expired."""
+
+    async def revoke_api_key(self, org_id: str, key_id: str) -> None:
+        """For good. `NotFound` if there is none, or it was revoked before."""
+
+    async def touch_api_key(self, key_id: str) -> None:
+        """It was used now; written at most once a minute."""
+
+    async def revoke_token(self, hashed: bytes, until: datetime) -> None:
+        """This one token is void; remembered until it would have expired."""
+
+    async def token_revoked(self, hashed: bytes) -> bool: ...
+    async def hold_answer(self, key: bytes, request: bytes, seconds: float) -> KeptAnswer:
+        """Take the key for a request, under a lease; or see who has it.
+
+        A key is free if nobody had it within the window, or if whoever had it for the same request let the lease lapse.
+        """
+
+    async def answer(self, key: bytes) -> KeptAnswer | None:
+        """None: it is free. Changes nothing."""
+
+    async def renew_answer(self, key: bytes, claim: int, seconds: float) -> bool:
+        """Hold it for longer; False: the lease was lost."""
+
+    async def keep_answer(self, key: bytes, claim: int, status: int, response: bytes) -> bool:
+        """The answer, sealed, for as long as keys are remembered; False: the lease was lost, and nothing was kept."""
+
+    async def drop_answer(self, key: bytes, claim: int) -> None:
+        """Nothing came of it: the key is free again."""
+
     # ── ingest ──
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         """Accept a batch: messages, their deliveries, wake tokens, keys. One answer per message, in order.
@@ -159,6 +264,17 @@ class Store(Protocol):
         is acceptance (or `deliver_at`, if later) plus the max age of message, endpoint, event type or deployment, whichever
         comes first; its policy is the three overrides merged, NULL when there is none. Wakes sleeping workers (see `arm`).
         """
+
+    async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
+        """Accept a caller's whole list in one transaction, as `ingest` does, with one idempotency key for all of it.
+
+        The key keeps the answers and the caller's own faults: the same key and body get them again, also after a COMMIT
+        that was not answered. `NotFound` if the application is gone; nothing is kept then. `Conflict` if the same key is
+        at work elsewhere for longer than a request may wait; no connection is held meanwhile.
+        """
+
+    async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
+        """What `ingest` would say of a message with this idempotency key, if the key is taken: replayed or key_reused."""
 
     # ── outbox ──
     async def relay(self, limit: int) -> RelayReport:
@@ -229,12 +345,17 @@ class Store(Protocol):
 
     # ── dead letters and replay ──
     async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
-        """Newest first. The iterator is the last id seen."""
+        """Those that died last come first; one that was replayed and died again is new. Iterators are `death`s."""
 
     async def dead_letter(self, dead_id: int) -> DeadLetter | None: ...
+    async def dead_attempts(self, letter: DeadLetter) -> list[Attempt]:
+        """All that were made for it, oldest first; of very many, the last ones."""
+
     async def dead_stats(self, where: DeadFilter) -> DeadStats: ...
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
-        """Turn up to `limit` matching dead letters back into pending deliveries, oldest first; how many. Call until it is 0.
+        """Turn up to `limit` matching dead letters back into pending deliveries; how many. Call until it is 0.
+
+        Those that died first come first.
 
         Attempts 0, time budget anew from now, policy as it was, the delivery's id and history kept. Those of deleted and
         disabled endpoints are left alone: nothing would be sent. Those of paused ones are held until they are resumed.
@@ -245,17 +366,64 @@ class Store(Protocol):
         """Close up to `limit` matching dead letters with a note; how many."""
 
     async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
-        """Deliveries for messages that match the endpoint now and never had one to it. Call until it is 0."""
+        """Deliveries for messages that match the endpoint now and never had one to it. Call until it is 0.
+
+        Messages that are older than the retention are left alone: what was known of their deliveries may be gone.
+        `NotFound` if the endpoint was deleted, `Conflict` if it is disabled.
+        """
+
+    async def send_example(self, endpoint_no: int, new: NewMessage) -> Message:
+        """Accept a message for one endpoint alone, with a manual delivery to it, whatever it subscribes to.
+
+        Nobody else gets it, not even by `replay_missing`. Event id, key, channels and the like are not for examples.
+        """
 
     async def resend(self, endpoint_no: int, message_id: str) -> int | None:
-        """A manual delivery of one message to one endpoint, whatever came before; its id. None: no such message or payload."""
+        """A manual delivery of one message to one endpoint, whatever came before; its id. None: no such message or payload.
+
+        `NotFound` if the endpoint was deleted.
+        """
+
+    # ── tasks ──
+    task_added: asyncio.Event  # set when this process has added one
+
+    async def add_task(self, new: NewTask) -> Task:
+        """Work for any worker, durable. `Conflict` if the application has too many running."""
+
+    async def task(self, org_id: str, task_id: str) -> Task | None: ...
+    async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
+        """By id."""
+
+    async def cancel_task(self, task_id: str) -> Task:
+        """As it is afterwards: canceled if it was running, else as it was. What is done stays done."""
+
+    async def open_tasks(self, limit: int) -> list[str]:
+        """Running ones, those whose last step is longest ago first: tasks take turns."""
+
+    async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
+        """Do a part of it, as far as `limit` rows go; as it is afterwards. None: not running, or somebody else is at it.
+
+        The work and the progress are one transaction, and the task's row is locked in it: that lock is the lease. Whoever
+        dies in a step has done nothing of it, and the next one begins where the last complete step ended.
+        """
+
+    async def fail_task(self, task_id: str, error: str) -> None:
+        """Give it up, if it is still running."""
 
     # ── views ──
     async def message(self, app_no: int, ref: str) -> Message | None:
         """By id or event id."""
 
-    async def messages(self, app_no: int, page: Page) -> list[Message]:
-        """Newest first, without payload."""
+    async def messages(
+        self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False
+    ) -> Walk[Message]:
+        """Newest first; with payloads only where asked for."""
+
+    async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:
+        """Those of the application among them, in any order, without payload."""
+
+    async def expunge_message(self, message: Message, *, force: bool = False) -> bool:
+        """Its payload becomes None for good. False: it is still to be sent, or dead and unresolved; `force` does it even so."""
 
     async def message_by_id(self, message_id: str) -> Message | None: ...
     async def deliveries(self, message_id: str) -> list[Delivery]:
@@ -264,8 +432,30 @@ class Store(Protocol):
     async def attempts(self, message_id: str) -> list[Attempt]:
         """All of one message, oldest first."""
 
-    async def endpoint_attempts(self, endpoint_no: int, page: Page) -> list[Attempt]:
-        """Newest first; the iterator is an attempt id."""
+    async def attempt(self, message: Message, attempt_id: str) -> Attempt | None: ...
+    async def expunge_attempt(self, message: Message, attempt_id: str) -> bool:
+        """What the endpoint answered, headers and body, is removed for good. False: there is no such attempt."""
+
+    async def endpoint_attempts(
+        self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
+    ) -> Walk[Attempt]:
+        """Newest first; the iterator is an attempt id. Headers and body of the answers only where asked for."""
+
+    async def message_attempts(
+        self,
+        message: Message,
+        where: AttemptFilter,
+        page: Page,
+        *,
+        endpoint_no: int | None = None,
+        content: bool = True,
+    ) -> list[Attempt]:
+        """Likewise, of one message. Event types, channel and tag are for the caller to compare with the message."""
+
+    async def attempted_messages(
+        self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
+    ) -> Walk[Attempted]:
+        """Messages that were tried at the endpoint, by their first attempt that is kept, newest first; that is the iterator."""
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]: ...
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
@@ -273,3 +463,13 @@ class Store(Protocol):
         """Newest first."""
 
     async def counts(self) -> Counts: ...
+
+    # ── statistics ──
+    async def in_flight(self, endpoint_no: int) -> int:
+        """Deliveries that are leased now, whether or not the lane is limited."""
+
+    async def stats(self, where: StatsFilter) -> Stats:
+        """Counted by the instants in the ids of messages and attempts, and by when dead letters died; one snapshot.
+
+        The work grows with what is in the window and what is open, up to a bound for each figure; never with history.
+        """

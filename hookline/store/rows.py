@@ -8,11 +8,14 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline.errors import VaultError
 from hookline.model import (
+    ApiKey,
     Application,
     Attempt,
+    Attempted,
     DeadLetter,
     Delivery,
     Endpoint,
@@ -26,7 +29,12 @@ from hookline.model import (
     Organization,
     PolicyOverride,
     Scheme,
+    Scope,
     Secret,
+    Task,
+    TaskKind,
+    TaskStatus,
+    TaskWork,
     Timing,
 )
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -117,6 +125,18 @@ def open_headers(vault: Vault, endpoint_id: str, sealed: bytes | None) -> dict[s
     return _strings_decoder.decode(vault.open(sealed, f"{endpoint_id}/headers"))
 
 
+CLAIM_BITS = 62  # of the fence of an answer: both engines hold it
+
+
+def seal_answer(vault: Vault, key: bytes, response: bytes) -> bytes:
+    """Whatever it is: some answers hold a secret that is shown once."""
+    return vault.seal(response, f"answer/{key.hex()}")
+
+
+def open_answer(vault: Vault, key: bytes, sealed: bytes | None) -> bytes:
+    return b"" if sealed is None else vault.open(sealed, f"answer/{key.hex()}")
+
+
 # ── catalogue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -157,6 +177,7 @@ def event_type(row: Row, read: Reading) -> EventType:
         feature_flags=read.texts(row["feature_flags"]),
         group_name=row["group_name"],
         policy=read_policy(row["policy"]),
+        validated=bool(row["validated"]),
     )
 
 
@@ -210,6 +231,20 @@ def _endpoint(
     )
 
 
+def api_key(row: Row, read: Reading) -> ApiKey:
+    return ApiKey(
+        id=row["id"],
+        org_id=row["org_id"],
+        name=row["name"],
+        scope=Scope(row["scope"]),
+        hint=row["hint"],
+        created_at=read.instant(row["created_at"]),
+        app_id=row["app_id"],
+        expires_at=_maybe(read.instant, row["expires_at"]),
+        last_used_at=_maybe(read.instant, row["last_used_at"]),
+    )
+
+
 # ── messages and deliveries ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -228,6 +263,22 @@ def message(row: Row, read: Reading) -> Message:
         ordering_key=row["ordering_key"],
         deliver_at=_maybe(read.instant, row["deliver_at"]),
         policy=read_policy(row["policy"]),
+        size=None if row["payload"] is None else len(row["payload"]),
+    )
+
+
+def listed_message(row: Row, read: Reading) -> Message:
+    """Of a statement that reads the payload's size in its place."""
+    return replace(message(row, read), size=row["size"])
+
+
+def attempted(row: Row, read: Reading) -> Attempted:
+    return Attempted(
+        message=listed_message(row, read),
+        attempt_id=row["attempt_id"],
+        attempted_at=read.instant(row["attempted_at"]),
+        state=DeliveryState(row["state"]),
+        next_at=_maybe(read.instant, row["next_at"]),
     )
 
 
@@ -258,6 +309,7 @@ def attempt(row: Row, read: Reading) -> Attempt:
         message_id=row["message_id"],
         endpoint_no=row["endpoint_no"],
         endpoint_id=row["endpoint_id"],
+        endpoint_url=row["endpoint_url"],
         event_type=row["event_type"],
         number=row["number"],
         trigger=row["trigger"],
@@ -300,6 +352,32 @@ def dead_letter(row: Row, read: Reading) -> DeadLetter:
         last_status=row["last_status"],
         resolved_at=_maybe(read.instant, row["resolved_at"]),
         note=row["note"],
+    )
+
+
+# ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_work_decoder = msgspec.json.Decoder(TaskWork)
+
+
+def task(row: Row, read: Reading) -> Task:
+    return Task(
+        id=row["id"],
+        org_id=row["org_id"],
+        app_no=row["app_no"],
+        app_id=row["app_id"],
+        endpoint_no=row["endpoint_no"],
+        endpoint_id=row["endpoint_id"],
+        kind=TaskKind(row["kind"]),
+        status=TaskStatus(row["status"]),
+        work=_work_decoder.decode(row["params"]),
+        done=row["done"],
+        skipped=row["skipped"],
+        total=row["total"],
+        position=row["position"],
+        error=row["error"],
+        created_at=read.instant(row["created_at"]),
+        updated_at=read.instant(row["updated_at"]),
     )
 
 

@@ -1,37 +1,42 @@
-"""Who may do what: tenants stay apart on every route."""
+"""Tokens: who they speak for, how they are given out, and how they are taken back. `test_tenants.py` goes over every route."""
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hookline import clock, ids, tokens
-from hookline.api.app import PREFIX
 from hookline.api.auth import Recent
-from hookline.api.routes import OPERATIONS
+from hookline.api.services import Services
 from hookline.model import Application, Organization
 from hookline.store import Store
-from tests.api.conftest import JWT_SECRET, Client
+from hookline.store.base import Page
+from tests.api.conftest import JWT_SECRET, Answer, Client, serving
 from tests.support import factory
+from tests.support.raw import Raw
 
 MESSAGE = {"eventType": "order.paid", "payload": {"id": 1}}
+WEEK = 7 * 86_400
 
 
-def filled(path: str, app: Application) -> str:
-    """A route's path with this application in it, and an id that nothing has elsewhere."""
-    return PREFIX + path.replace("{app_id}", app.id).replace("{endpoint_id}", "ep_none").replace("{msg_id}", "msg_none")
-
-
-async def test_every_route_needs_a_token(nobody: Client, app: Application) -> None:
-    for method, path in ((one.method, one.path) for one in OPERATIONS):
-        answer = await nobody.request(method, filled(path, app), b"{}", {})
-        answer.problem(401, "authentication_failed")
+# ── who is calling ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "Bearer"])
 async def test_what_is_no_token(nobody: Client, token: str) -> None:
-    (await nobody.holding(token).get("/api/v1/app")).problem(401, "authentication_failed")
+    answer = await nobody.holding(token).get("/api/v1/app")
+    answer.problem(401, "authentication_failed")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic dTpw", "\xff\xfe", "Bearer \xff"])
+async def test_what_is_no_authorization(nobody: Client, header: str) -> None:
+    (await nobody.get("/api/v1/app", authorization=header)).problem(401, "authentication_failed")
 
 
 async def test_tokens_of_elsewhere(nobody: Client, organization: Organization) -> None:
@@ -41,20 +46,6 @@ async def test_tokens_of_elsewhere(nobody: Client, organization: Organization) -
     expired = tokens.issue(JWT_SECRET, organization.id, now=now - timedelta(days=2), lifetime=3600)
     for token in (forged, stranger, expired):
         (await nobody.holding(token).get("/api/v1/app")).problem(401, "authentication_failed")
-
-
-async def test_another_organization_reaches_nothing(
-    client: Client, nobody: Client, store: Store, app: Application
-) -> None:
-    other = await store.save_organization(factory.organization())
-    stranger = nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
-
-    for method, path in ((one.method, one.path) for one in OPERATIONS):
-        if "{app_id}" in path:
-            answer = await stranger.request(method, filled(path, app), b'{"url": "https://a.example"}', {})
-            assert app.id in answer.problem(404, "not_found")
-    assert (await stranger.get("/api/v1/app")).json()["data"] == []
-    (await client.get(f"/api/v1/app/{app.id}")).json()
 
 
 async def test_an_applications_token_reaches_only_its_application(
@@ -71,14 +62,7 @@ async def test_an_applications_token_reaches_only_its_application(
     assert (await client.get(f"/api/v1/app/{sibling.id}/msg")).json()["data"] == []
 
 
-async def test_a_message_of_a_sibling_is_not_found(
-    client: Client, store: Store, organization: Organization, app: Application
-) -> None:
-    sibling = await store.create_application(organization.id, factory.new_application())
-    sent = (await client.post(f"/api/v1/app/{app.id}/msg", MESSAGE)).json(202)
-
-    assert (await client.get(f"/api/v1/app/{app.id}/msg/{sent['id']}")).json()["payload"] == {"id": 1}
-    (await client.get(f"/api/v1/app/{sibling.id}/msg/{sent['id']}")).problem(404, "not_found")
+# ── taken back ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_revoked_tokens(nobody: Client, store: Store, organization: Organization, app: Application) -> None:
@@ -94,10 +78,168 @@ async def test_revoked_tokens(nobody: Client, store: Store, organization: Organi
     (await nobody.holding(fresh).get("/api/v1/app")).json()
 
 
+async def test_all_tokens_of_the_organization_are_revoked_at_once(
+    nobody: Client, client: Client, narrow: Client, app: Application, organization: Organization
+) -> None:
+    key = (await client.post("/api/v1/api-key", {"name": "stays"})).json(201)["key"]
+    for caller in (client, narrow):
+        (await caller.get(f"/api/v1/app/{app.id}")).json()
+    assert (await client.post("/api/v1/auth/revoke-tokens", b"")).status == 204
+    for caller in (client, narrow):
+        assert "revoked" in (await caller.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
+    fresh = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    for token in (key, fresh):
+        (await nobody.holding(token).get("/api/v1/app")).json()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"expiry": null}', b'{"expiry": 0, "sessionIds": []}'])
+async def test_all_tokens_of_one_application_are_revoked(
+    client: Client, narrow: Client, nobody: Client, store: Store, app: Application, body: bytes
+) -> None:
+    sibling = await store.create_application(app.org_id, factory.new_application())
+    other = nobody.holding(tokens.issue(JWT_SECRET, app.org_id, app_id=sibling.id, now=clock.wall()))
+    (await narrow.get(f"/api/v1/app/{app.id}")).json()
+    assert (await client.post(f"/api/v1/auth/app/{app.id}/expire-all", body)).status == 204
+    (await narrow.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
+    (await other.get(f"/api/v1/app/{sibling.id}")).json()
+    (await client.get("/api/v1/app")).json()
+
+
+async def test_tokens_that_expire_later_are_not_pretended(client: Client, narrow: Client, app: Application) -> None:
+    for body in ({"expiry": 60}, {"sessionIds": ["a"]}):
+        (await client.post(f"/api/v1/auth/app/{app.id}/expire-all", body)).faults()
+    (await narrow.get(f"/api/v1/app/{app.id}")).json()
+
+
+async def test_logout_ends_this_token_and_no_other(
+    nobody: Client, narrow: Client, client: Client, raw: Raw, served: Services, app: Application
+) -> None:
+    other = nobody.holding(tokens.issue(JWT_SECRET, app.org_id, app_id=app.id, now=clock.wall()))
+    for caller in (narrow, other):
+        (await caller.get(f"/api/v1/app/{app.id}")).json()
+    assert (await narrow.post("/api/v1/auth/logout/", b"")).status == 204
+    assert "revoked" in (await narrow.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
+    (await other.get(f"/api/v1/app/{app.id}")).json()
+    assert narrow.token is not None
+    assert not [row for row in await raw.rows("SELECT * FROM revoked_token") if narrow.token in str(row)]
+    padded = nobody.holding(narrow.token + "=")  # another spelling of the same token
+    (await padded.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
+
+
+async def test_logout_is_for_an_applications_token(client: Client, nobody: Client, app: Application, raw: Raw) -> None:
+    key = (await client.post("/api/v1/api-key", {"name": "n", "appId": app.id})).json(201)["key"]
+    for caller in (client, nobody.holding(key)):
+        (await caller.post("/api/v1/auth/logout", b"")).problem(403, "insufficient_access")
+        (await caller.get(f"/api/v1/app/{app.id}")).json()
+    assert await raw.count("revoked_token") == 0
+
+
+# ── access to the portal ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def login_of(url: str, address: str) -> dict[str, str]:
+    page, _, fragment = url.partition("#")
+    assert page == f"{address}/login"
+    assert fragment.startswith("key=")
+    encoded = fragment.removeprefix("key=")
+    found: dict[str, str] = msgspec.json.decode(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    return found
+
+
+async def portal(client: Client, ref: str, body: object = None) -> Answer:
+    return await client.post(f"/api/v1/auth/app-portal-access/{ref}", {} if body is None else body)
+
+
+@pytest.mark.parametrize("path", ["app-portal-access", "dashboard-access"])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"featureFlags": ["a"], "sessionId": "s", "expiry": null}'])
+async def test_a_link_to_the_portal(client: Client, nobody: Client, app: Application, path: str, body: bytes) -> None:
+    found = (await client.post(f"/api/v1/auth/{path}/{app.id}", body)).json()
+    assert set(found) == {"url", "token"}
+    assert login_of(found["url"], f"http://{client.address}") == {"appId": app.id, "token": found["token"]}
+    assert (await nobody.get("/login")).status == 200
+
+    holder = nobody.holding(found["token"])
+    (await holder.get(f"/api/v1/app/{app.id}")).json()
+    (await holder.get("/api/v1/app")).problem(403, "insufficient_access")
+    grant = tokens.read(JWT_SECRET, found["token"], clock.wall())
+    assert abs((grant.expires_at - grant.issued_at).total_seconds() - WEEK) < 2
+
+
+async def test_the_token_lives_as_long_as_asked(client: Client, app: Application) -> None:
+    token = (await portal(client, app.id, {"expiry": 3600})).json()["token"]
+    grant = tokens.read(JWT_SECRET, token, clock.wall())
+    assert abs((grant.expires_at - grant.issued_at).total_seconds() - 3600) < 2
+    for expiry in (0, -1, 3599, WEEK + 1, 10**30):
+        (await portal(client, app.id, {"expiry": expiry})).faults()
+
+
+async def test_a_link_that_may_only_read(client: Client, nobody: Client, app: Application) -> None:
+    holder = nobody.holding((await portal(client, app.id, {"readOnly": True})).json()["token"])
+    (await holder.get(f"/api/v1/app/{app.id}/endpoint")).json()
+    given = {"url": "https://hooks.example.com"}
+    (await holder.post(f"/api/v1/app/{app.id}/endpoint", given)).problem(403, "insufficient_access")
+    assert (await holder.post("/api/v1/auth/logout", b"")).status == 204
+
+
+async def test_what_would_be_more_than_was_asked_for_is_refused(client: Client, app: Application) -> None:
+    (fault,) = (await portal(client, app.id, {"capabilities": ["ViewBase"]})).faults()
+    assert "readOnly" in fault["msg"]
+
+
+async def test_only_the_organization_gives_access(narrow: Client, app: Application) -> None:
+    (await portal(narrow, app.id)).problem(403, "insufficient_access")
+
+
+async def test_the_application_may_be_made_with_the_link(client: Client, store: Store, app: Application) -> None:
+    (await portal(client, "new")).problem(404, "not_found")
+    (await portal(client, "app_new", {"application": {"name": "New"}})).problem(404, "not_found")
+    (await portal(client, "new", {"application": {"name": "New", "uid": "other"}})).faults()
+    for _ in range(2):
+        (await portal(client, "new", {"application": {"name": "New"}})).json()
+    made = await store.application(app.org_id, "new")
+    assert made is not None
+    assert (made.name, made.uid) == ("New", "new")
+    assert len(await store.applications(app.org_id, Page())) == 2
+
+
+async def test_the_link_leads_to_where_browsers_reach_us(served: Services, token: str, app: Application) -> None:
+    async with serving(replace(served, public_url="https://hooks.example.com/hookline")) as address:
+        found = (await portal(Client(address, token), app.id)).json()
+        assert found["url"].startswith("https://hooks.example.com/hookline/login#key=")
+
+
+@pytest.mark.parametrize("host", ["a.example/x", "a b", "<script>", "a.example?x=", "a@b"])
+async def test_a_host_that_is_none(client: Client, app: Application, host: str) -> None:
+    (await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)).problem(400, "bad_request")
+
+
+# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def test_what_was_looked_up_is_forgotten_in_time() -> None:
     now = 100.0
     recent: Recent[str, int] = Recent(lambda: now)
     recent.put("a", 1)
+    recent.put("b", 2)
     assert recent.get("a") == 1
+    recent.drop_where(lambda value: value == 2)
+    assert (recent.get("a"), recent.get("b")) == (1, None)
     now = 102.5
     assert recent.get("a") is None
+
+
+async def test_another_process_hears_of_a_revocation(
+    nobody: Client, client: Client, store: Store, served: Services, app: Application, narrow: Client
+) -> None:
+    """Within the time for which callers are remembered, which is over at once here."""
+    now: dict[str, Any] = {"at": 1000.0}
+    elsewhere = replace(
+        served, auth=type(served.auth)(store, JWT_SECRET, wall=clock.wall, monotonic=lambda: float(now["at"]))
+    )
+    async with serving(elsewhere) as address:
+        away = Client(address, narrow.token)
+        (await away.get(f"/api/v1/app/{app.id}")).json()
+        assert (await narrow.post("/api/v1/auth/logout", b"")).status == 204
+        (await away.get(f"/api/v1/app/{app.id}")).json()
+        now["at"] += 2.1
+        (await away.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")

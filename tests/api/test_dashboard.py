@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from hookline import clock, tokens
-from hookline.dashboard.html import tag
+from hookline.html import tag
 from hookline.model import Dead
 from hookline.states import Health, Reason
 from tests.api.conftest import JWT_SECRET, Answer, Client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import Application
+from hookline.states import EndpointStatus
 from hookline.store import Store
 from tests.cli.conftest import both_engines
 from tests.support import factory
@@ -91,3 +92,26 @@ async def test_piped_lists_are_tab_separated(cli: Cli, scene: Scene, app: Applic
 async def test_unknown_endpoint(cli: Cli, scene: Scene) -> None:
     (await cli("endpoints", "show", "ep_missing")).refused(3, "ep_missing")
     (await cli("endpoints", "pause", "warehouse", "--app", "nobody")).refused(3, "nobody")
+
+
+@both_engines
+async def test_reset_circuit(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+
+    done = await cli("endpoints", "reset-circuit", endpoint.id, "--why", "their disk is no longer full")
+    assert (done.code, done.out) == (0, "the circuit is closed, 5 waiting\n"), done
+    shown = await cli.json("endpoints", "show", endpoint.id)
+    assert (shown["events"][0]["kind"], shown["events"][0]["cause"]) == (
+        "circuit_reset",
+        "their disk is no longer full",
+    )
+    again = await cli.json("endpoints", "reset-circuit", endpoint.id)
+    assert (again["reset"], again["lane"]["circuit"]) == (False, "closed")
+    (await cli("endpoints", "reset-circuit", endpoint.id, "--why", "")).refused(2, "cause")
+
+
+async def test_a_disabled_endpoint_is_not_paused(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "410")
+    (await cli("endpoints", "pause", endpoint.id)).refused(5, "nothing to pause")

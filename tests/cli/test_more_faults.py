@@ -12,6 +12,7 @@ import pytest
 from hookline import clock
 from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
+from hookline.model import MessageFilter
 from hookline.store.base import Page
 from tests.cli.conftest import both_engines
 from tests.cli.test_dead import kill
@@ -128,7 +129,7 @@ async def _dead_letters(cli: Cli, scene: Scene, count: int) -> list[dict[str, st
 @pytest.mark.parametrize("wait", ["inf", "nan"])
 async def test_wait_is_bounded(cli: Cli, scene: Scene, wait: str) -> None:
     (await cli("send", scene.app.id, "order.paid", "--wait", wait)).refused(2, "--wait")
-    assert await scene.store.messages(scene.app.no, Page()) == []
+    assert (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows == []
 
 
 async def test_interrupted_wait_says_that_the_message_was_accepted(cli: Cli, scene: Scene) -> None:

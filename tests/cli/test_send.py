@@ -62,7 +62,7 @@ async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
     story = await cli.json("trace", message)
     assert story["message"]["id"] == message
     assert [(each["endpointId"], each["state"]) for each in story["deliveries"]] == [(endpoint.id, "scheduled")]
-    assert [(each["number"], each["statusCode"]) for each in story["attempts"]] == [(1, 503)]
+    assert [(each["number"], each["responseStatusCode"]) for each in story["attempts"]] == [(1, 503)]
     people = await cli("trace", message)
     assert "next attempt in" in people.out
     (await cli("trace", "msg_missing")).refused(3, "msg_missing")

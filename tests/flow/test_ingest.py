@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import pytest
 
-from hookline.errors import InvalidInput
+from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.flow.ingest import MOST_DELIVERIES, Ingest
-from hookline.model import Accepted, IngestStatus
+from hookline.model import Accepted, IngestStatus, NewBatch, NewMessage
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -70,4 +71,140 @@ async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
     answers = await asyncio.wait_for(asyncio.gather(broken, good, return_exceptions=True), 10)
     assert isinstance(answers[0], Exception)
     assert isinstance(answers[1], Accepted)
+    await ingest.close()
+
+
+# ── twins ──
+
+KEY, BODY, OTHER_BODY = b"k" * 32, b"b" * 32, b"o" * 32
+
+
+def keyed(scene: Scene, body: bytes = BODY, **fields: Any) -> NewMessage:
+    return factory.new_message(scene.app.no, idempotency_key=KEY, idempotency_body=body, **fields)
+
+
+async def test_twins_wait_for_the_first_and_are_told_what_it_was_told(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    messages = [keyed(scene), keyed(scene), keyed(scene, OTHER_BODY), keyed(scene)]
+    answers = await asyncio.gather(*(ingest.submit(message) for message in messages))
+    assert [answer.status for answer in answers] == [
+        IngestStatus.ACCEPTED,
+        IngestStatus.REPLAYED,
+        IngestStatus.KEY_REUSED,
+        IngestStatus.REPLAYED,
+    ]
+    assert {answer.message_id for answer in answers} == {messages[0].id}
+    assert await scene.raw.count("message") == 1
+    await ingest.close()
+
+
+async def test_a_twin_of_one_that_was_refused_goes_ahead(scene: Scene) -> None:
+    await scene.send(event_id="taken")
+    ingest = Ingest(scene.store)
+    refused, same, corrected, late = (
+        keyed(scene, event_id="taken"),
+        keyed(scene, event_id="taken"),
+        keyed(scene, OTHER_BODY),
+        keyed(scene, event_id="taken"),
+    )
+    answers = await asyncio.gather(*(ingest.submit(message) for message in (refused, same, corrected, late)))
+    assert [answer.status for answer in answers] == [
+        IngestStatus.EVENT_ID_TAKEN,
+        IngestStatus.EVENT_ID_TAKEN,
+        IngestStatus.ACCEPTED,
+        IngestStatus.EVENT_ID_TAKEN,
+    ]
+    await ingest.close()
+
+
+async def test_a_twin_of_one_that_the_database_will_not_take_goes_ahead(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    bad, good = keyed(scene, event_type="a\ud800b"), keyed(scene, OTHER_BODY)
+    answers = await asyncio.gather(ingest.submit(bad), ingest.submit(good), return_exceptions=True)
+    assert isinstance(answers[0], InvalidInput)
+    assert isinstance(answers[1], Accepted)
+    assert answers[1].status == IngestStatus.ACCEPTED
+    await ingest.close()
+
+
+async def test_a_first_that_went_away_still_answers_for_its_twins(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    gone = asyncio.create_task(ingest.submit(keyed(scene)))
+    twin = asyncio.create_task(ingest.submit(keyed(scene)))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert (await twin).status == IngestStatus.REPLAYED
+    assert (await ingest.submit(keyed(scene))).message_id == (await twin).message_id
+    assert await scene.raw.count("message") == 1
+    await ingest.close()
+
+
+async def test_nothing_is_remembered_of_keys_that_were_answered(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(5)))
+    await ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=(), idempotency_key=KEY + b"2"))
+    assert (ingest._twins, ingest._waiting, ingest._count, ingest._bytes) == ({}, {}, 0, 0)
+    await ingest.close()
+
+
+async def test_a_database_that_is_away_is_told_to_all_twins(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    await scene.store.close()
+    answers = await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+    scene.broken_on_purpose = True
+    await ingest.close()
+
+
+# ── batches ──
+
+
+async def test_a_batch_is_a_commit_of_its_own(scene: Scene) -> None:
+    """It is never mixed with others, nor halved because of one of them."""
+    ingest = Ingest(scene.store, commits=1)
+    batch = NewBatch(app_no=scene.app.no, messages=tuple(factory.new_messages(scene.app.no, 30)))
+    others = factory.new_messages(scene.app.no, 10)
+    bad = factory.new_message(scene.app.no, event_type="a\ud800b")
+    before = [asyncio.create_task(ingest.submit(message)) for message in [*others[:5], bad]]
+    accepted, *answers = await asyncio.gather(
+        ingest.submit_batch(batch), *(ingest.submit(message) for message in others[5:]), *before, return_exceptions=True
+    )
+    assert not isinstance(accepted, BaseException)
+    assert {answer.status for answer in accepted.answers} == {IngestStatus.ACCEPTED}
+    stamps = {answer.created_at for answer in accepted.answers}
+    assert len(stamps) == 1
+    assert stamps.isdisjoint({answer.created_at for answer in answers if isinstance(answer, Accepted)})
+    assert await scene.raw.count("message") == 40
+    await ingest.close()
+
+
+async def test_a_batch_that_is_refused_leaves_the_others_alone(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+    messages = (*factory.new_messages(scene.app.no, 3), factory.new_message(scene.app.no, event_type="a\ud800b"))
+    refused, accepted = await asyncio.gather(
+        ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=messages)),
+        ingest.submit(factory.new_message(scene.app.no)),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, InvalidInput)
+    assert isinstance(accepted, Accepted)
+    assert await scene.raw.count("message") == 1
+    await ingest.close()
+
+
+async def test_twins_of_a_batch_are_one(scene: Scene) -> None:
+    ingest = Ingest(scene.store)
+
+    def batch(body: bytes) -> NewBatch:
+        messages = tuple(factory.new_messages(scene.app.no, 7))
+        return NewBatch(app_no=scene.app.no, messages=messages, idempotency_key=KEY, idempotency_body=body)
+
+    found = await asyncio.gather(*(ingest.submit_batch(batch(body)) for body in (BODY, BODY, OTHER_BODY)))
+    assert [accepted.status for accepted in found] == [
+        IngestStatus.ACCEPTED,
+        IngestStatus.REPLAYED,
+        IngestStatus.KEY_REUSED,
+    ]
+    assert found[0].answers == found[1].answers
+    assert await scene.raw.count("message") == 7
     await ingest.close()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from hookline.errors import Conflict, NotFound
+from hookline.errors import Conflict, NotFound, Overtaken
 from hookline.model import (
     Application,
+    ApplicationChange,
     EndpointChange,
     LaneEventKind,
     Ordering,
@@ -127,6 +131,59 @@ async def test_a_backward_page_has_the_rows_just_before_its_iterator(store: Stor
     assert sorted(page, key=lambda app: app.id) == by_id[1:3]
 
 
+async def test_a_descending_listing_goes_from_the_end_in_both_directions(
+    store: Store, organization: Organization
+) -> None:
+    made = [await store.create_application(organization.id, factory.new_application()) for _ in range(5)]
+    down = sorted(made, key=lambda app: app.id, reverse=True)
+
+    async def listed(**page: Any) -> list[Application]:
+        return await store.applications(organization.id, Page(limit=2, descending=True, **page))
+
+    assert await listed() == down[:2]
+    assert await listed(iterator=down[1].id) == down[2:4]
+    assert await listed(iterator=down[4].id) == []
+    assert await listed(iterator=down[4].id, backwards=True) == down[2:4]
+    assert await listed(iterator=down[0].id, backwards=True) == []
+
+
+async def test_a_change_of_an_application_touches_only_what_it_names(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.full_application())
+    sibling = await store.create_application(organization.id, factory.full_application())
+    changed = await store.change_application(app.no, ApplicationChange(name="new"))
+    assert changed == replace(app, name="new", updated_at=changed.updated_at)
+    assert changed.updated_at > app.updated_at
+    cleared = await store.change_application(app.no, ApplicationChange(uid=None, metadata={}, throttle_rate=None))
+    assert (cleared.name, cleared.uid, cleared.metadata, cleared.throttle_rate) == ("new", None, {}, None)
+    assert await store.application(organization.id, app.id) == cleared
+    assert await store.application(organization.id, sibling.id) == sibling
+
+
+async def test_a_change_of_an_application_keeps_what_others_set(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.full_application())
+    revoked = factory.instant()
+    await store.revoke_tokens(organization.id, app.no, revoked)
+    assert (await store.change_application(app.no, ApplicationChange(name="new"))).tokens_valid_after == revoked
+
+
+async def test_a_change_of_an_application_cannot_take_a_uid_that_is_taken(
+    store: Store, organization: Organization
+) -> None:
+    await store.create_application(organization.id, factory.new_application(uid="taken"))
+    app = await store.create_application(organization.id, factory.new_application(uid="free"))
+    with pytest.raises(Conflict):
+        await store.change_application(app.no, ApplicationChange(name="new", uid="taken"))
+    assert await store.application(organization.id, "free") == app
+
+
+async def test_an_application_that_is_gone_cannot_be_changed(store: Store, organization: Organization) -> None:
+    app = await store.create_application(organization.id, factory.new_application())
+    await store.delete_application(app.no)
+    for no in (app.no, NOBODY):
+        with pytest.raises(NotFound):
+            await store.change_application(no, ApplicationChange(name="new"))
+
+
 async def test_a_deleted_application_is_gone_and_its_uid_free(store: Store, organization: Organization) -> None:
     app = await store.create_application(organization.id, factory.new_application(uid="acme"))
     endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
@@ -168,6 +225,45 @@ async def test_event_types_are_listed_by_name(store: Store, organization: Organi
     rest = await store.event_types(organization.id, Page(limit=1, iterator="a.z"))
     assert [found.name for found in rest] == ["b.a"]
     assert await store.event_type(stranger.id, "c") is None
+
+
+async def test_event_types_are_listed_without_the_archived_ones(store: Store, organization: Organization) -> None:
+    for number in range(6):
+        await store.save_event_type(factory.event_type(organization.id, name=f"t{number}", archived=number % 2 == 0))
+
+    async def listed(**page: Any) -> list[str]:
+        found = await store.event_types(organization.id, Page(limit=2, **page), archived=False)
+        return [each.name for each in found]
+
+    assert await listed() == ["t1", "t3"]
+    assert await listed(iterator="t3") == ["t5"]
+    assert await listed(descending=True) == ["t5", "t3"]
+    assert await listed(iterator="t5", backwards=True) == ["t1", "t3"]
+    assert await listed(iterator="t1", backwards=True, descending=True) == ["t5", "t3"]
+
+
+async def test_an_event_type_is_replaced_only_as_it_was_seen(store: Store, organization: Organization) -> None:
+    new = factory.event_type(organization.id, description="first")
+    first = await store.save_event_type(new, replacing=None)
+    with pytest.raises(Overtaken):
+        await store.save_event_type(replace(new, description="twin"), replacing=None)
+    later = replace(first, description="second", updated_at=first.updated_at + timedelta(microseconds=1))
+    second = await store.save_event_type(later, replacing=first)
+    with pytest.raises(Overtaken):
+        await store.save_event_type(replace(later, description="late"), replacing=first)
+    assert await store.event_type(organization.id, new.name) == second
+    assert second.description == "second"
+
+
+async def test_an_expunged_event_type_is_gone(store: Store, organization: Organization) -> None:
+    stranger = await store.save_organization(factory.organization())
+    kept = await store.save_event_type(factory.event_type(stranger.id, name="a"))
+    await store.save_event_type(factory.event_type(organization.id, name="a"))
+    await store.expunge_event_type(organization.id, "a")
+    assert await store.event_type(organization.id, "a") is None
+    assert await store.event_type(stranger.id, "a") == kept
+    with pytest.raises(NotFound):
+        await store.expunge_event_type(organization.id, "a")
 
 
 # ── endpoints ──
@@ -236,6 +332,15 @@ async def test_endpoints_are_listed_a_page_at_a_time(store: Store, app: Applicat
     by_id = sorted(made, key=lambda endpoint: endpoint.id)
     assert await store.endpoints(app.no, Page(limit=2)) == by_id[:2]
     assert await store.endpoints(app.no, Page(limit=2, iterator=by_id[1].id)) == by_id[2:]
+
+
+async def test_endpoints_are_listed_from_the_end(store: Store, app: Application) -> None:
+    made = [await store.create_endpoint(app.no, factory.new_endpoint()) for _ in range(5)]
+    down = sorted(made, key=lambda endpoint: endpoint.id, reverse=True)
+    assert await store.endpoints(app.no, Page(limit=2, descending=True)) == down[:2]
+    assert await store.endpoints(app.no, Page(limit=2, descending=True, iterator=down[1].id)) == down[2:4]
+    back = Page(limit=2, descending=True, iterator=down[4].id, backwards=True)
+    assert await store.endpoints(app.no, back) == down[2:4]
 
 
 async def test_a_change_touches_only_what_it_names(store: Store, app: Application) -> None:

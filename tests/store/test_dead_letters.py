@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.model import DeadFilter
+from hookline.model import DeadFilter, DeadOfApplication
 from hookline.states import DeliveryState, Reason
-from hookline.store.base import Page, Store
+from hookline.store.base import Page, Store, death
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -53,8 +53,10 @@ async def graves(scene: Scene) -> Graveyard:
     return await Graveyard(scene).fill()
 
 
-@pytest.mark.parametrize("iterator", ["abc", "", "1.5", "9" * 40])
-async def test_an_iterator_that_is_no_id_is_refused(store: Store, iterator: str) -> None:
+@pytest.mark.parametrize(
+    "iterator", ["abc", "", "17", "1.5_7", "1_", "_1", "1_2_3", "-1_5", "²_1", "9" * 40, "9" * 18 + "_1"]
+)
+async def test_an_iterator_that_is_no_place_is_refused(store: Store, iterator: str) -> None:
     with pytest.raises(InvalidInput):
         await store.dead_letters(DeadFilter(), Page(iterator=iterator))
 
@@ -101,11 +103,63 @@ async def test_filters_must_all_match(graves: Graveyard) -> None:
     assert await listed(graves, DeadFilter(org_id=graves.scene.organization.id, app_no=graves.stranger.no)) == []
 
 
-async def test_pages_go_on_after_the_last_id(graves: Graveyard) -> None:
+async def place(graves: Graveyard, name: str) -> str:
+    letter = await graves.scene.store.dead_letter(graves.ids[name])
+    assert letter is not None
+    return death(letter.died_at, letter.id)
+
+
+async def test_pages_go_on_after_the_last_one(graves: Graveyard) -> None:
     first = await listed(graves, DeadFilter(), Page(limit=2))
-    second = await listed(graves, DeadFilter(), Page(limit=2, iterator=str(graves.ids[first[-1]])))
-    third = await listed(graves, DeadFilter(), Page(limit=2, iterator=str(graves.ids[second[-1]])))
+    second = await listed(graves, DeadFilter(), Page(limit=2, iterator=await place(graves, first[-1])))
+    third = await listed(graves, DeadFilter(), Page(limit=2, iterator=await place(graves, second[-1])))
     assert [first, second, third] == [["theirs", "right-c"], ["right-b", "left-b"], ["left-a"]]
+    back = await listed(graves, DeadFilter(), Page(limit=2, iterator=await place(graves, "left-a"), backwards=True))
+    assert back == second
+
+
+async def test_the_page_goes_on_where_a_letter_was_that_is_gone(graves: Graveyard) -> None:
+    middle = await place(graves, "right-b")
+    await graves.scene.store.replay(DeadFilter(ids=(graves.ids["right-b"],)))
+    assert await listed(graves, DeadFilter(), Page(iterator=middle)) == ["left-b", "left-a"]
+    assert await listed(graves, DeadFilter(), Page(iterator=middle, backwards=True)) == ["theirs", "right-c"]
+
+
+async def test_one_that_was_replayed_and_died_again_is_new(graves: Graveyard) -> None:
+    await graves.scene.store.replay(DeadFilter(ids=(graves.ids["left-a"],)))
+    (job,) = await graves.scene.claim_all()
+    await graves.scene.record(factory.dead(job))
+    assert (await listed(graves, DeadFilter()))[0] == "left-a"
+    assert (await listed(graves, DeadFilter(app_no=graves.scene.app.no)))[0] == "left-a"
+    assert await listed(graves, DeadFilter(endpoint_no=graves.left.no)) == ["left-a", "left-b"]
+
+
+async def test_of_those_that_died_at_the_same_instant_the_ids_decide(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(7)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    store, found = scene.store, list[int]()
+    assert await scene.raw.value("SELECT count(DISTINCT died_at) AS n FROM dead_letter") == 1
+    iterator: str | None = None
+    while page := await store.dead_letters(DeadFilter(), Page(limit=3, iterator=iterator)):
+        found += [letter.id for letter in page]
+        iterator = death(page[-1].died_at, page[-1].id)
+    assert found == sorted(found, reverse=True)
+    assert len(set(found)) == 7
+
+
+async def test_the_history_of_one_is_its_own(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.endpoint()
+    (message,) = await scene.send()
+    for _ in range(2):
+        await scene.record(*(factory.retry(job, after=0) for job in await scene.claim_all()))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    one, two = await scene.store.dead_letters(DeadFilter(), Page())
+    for letter in (one, two):
+        attempts = await scene.store.dead_attempts(letter)
+        assert [(attempt.number, attempt.outcome) for attempt in attempts] == [(1, "retry"), (2, "retry"), (3, "dead")]
+        assert {(attempt.delivery_id, attempt.message_id) for attempt in attempts} == {(letter.id, message)}
 
 
 async def test_statistics_count_by_reason(graves: Graveyard) -> None:
@@ -116,11 +170,33 @@ async def test_statistics_count_by_reason(graves: Graveyard) -> None:
     assert oldest is not None
     assert (stats.dead, stats.resolved, stats.oldest) == (3, 1, oldest.died_at)
     assert stats.by_reason == {"permanent_failure": 1, "attempts_exhausted": 2}
+    assert stats.by_application == (DeadOfApplication(app_id=graves.scene.app.id, dead=3),)
+    everybody = await graves.scene.store.dead_stats(DeadFilter())
+    assert [each.dead for each in everybody.by_application] == [3, 1]
+
+
+async def test_what_was_replayed_is_pending_until_it_is_over(graves: Graveyard) -> None:
+    scene, store = graves.scene, graves.scene.store
+    await store.replay(DeadFilter(ids=(graves.ids["left-a"], graves.ids["theirs"])))
+    counted = [
+        await store.dead_stats(where)
+        for where in (
+            DeadFilter(),
+            DeadFilter(org_id=scene.organization.id),
+            DeadFilter(app_no=graves.stranger.no),
+            DeadFilter(endpoint_no=graves.right.no),
+            DeadFilter(event_type="a"),
+        )
+    ]
+    assert [stats.pending for stats in counted] == [2, 1, 1, 0, 2]
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    assert (await store.dead_stats(DeadFilter())).pending == 0
 
 
 async def test_statistics_of_nothing(store: Store) -> None:
     stats = await store.dead_stats(DeadFilter())
     assert (stats.dead, stats.resolved, stats.by_reason, stats.oldest) == (0, 0, {}, None)
+    assert (stats.pending, stats.by_application) == (0, ())
 
 
 async def test_an_unknown_dead_letter_is_none(store: Store) -> None:
@@ -154,3 +230,9 @@ async def test_many_are_resolved_in_batches(graves: Graveyard) -> None:
     store, where = graves.scene.store, DeadFilter(org_id=graves.scene.organization.id)
     assert [await store.resolve(where, "all of them", limit=3) for _ in range(3)] == [3, 1, 0]
     assert await listed(graves, DeadFilter()) == ["theirs"]
+
+
+async def test_those_that_are_resolved_are_not_asked_for_to_be_resolved(graves: Graveyard) -> None:
+    store = graves.scene.store
+    assert await store.resolve(DeadFilter(resolved=True), "none of them") == 0
+    assert len(await listed(graves, DeadFilter())) == 5

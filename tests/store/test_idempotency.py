@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import IngestStatus, NewMessage
+from hookline.model import BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.store.base import Store
 from tests.support import factory
 from tests.support.scene import Scene
@@ -112,3 +112,91 @@ async def test_two_processes_with_the_same_event_ids_in_another_order_do_not_dea
     )
     accepted = [answer for batch in answers for answer in batch if answer.status == IngestStatus.ACCEPTED]
     assert len(accepted) == await scene.raw.count("message") == 20
+
+
+async def test_many_of_one_batch_with_one_key_are_one_message(scene: Scene) -> None:
+    answers = await scene.ingest([keyed(scene) for _ in range(50)])
+    assert [answer.status for answer in answers] == [IngestStatus.ACCEPTED] + [IngestStatus.REPLAYED] * 49
+    assert len({(answer.message_id, answer.created_at) for answer in answers}) == 1
+    assert await scene.raw.count("message") == 1
+
+
+# ── batches ──
+
+
+def batch(scene: Scene, count: int = 3, *, key: bytes = KEY, body: bytes = BODY, **fields: Any) -> NewBatch:
+    messages = tuple(factory.new_messages(scene.app.no, count))
+    given = {"messages": messages, "idempotency_key": key, "idempotency_body": body}
+    return NewBatch(app_no=scene.app.no, **(given | fields))
+
+
+def ids_of(accepted: BatchAccepted) -> list[str]:
+    return [answer.message_id for answer in accepted.answers]
+
+
+async def test_the_same_batch_again_gets_the_same_answers(scene: Scene) -> None:
+    """Also for what was refused: an event id that is free by now, a fault that would not be found again."""
+    await scene.send(event_id="taken")
+    messages = (
+        factory.new_message(scene.app.no),
+        factory.new_message(scene.app.no, event_id="taken"),
+        factory.new_message(scene.app.no, event_id="mine"),
+    )
+    first = await scene.store.ingest_batch(batch(scene, messages=messages, faults={1: "too late", 4: "no ünicode"}))
+    await scene.raw.execute("DELETE FROM event_id")
+    again = await scene.store.ingest_batch(batch(scene, 5))
+    assert (first.status, again.status) == (IngestStatus.ACCEPTED, IngestStatus.REPLAYED)
+    assert (again.answers, again.faults) == (first.answers, {1: "too late", 4: "no ünicode"})
+    assert await scene.raw.count("message") == 3
+
+
+async def test_a_batch_of_nothing_but_faults_is_kept_too(scene: Scene) -> None:
+    await scene.store.ingest_batch(batch(scene, 0, faults={0: "no message"}))
+    again = await scene.store.ingest_batch(batch(scene, 2))
+    assert (again.status, again.answers, again.faults) == (IngestStatus.REPLAYED, (), {0: "no message"})
+    assert await scene.raw.count("message") == 0
+
+
+async def test_a_batch_with_the_key_of_another_is_refused(scene: Scene) -> None:
+    await scene.store.ingest_batch(batch(scene))
+    again = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    assert (again.status, again.answers) == (IngestStatus.KEY_REUSED, ())
+    other = await scene.store.ingest_batch(batch(scene, key=OTHER_KEY, body=OTHER_BODY))
+    assert other.status == IngestStatus.ACCEPTED
+    assert await scene.raw.count("message") == 6
+
+
+async def test_twins_of_a_batch_in_two_processes_are_one(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    stores = [scene.store, second] * 4
+    found = await asyncio.gather(*(store.ingest_batch(batch(scene, 100)) for store in stores))
+    assert len({tuple(ids_of(accepted)) for accepted in found}) == 1
+    assert [accepted.status for accepted in found].count(IngestStatus.ACCEPTED) == 1
+    assert await scene.raw.count("message") == await scene.raw.count("delivery") == 100
+
+
+async def test_batches_with_the_same_event_ids_in_another_order_do_not_deadlock(scene: Scene, second: Store) -> None:
+    names = [f"evt-{n}" for n in range(50)]
+    ways = (names, names[::-1], names[25:] + names[:25], names[10:])
+    batches = [
+        batch(
+            scene,
+            key=bytes([number]) * 32,
+            messages=tuple(factory.new_message(scene.app.no, event_id=name) for name in way),
+        )
+        for number, way in enumerate(ways)
+    ]
+    stores = (scene.store, second, scene.store, second)
+    found = await asyncio.gather(*(store.ingest_batch(given) for store, given in zip(stores, batches, strict=True)))
+    taken = [answer for accepted in found for answer in accepted.answers if answer.status == IngestStatus.ACCEPTED]
+    assert len(taken) == await scene.raw.count("message") == 50
+
+
+@pytest.mark.store_options(idempotency_hours=2.0)
+async def test_the_key_of_a_batch_is_free_again_after_its_time(scene: Scene) -> None:
+    await scene.store.ingest_batch(batch(scene))
+    await scene.age(7300)
+    again = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    assert again.status == IngestStatus.ACCEPTED
+    replayed = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    assert ids_of(replayed) == ids_of(again)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
-from hookline.model import IngestStatus, PolicyOverride, RetryPolicy
+import pytest
+
+from hookline.errors import InvalidInput, NotFound
+from hookline.model import IngestStatus, NewBatch, NewMessage, PolicyOverride, RetryPolicy
 from hookline.states import DeliveryState
 from hookline.store.base import Store
 from tests.support import factory
@@ -196,3 +200,60 @@ async def test_a_large_batch_is_one_transaction(scene: Scene) -> None:
     answers = await scene.ingest(factory.new_messages(scene.app.no, 700))
     assert len({answer.created_at for answer in answers}) == 1
     assert await scene.raw.count("delivery") == 700
+
+
+# ── a caller's whole list ──
+
+
+def batch_of(app_no: int, *messages: NewMessage, **fields: Any) -> NewBatch:
+    return NewBatch(app_no=app_no, messages=messages, **fields)
+
+
+async def test_a_batch_is_one_transaction_with_an_answer_for_each_message(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(event_id="taken")
+    given = [factory.new_message(scene.app.no, event_id=name) for name in ("a", "taken", "b", "a", None)]
+    accepted = await scene.store.ingest_batch(batch_of(scene.app.no, *given, faults={7: "no message"}))
+    assert accepted.status == IngestStatus.ACCEPTED
+    assert [answer.status for answer in accepted.answers] == [
+        IngestStatus.ACCEPTED,
+        IngestStatus.EVENT_ID_TAKEN,
+        IngestStatus.ACCEPTED,
+        IngestStatus.EVENT_ID_TAKEN,
+        IngestStatus.ACCEPTED,
+    ]
+    assert accepted.answers[3].message_id == given[0].id
+    assert accepted.faults == {7: "no message"}
+    assert len({answer.created_at for answer in accepted.answers if answer.status == IngestStatus.ACCEPTED}) == 1
+    assert await scene.raw.count("delivery") == 4
+
+
+async def test_a_batch_without_an_application_is_refused_whole(scene: Scene) -> None:
+    given = batch_of(NOBODY, factory.new_message(NOBODY), idempotency_key=b"gone", idempotency_body=b"b")
+    with pytest.raises(NotFound):
+        await scene.store.ingest_batch(given)
+    assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
+
+
+async def test_a_batch_that_the_database_will_not_take_leaves_nothing(scene: Scene) -> None:
+    good, bad = factory.new_message(scene.app.no), factory.new_message(scene.app.no, event_type="a\ud800b")
+    with pytest.raises(InvalidInput):
+        await scene.store.ingest_batch(batch_of(scene.app.no, good, bad, idempotency_key=b"k", idempotency_body=b"b"))
+    assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
+
+
+async def test_a_thousand_messages_with_one_event_id_are_one(scene: Scene) -> None:
+    given = factory.new_messages(scene.app.no, 1000, event_id="all-the-same")
+    accepted = await scene.store.ingest_batch(batch_of(scene.app.no, *given))
+    assert accepted.answers[0].status == IngestStatus.ACCEPTED
+    assert {answer.message_id for answer in accepted.answers} == {given[0].id}
+    assert await scene.raw.count("message") == 1
+
+
+async def test_a_batch_wakes_its_lanes(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.store.ingest_batch(
+        batch_of(scene.app.no, *factory.new_messages(scene.app.no, 30), idempotency_key=b"k", idempotency_body=b"b")
+    )
+    assert len(await scene.tokens(endpoint)) == 1
+    assert len(await scene.claim_all()) == 30

@@ -11,10 +11,21 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from hookline.model import DeadFilter, Endpoint
+from hookline.model import (
+    AttemptedFilter,
+    AttemptFilter,
+    DeadFilter,
+    Endpoint,
+    Message,
+    MessageFilter,
+    NewTask,
+    TaskKind,
+    TaskWork,
+)
 from hookline.states import Reason
 from hookline.store.base import Page, Store
 from hookline.store.sql import load
+from hookline.store.sqlite.views import OUTCOMES
 from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -141,11 +152,11 @@ class TestPostgres:
         await store.sweep_leases()
         await store.sweep_expired()
         await store.sweep_deleted()
-        await store.messages(app_no, Page())
-        await store.message(app_no, message.id)
+        found = await store.message(app_no, message.id)
+        assert found is not None
+        await self.look(store, app_no, lane, found)
         await store.deliveries(message.id)
         await store.attempts(message.id)
-        await store.endpoint_attempts(lane, Page())
         await store.lane_view(lane)
         where = DeadFilter(endpoint_no=lane, reason=Reason.PERMANENT_FAILURE, since=now - timedelta(days=1))
         wider = [DeadFilter(app_no=app_no), DeadFilter(org_id=lanes[0].org_id), DeadFilter(ids=(1, 2)), DeadFilter()]
@@ -154,6 +165,37 @@ class TestPostgres:
         await store.replay(where, limit=3)
         await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
         await store.resend(lane, message.id)
+        await self.do_tasks(store, lanes[0])
+
+    async def do_tasks(self, store: Store, endpoint: Endpoint) -> None:
+        work = TaskWork(since=await store.now() - timedelta(days=1), reason=Reason.ENDPOINT_GONE)
+        for kind in TaskKind:
+            new = NewTask(
+                org_id=endpoint.org_id, app_no=endpoint.app_no, endpoint_no=endpoint.no, kind=kind, work=work
+            )
+            task = await store.add_task(new)
+            assert task.id in await store.open_tasks(50)
+            await store.step_task(task.id, 20)
+            await store.cancel_task(task.id)
+
+    async def look(self, store: Store, app_no: int, lane: int, message: Message) -> None:
+        """Through the listings of history, with and without filters, both ways."""
+        by_message = MessageFilter(event_types=("order.paid",), channel="eu", tag="x", after=message.created_at)
+        for page in (Page(), Page(backwards=True)):
+            for where in (MessageFilter(), by_message):
+                await store.messages(app_no, where, page, content=True)
+            for attempts in (
+                AttemptFilter(),
+                AttemptFilter(delivered=False),
+                AttemptFilter(code_class=500, channel="eu"),
+            ):
+                await store.endpoint_attempts(lane, attempts, page)
+                await store.message_attempts(message, attempts, page)
+            await store.attempted_messages(lane, AttemptedFilter(tag="x"), page, content=True)
+        await store.messages_of(app_no, [message.id])
+        await store.attempt(message, "atmpt_unknown")
+        await store.expunge_attempt(message, "atmpt_unknown")
+        await store.expunge_message(message)
 
     async def rows_read_by_scans(self, scene: Scene) -> dict[str, int]:
         await scene.raw.execute("SELECT pg_stat_clear_snapshot()")
@@ -218,8 +260,9 @@ class TestSqlite:
         assert scans == {}
 
     def filled(self, statement: str) -> list[str]:
-        """Listings of dead letters take any filter; these stand for all."""
-        return [statement.replace("{where}", where) for where in DEAD_WHERE] if "{where}" in statement else [statement]
+        """Some listings take any filter; these stand for all."""
+        by_outcome = [statement.replace("{outcome}", outcome) for outcome in OUTCOMES.values()]
+        return [filled.replace("{where}", where) for filled in by_outcome for where in DEAD_WHERE]
 
     def scans(self, connection: sqlite3.Connection, statement: str) -> Iterator[str]:
         """Lines such as `SCAN d`: the name is the alias where there is one."""

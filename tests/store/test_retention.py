@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model import AttemptFilter, DeadFilter
 from hookline.states import DeliveryState
 from hookline.store.base import Page, Store
 from tests.support import factory
@@ -59,7 +59,7 @@ async def test_a_delivered_message_goes_with_all_its_history(scene: Scene) -> No
     assert await scene.store.attempts(old) == []
     assert await scene.store.message_by_id(young) is not None
     assert len(await scene.store.attempts(young)) == 1
-    assert len(await scene.store.endpoint_attempts(endpoint.no, Page())) == 1
+    assert len((await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows) == 1
 
 
 async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:

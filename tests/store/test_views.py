@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hookline.model import AttemptFilter, MessageFilter
 from hookline.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.store.base import Page, Store
 from tests.support import factory
@@ -22,19 +23,21 @@ async def test_a_message_is_found_by_id_and_event_id_in_its_application(scene: S
 
 async def test_messages_are_listed_newest_first_without_payload(scene: Scene) -> None:
     sent = sorted(await scene.send(5), reverse=True)
-    listed = await scene.store.messages(scene.app.no, Page(limit=2))
+    listed = (await scene.store.messages(scene.app.no, MessageFilter(), Page(limit=2))).rows
     assert [message.id for message in listed] == sent[:2]
     assert {message.payload for message in listed} == {None}
-    rest = await scene.store.messages(scene.app.no, Page(limit=9, iterator=sent[1]))
+    rest = (await scene.store.messages(scene.app.no, MessageFilter(), Page(limit=9, iterator=sent[1]))).rows
     assert [message.id for message in rest] == sent[2:]
-    back = await scene.store.messages(scene.app.no, Page(limit=2, iterator=sent[3], backwards=True))
+    back = (
+        await scene.store.messages(scene.app.no, MessageFilter(), Page(limit=2, iterator=sent[3], backwards=True))
+    ).rows
     assert {message.id for message in back} == set(sent[1:3])
 
 
 async def test_messages_of_other_applications_are_not_listed(scene: Scene) -> None:
     sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.ingest([factory.new_message(sibling.no)])
-    assert await scene.store.messages(scene.app.no, Page()) == []
+    assert (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows == []
 
 
 async def test_deliveries_are_found_wherever_they_are_kept(scene: Scene) -> None:
@@ -62,12 +65,12 @@ async def test_attempts_of_an_endpoint_are_listed_newest_first(scene: Scene) -> 
     results = factory.all_delivered(jobs)
     await scene.record(*results)
     mine = sorted((result.attempt_id for result in results if result.job.endpoint_no == endpoint.no), reverse=True)
-    listed = await scene.store.endpoint_attempts(endpoint.no, Page(limit=3))
+    listed = (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page(limit=3))).rows
     assert [attempt.id for attempt in listed] == mine[:3]
     assert {attempt.endpoint_id for attempt in listed} == {endpoint.id}
-    rest = await scene.store.endpoint_attempts(endpoint.no, Page(limit=3, iterator=mine[2]))
+    rest = (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page(limit=3, iterator=mine[2]))).rows
     assert [attempt.id for attempt in rest] == mine[3:]
-    assert len(await scene.store.endpoint_attempts(other.no, Page())) == 5
+    assert len((await scene.store.endpoint_attempts(other.no, AttemptFilter(), Page())).rows) == 5
 
 
 async def test_a_lane_shows_its_depth_and_its_oldest(scene: Scene) -> None:

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from hookline.errors import StoreUnavailable
-from hookline.model import IngestStatus
+from hookline.model import IngestStatus, NewBatch
 from hookline.store import Store, StoreOptions, open_store
+from hookline.store.postgres import database
 from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import PostgresServer, private_server
@@ -130,6 +132,83 @@ async def test_a_message_whose_answer_was_lost_is_not_doubled_when_it_comes_agai
     assert await scene.raw.count("message", "id = $1", message.id) == 1
 
 
+async def test_of_a_group_whose_answer_was_lost_each_is_told_its_own(
+    scene: Scene, database_url: str, vault: Vault
+) -> None:
+    """Some were accepted and some refused; nobody whose message is there may be sent away to try again."""
+    await scene.send(event_id="taken")
+    (first,) = await scene.store.ingest([factory.new_message(scene.app.no, idempotency_key=b"key")])
+    async with deaf_line(database_url) as (url, line):
+        store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
+        await store.ingest([factory.new_message(scene.app.no)])
+        line.deaf = True
+        group = [
+            factory.new_message(scene.app.no),
+            factory.new_message(scene.app.no, event_id="taken"),
+            factory.new_message(scene.app.no, idempotency_key=b"key"),
+            factory.new_message(scene.app.no),
+        ]
+        answers = await store.ingest(group)
+        await store.close()
+    assert line.cut == 1
+    assert [answer.status for answer in answers] == [
+        IngestStatus.ACCEPTED,
+        IngestStatus.EVENT_ID_TAKEN,
+        IngestStatus.REPLAYED,
+        IngestStatus.ACCEPTED,
+    ]
+    assert answers[2].message_id == first.message_id
+    assert await scene.raw.count("message") == 5
+
+
+@pytest.mark.parametrize("lost", range(2, 8))
+async def test_a_batch_whose_connection_is_lost_anywhere_is_accepted_once(
+    scene: Scene, database_url: str, vault: Vault, lost: int
+) -> None:
+    """Between the statements or in the COMMIT: it is done again, or found there."""
+    batch = NewBatch(
+        app_no=scene.app.no,
+        messages=tuple(factory.new_messages(scene.app.no, 3)),
+        idempotency_key=b"key",
+        idempotency_body=b"body",
+    )
+    async with deaf_line(database_url) as (url, line):
+        store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
+        await store.ingest_batch(msgspec.structs.replace(batch, messages=(), idempotency_key=b"to warm up"))
+        line.after = lost
+        accepted = await store.ingest_batch(batch)
+        again = await store.ingest_batch(batch)
+        await store.close()
+    assert again.answers == accepted.answers
+    assert len(accepted.answers) == await scene.raw.count("message") == 3
+
+
+@pytest.mark.parametrize("lost", range(2, 6))
+async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
+    scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    """Its connection stays open, and says nothing more."""
+    monkeypatch.setitem(database._HOT, "idle_in_transaction_session_timeout", "300ms")
+    batch = NewBatch(
+        app_no=scene.app.no,
+        messages=(factory.new_message(scene.app.no, event_id="evt"),),
+        idempotency_key=b"key",
+        idempotency_body=b"body",
+    )
+    async with deaf_line(database_url) as (url, line):
+        store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
+        await store.ingest_batch(msgspec.structs.replace(batch, messages=(), idempotency_key=b"to warm up"))
+        line.after = lost
+        line.thawed.clear()
+        vanished = asyncio.create_task(store.ingest_batch(batch))
+        await asyncio.wait_for(line.frozen.wait(), 20)
+        accepted = await scene.store.ingest_batch(batch)
+        line.thawed.set()
+        assert (await vanished).answers == accepted.answers
+        await store.close()
+    assert await scene.raw.count("message") == 1
+
+
 class Line:
     """Between a store and its server."""
 
@@ -137,8 +216,12 @@ class Line:
         self._host = host
         self._port = port
         self.deaf = False  # the next answer is lost, and its connection with it
+        self.after = 0  # so is the one that comes as that many, if any
         self.broken = False  # no new connections
         self.cut = 0
+        self.frozen = asyncio.Event()  # an answer is held back ...
+        self.thawed = asyncio.Event()  # ... until then
+        self.thawed.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.broken:
@@ -155,9 +238,12 @@ class Line:
 
     async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            if self.deaf:
+            self.after -= 1
+            if self.deaf or self.after == 0:
                 self.deaf = False
                 self.cut += 1
+                self.frozen.set()
+                await self.thawed.wait()
                 return
             writer.write(data)
 

@@ -10,12 +10,20 @@ import pytest
 from hookline.model import DeadFilter
 from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
-from tests.store_postgres.plans import buffers, explain, indexes, nodes, scanned
+from hookline.store.sql import load as load_sql
+from tests.store_postgres.plans import Plan, buffers, explain, indexes, nodes, scanned
 from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
+SQL = load_sql("postgres")
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+EVER = (BEGINNING, datetime(2999, 1, 1, tzinfo=UTC))
+
+
+def none(count: int) -> list[None]:
+    """Filters that are not given."""
+    return [None] * count
 
 
 def engine_of(scene: Scene) -> PostgresStore:
@@ -85,12 +93,16 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
     await scene.raw.execute("ANALYZE")
     store = engine_of(scene)
     for name, args in (
-        ("messages", (scene.app.no, "", 20)),
-        ("messages_back", (scene.app.no, "", 20)),
-        ("message_by_id", ("msg_77", BEGINNING, datetime(2999, 1, 1, tzinfo=UTC), None)),
+        ("messages", (scene.app.no, "~", "", 20, *none(5))),
+        ("messages_back", (scene.app.no, "", "~", 20, *none(5))),
+        ("messages_of", (scene.app.no, ["msg_77", "msg_78"], *EVER)),
+        ("message_by_id", ("msg_77", *EVER, None)),
         ("deliveries", ("msg_77", BEGINNING)),
         ("attempts", ("msg_77", BEGINNING)),
-        ("endpoint_attempts", (endpoint.no, "", 20)),
+        ("attempt", ("msg_77", "atmpt_77", BEGINNING)),
+        ("message_attempts", ("msg_77", "~", "", 20, BEGINNING, *none(5), True)),
+        ("endpoint_attempts", (endpoint.no, "~", "", 20, *none(9), True)),
+        ("endpoint_attempts_back", (endpoint.no, "", "~", 20, *none(9), True)),
         ("lane_events", (endpoint.no, 20)),
     ):
         plan = await explain(store, name, *args, calm=True)
@@ -110,10 +122,89 @@ async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     await scene.raw.execute("UPDATE dead_letter SET endpoint_no = $1 WHERE id <= 3000100", few.no)
     await scene.raw.execute("ANALYZE")
     where = (None, None, few.no, None, None, None, None, None, resolved)
-    plan = await explain(engine_of(scene), name, *where, None, 20, calm=True)
+    plan = await explain(engine_of(scene), name, *where, None, None, 20, calm=True)
     assert "dead_letter_endpoint" in indexes(plan)
     assert [node["Node Type"] for node in nodes(plan) if "Sort" in node["Node Type"]] == []
     assert buffers(plan) < 200
+
+
+@pytest.mark.parametrize("way", ["", "_back"])
+async def test_what_failed_is_listed_without_walking_over_what_succeeded(scene: Scene, way: str) -> None:
+    scene.broken_on_purpose = True
+    endpoint = await scene.endpoint()
+    await bulk.load(scene.raw, [endpoint])
+    await scene.raw.execute("UPDATE attempt SET outcome = 'delivered' WHERE id > $1", f"atmpt_{7:027d}")
+    await scene.raw.execute("VACUUM ANALYZE attempt")
+    ends = ("", "~") if way else ("~", "")
+    walked = (endpoint.no, *ends, 20, *none(4))
+    plan = await explain(engine_of(scene), f"endpoint_attempts{way}", *walked, False, *none(4), True, calm=True)
+    assert scanned(plan) <= {"endpoint"}
+    assert buffers(plan) < 100
+    every = await explain(
+        engine_of(scene), f"endpoint_attempts{way}", *walked, *none(2), ["rare"], *none(2), True, calm=True
+    )
+    assert buffers(every) > 300  # what it would be without the index
+
+
+@pytest.mark.parametrize("way", ["", "_back"])
+async def test_a_rare_filter_reads_no_more_than_its_stride(scene: Scene, way: str) -> None:
+    """With every lookup that a filter needs for each row; nothing is read from end to end."""
+    scene.broken_on_purpose = True
+    endpoint = await scene.endpoint()
+    await bulk.load(scene.raw, [endpoint])
+    await scene.raw.execute("ANALYZE")
+    store, (near, far) = engine_of(scene), ("", "~") if way else ("~", "")
+    stride = 200
+    for listing, ends, of, filters in (
+        ("messages", "messages_end", scene.app.no, (*none(2), ["rare"], None, None)),
+        ("endpoint_attempts", "endpoint_attempts_end", endpoint.no, (*none(4), None, None, None, "eu", None, True)),
+        ("attempted_messages", "endpoint_attempts_end", endpoint.no, (*none(4), [5], None, None, None)),
+    ):
+        bounds = none(2) if listing == "messages" else none(3)
+        found = await explain(store, f"{ends}{way}", of, near, far, stride, *bounds, calm=True)
+        assert buffers(found) < 100, listing
+        end = await scene.raw.value(SQL[f"{ends}{way}"], of, near, far, stride, *bounds)
+        plan = await explain(store, f"{listing}{way}", of, near, end, 51, *filters, calm=True)
+        assert scanned(plan) <= {"application", "endpoint"}, listing
+        assert buffers(plan) < 60 * stride, listing
+
+
+async def test_bounds_of_time_leave_out_partitions(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send()
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    store, now = engine_of(scene), await scene.store.now()
+    later = now + timedelta(days=2)
+    every = await explain(store, "messages", scene.app.no, "~", "", 20, *none(5), calm=True)
+    some = await explain(store, "messages", scene.app.no, "~", "", 20, later, *none(4), calm=True)
+    assert partitions(some) < partitions(every)
+    walked = (endpoint.no, "~", "", 20)
+    every = await explain(store, "endpoint_attempts", *walked, *none(9), True, calm=True)
+    some = await explain(store, "endpoint_attempts", *walked, later, None, later, *none(6), True, calm=True)
+    assert partitions(some) < partitions(every)
+
+
+def partitions(plan: Plan) -> set[str]:
+    return {node["Relation Name"] for node in nodes(plan) if "_20" in node.get("Relation Name", "")}
+
+
+async def test_a_step_of_a_task_looks_at_no_more_than_it_may(scene: Scene) -> None:
+    """However many there are, and whether they match or not: by the index of its application or endpoint, without a sort."""
+    scene.broken_on_purpose = True
+    few, many = await scene.endpoint(), await scene.endpoint()
+    await bulk.load(scene.raw, [many])
+    await scene.raw.execute("UPDATE dead_letter SET endpoint_no = $1 WHERE id % 200 = 0", few.no)
+    await scene.raw.execute("UPDATE dead_letter SET app_no = 4711 WHERE id % 25 > 0")
+    await scene.raw.execute("ANALYZE")
+    store, later = engine_of(scene), datetime(2999, 1, 1, tzinfo=UTC)
+    for endpoint_no, index in ((None, "dead_letter_app"), (few.no, "dead_letter_endpoint")):
+        plan = await explain(store, "dead_look", scene.app.no, endpoint_no, BEGINNING, -1, later, 50)
+        assert index in indexes(plan)
+        assert buffers(plan) < 600
+    plan = await explain(store, "messages_look", few.no, scene.app.no, "msg_", "msg_~", BEGINNING, later, 50)
+    assert any(name.endswith("app_no_id_idx") for name in indexes(plan)), indexes(plan)
+    assert buffers(plan) < 1500
+    assert "task_open" in indexes(await explain(store, "tasks_open", 50))
 
 
 async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> None:

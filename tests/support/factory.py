@@ -90,6 +90,7 @@ def full_event_type(org_id: str) -> EventType:
         feature_flags=("beta", f"cohort-{number()}"),
         group_name=f"orders {number()}",
         policy=PolicyOverride(max_age=300.0 + number(), max_attempts=4),
+        validated=True,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bench.recovery import MESSAGES, PLANS, Simulation
-from hookline.flow.circuit import Fold, LaneOutcome, cooldown, fold
+from hookline.flow.circuit import Fold, LaneOutcome, cooldown, fold, reset
 from hookline.flow.lane import admit, burst
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
 from hookline.states import Circuit, EndpointStatus, Health
@@ -327,3 +327,73 @@ def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
     admission = admit(lane, now=ahead(now), want=50, crowded=None, policy=POLICY)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         assert admission.quota == (1 if lane.probe_at <= ahead(now) else 0)
+
+
+# ── reset by an operator ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_reset_forgets_everything_but_the_lanes_own_limits() -> None:
+    sick = a_lane(
+        status=EndpointStatus.PAUSED,
+        revision=9,
+        circuit=Circuit.OPEN,
+        epoch=4,
+        failures=8,
+        failing_since=ahead(-900),
+        trips=3,
+        opened_at=ahead(-800),
+        probe_at=ahead(60),
+        window=4,
+        window_at=ahead(-1),
+        in_flight=2,
+        waiting_floor=ahead(-5),
+        throttle_rate=7.5,
+        concurrency=11,
+        tat=ahead(1),
+        held_until=ahead(99),
+    )
+    after = reset(sick, now=ahead(3), cause="well again")
+    assert after.lane == a_lane(
+        status=EndpointStatus.PAUSED,
+        revision=9,
+        epoch=5,
+        in_flight=2,
+        waiting_floor=ahead(-5),
+        throttle_rate=7.5,
+        concurrency=11,
+        tat=ahead(1),
+    )
+    (event,) = after.events
+    assert (event.kind, event.at, event.cause, event.endpoint_no) == (K.CIRCUIT_RESET, ahead(3), "well again", 23)
+
+
+def test_the_pace_of_a_recovery_is_forgotten_with_it() -> None:
+    recovering = a_lane(circuit=Circuit.RECOVERING, window=2, window_at=ahead(-1), tat=ahead(5))
+    assert reset(recovering, now=ahead(0), cause="").lane.tat is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"circuit": Circuit.HALF_OPEN, "probe_at": ahead(60)},
+        {"failures": 1, "failing_since": ahead(-1)},
+        {"held_until": ahead(60)},
+        {"circuit": Circuit.RECOVERING, "window": 2},
+    ],
+)
+def test_whatever_holds_a_lane_back_is_reset(fields: dict[str, object]) -> None:
+    after = reset(a_lane(**fields), now=ahead(0), cause="")
+    assert after.lane == a_lane(epoch=1)
+    assert len(after.events) == 1
+
+
+@pytest.mark.parametrize("fields", [{}, {"tat": ahead(5)}, {"throttle_rate": 3.0, "tat": ahead(5), "in_flight": 2}])
+def test_a_healthy_lane_has_nothing_to_reset(fields: dict[str, object]) -> None:
+    assert reset(a_lane(**fields), now=ahead(0), cause="") == Fold(lane=a_lane(**fields))
+
+
+def test_an_outcome_from_before_a_reset_says_nothing() -> None:
+    opened = a_lane(circuit=Circuit.HALF_OPEN, epoch=6, failures=5, probe_at=ahead(60), in_flight=1)
+    clean = reset(opened, now=ahead(0), cause="").lane
+    late = folded(clean, an_outcome(Health.BAD, epoch=6, counted=True, probe=True))
+    assert late.lane == replace(clean, in_flight=0)

@@ -57,7 +57,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (config.request_timeout, config.connect_timeout, config.lease) == (30.0, 10.0, 60.0)
     assert (config.circuit.threshold, config.circuit.spread) == (5, 1.0)
     assert (config.circuit.cooldown, config.circuit.cooldown_cap) == (60.0, 3600.0)
-    assert (config.concurrency, config.lane_share) == (256, 64)
+    assert (config.concurrency, config.lane_share) == (512, 128)
     assert (config.response_body_limit, config.max_payload) == (16 * 1024, 1024 * 1024)
     assert (config.pause_dead_per_day, config.disable_after) == (100, 5 * 86400.0)
     assert (config.allow_nets, config.dns_servers, config.ca_bundle) == ((), (), None)
@@ -68,6 +68,15 @@ EVERY = {
     "HOOKLINE_DATABASE_URL": ("postgresql://db.example/other", "database_url", "postgresql://db.example/other"),
     "HOOKLINE_HOST": ("::1", "host", "::1"),
     "HOOKLINE_PORT": ("8072", "port", 8072),
+    "HOOKLINE_PUBLIC_URL": ("https://hooks.example.com/x/", "public_url", "https://hooks.example.com/x"),
+    "HOOKLINE_PORTAL_ORIGINS": (
+        "https://portal.example.com, http://localhost:3000",
+        "portal_origins",
+        ("https://portal.example.com", "http://localhost:3000"),
+    ),
+    "HOOKLINE_RATE_LIMIT": ("50", "rate_limit", 50.0),
+    "HOOKLINE_RATE_LIMIT_ORGANIZATION": ("0.5", "rate_limit_organization", 0.5),
+    "HOOKLINE_ACCESS_LOG": ("Info", "access_log", "info"),
     "HOOKLINE_JWT_SECRET": ("k" * 33, "jwt_secret", "k" * 33),
     "HOOKLINE_SECRET_KEY": (OLD_KEY, "secret_keys", (OLD_KEY,)),
     "HOOKLINE_ALLOW_NETS": (
@@ -89,7 +98,7 @@ EVERY = {
     "HOOKLINE_CIRCUIT_SPREAD": ("2", "circuit_spread", 2.0),
     "HOOKLINE_CIRCUIT_COOLDOWN": ("61", "circuit_cooldown", 61.0),
     "HOOKLINE_CIRCUIT_COOLDOWN_CAP": ("3h", "circuit_cooldown_cap", 10800.0),
-    "HOOKLINE_CONCURRENCY": ("512", "concurrency", 512),
+    "HOOKLINE_CONCURRENCY": ("300", "concurrency", 300),
     "HOOKLINE_LANE_SHARE": ("7", "lane_share", 7),
     "HOOKLINE_LEASE": ("90", "lease", 90.0),
     "HOOKLINE_POLL_INTERVAL": ("3s", "poll_interval", 3.0),
@@ -98,6 +107,7 @@ EVERY = {
     "HOOKLINE_DISABLE_AFTER": ("6d", "disable_after", 518400.0),
     "HOOKLINE_RESPONSE_BODY_LIMIT": ("64KiB", "response_body_limit", 65536),
     "HOOKLINE_MAX_PAYLOAD": ("2 MiB", "max_payload", 2097152),
+    "HOOKLINE_MAX_BATCH": ("3 MiB", "max_batch", 3145728),
     "HOOKLINE_RETENTION_DAYS": ("31", "retention_days", 31),
     "HOOKLINE_DEAD_RETENTION_DAYS": ("32", "dead_retention_days", 32),
     "HOOKLINE_IDEMPOTENCY_WINDOW": ("12h", "idempotency_window", 43200.0),
@@ -161,6 +171,24 @@ def test_a_fixed_schedule_reaches_the_policy() -> None:
         ("PORT", "9" * 5000),
         ("HOST", "a b"),
         ("HOST", "http://x"),
+        ("PUBLIC_URL", "hooks.example.com"),
+        ("PUBLIC_URL", "ftp://hooks.example.com"),
+        ("PUBLIC_URL", "https://hooks.example.com?token=1"),
+        ("PUBLIC_URL", "https://hooks.example.com/#"),
+        ("PUBLIC_URL", "https://user@hooks.example.com"),
+        ("PUBLIC_URL", "https://hooks.example.com:99999"),
+        ("PUBLIC_URL", "https://[::1"),
+        ("PUBLIC_URL", "https://a b"),
+        ("PUBLIC_URL", "https://"),
+        ("PORTAL_ORIGINS", "*"),
+        ("PORTAL_ORIGINS", "https://portal.example.com/"),
+        ("PORTAL_ORIGINS", "https://Portal.example.com"),
+        ("PORTAL_ORIGINS", "https://a.example;https://b.example"),
+        ("PORTAL_ORIGINS", "portal.example.com"),
+        ("RATE_LIMIT", "-1"),
+        ("RATE_LIMIT", "many"),
+        ("RATE_LIMIT_ORGANIZATION", "1e9"),
+        ("ACCESS_LOG", "warning"),
         ("ALLOW_NETS", "127.0.0.1/8"),
         ("ALLOW_NETS", "10.0.0.0/33"),
         ("ALLOW_NETS", "localhost"),

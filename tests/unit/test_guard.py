@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hookline.errors import BlockedAddress, ConfigError, InvalidInput
-from hookline.flow.guard import _DENIED_V4, _DENIED_V6, MAX_HEADERS_SIZE, MAX_URL, Guard, check_headers
+from hookline.flow.guard import _DENIED_V4, _DENIED_V6, MAX_HEADERS_SIZE, MAX_URL, Guard, check_headers, is_sensitive
 
 GUARD = Guard()
 REFUSED = (BlockedAddress, InvalidInput)
@@ -554,3 +554,16 @@ def test_a_header_that_passes_is_one_line_that_libcurl_takes(name: str, value: s
     assert line.isprintable()
     assert line.partition(": ") == (name, ": ", value)
     pycurl.Curl().setopt(pycurl.HTTPHEADER, [line])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Authorization", "X-Api-Key", "apikey", "X-Auth-Token", "x-client-secret", "Cookie", "X-Session-Id", "X-PIN", "x-jwt"],
+)
+def test_headers_whose_values_are_not_shown(name: str) -> None:
+    assert is_sensitive(name)
+
+
+@pytest.mark.parametrize("name", ["X-Tenant", "X-Region", "Accept", "X-Environment", "X-Request-Source", "x-spinner"])
+def test_harmless_headers(name: str) -> None:
+    assert not is_sensitive(name)

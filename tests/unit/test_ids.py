@@ -156,3 +156,20 @@ def test_every_step_of_four_milliseconds_is_exact(start: int) -> None:
 def test_an_instant_without_a_time_zone_is_a_bug() -> None:
     with pytest.raises(ValueError, match="time zone"):
         ids.mint(ids.MESSAGE, NOW.replace(tzinfo=None))
+
+
+@given(prefixes, instants, st.integers(0, 2**31))
+def test_the_first_of_an_instant_lies_between_what_was_made_before_and_after(
+    prefix: str, at: datetime, seed: int
+) -> None:
+    chance = random.Random(seed)
+    first = ids.first_at(prefix, at)
+    assert len(first) == len(prefix) + 27
+    assert first <= ids.mint(prefix, at, chance)
+    if at - FIRST >= timedelta(milliseconds=5):
+        assert ids.mint(prefix, at - timedelta(milliseconds=5), chance) < first
+
+
+def test_instants_that_no_id_has_are_bounds_too() -> None:
+    early, late = (ids.first_at(ids.MESSAGE, datetime(year, 1, 1, tzinfo=UTC)) for year in (2000, 2999))
+    assert early < ids.mint(ids.MESSAGE, NOW) < late

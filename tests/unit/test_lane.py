@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from hookline.flow.lane import CROWDED_PAUSE, Admission, admit, advance, after_claim, burst, gcra, limited, window_of
+from hookline.flow.lane import (
+    CROWDED_PAUSE,
+    Admission,
+    admit,
+    advance,
+    after_claim,
+    burst,
+    gcra,
+    limited,
+    next_start,
+    window_of,
+)
 from hookline.model import CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus, Health
 from tests.support.lanes import BEGIN, Flight, Token, World
@@ -354,3 +365,24 @@ def check_gentle(world: World) -> None:
 
 TestLaneMachine = LaneMachine.TestCase
 TestLaneMachine.settings = settings(max_examples=120, stateful_step_count=40)
+
+
+# ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, BEGIN),
+        ({"status": EndpointStatus.PAUSED}, None),
+        ({"status": EndpointStatus.DISABLED}, None),
+        ({"held_until": ahead(40)}, ahead(40)),
+        ({"circuit": Circuit.OPEN, "probe_at": ahead(50)}, ahead(50)),
+        ({"circuit": Circuit.OPEN, "probe_at": ahead(-1)}, BEGIN),
+        ({"concurrency": 3, "in_flight": 3}, None),
+        ({"concurrency": 3, "in_flight": 2}, BEGIN),
+        ({"throttle_rate": 0.1, "tat": ahead(10)}, ahead(10)),
+    ],
+)
+def test_when_the_next_delivery_may_start(fields: dict[str, object], wanted: datetime | None) -> None:
+    assert next_start(a_lane(**fields), now=BEGIN, policy=POLICY) == wanted

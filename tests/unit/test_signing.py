@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hookline import clock
 from hookline.errors import InvalidInput, SignatureError
 from hookline.model import Scheme, Secret
-from hookline.signing import Signer, check_secret, new_keypair, new_secret, public_key, verify
+from hookline.signing import Signer, check_secret, new_keypair, new_secret, public_key, verify, with_prefix
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent.parent / "data" / "signing.json").read_text())
 V1, V1A, GITHUB = VECTORS["standard_webhooks_v1"], VECTORS["standard_webhooks_v1a"], VECTORS["github"]
@@ -587,3 +587,13 @@ def test_what_check_secret_takes_can_sign(key: str, scheme: Scheme) -> None:
     except InvalidInput:
         return
     verify(scheme, [secret(key)], signed(scheme, secret(key)), BODY, NOW)
+
+
+@pytest.mark.parametrize("scheme", list(Scheme))
+def test_a_secret_without_its_prefix(scheme: Scheme) -> None:
+    """Svix takes the base64 alone; where the secret is a text, a prefix would make it another one."""
+    bare = new_secret().removeprefix("whsec_")
+    wanted = f"whsec_{bare}" if scheme in (Scheme.STANDARD, Scheme.SVIX) else bare
+    assert with_prefix(bare, scheme) == wanted
+    for key in (f"whsec_{bare}", new_keypair()[0], "guess", "", "whsec_", bare + "!"):
+        assert with_prefix(key, scheme) == key

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import ConfigError, InvalidInput, SignatureError
-from hookline.tokens import Grant, issue, read
+from hookline.model import Scope
+from hookline.tokens import Grant, hashed, issue, read
 
 SECRET, OTHER_SECRET = "a secret of more than thirty-two bytes", "another one that is just as long as it"
 NOW = datetime(2026, 5, 17, 4, 8, 15, 162_342, tzinfo=UTC)
@@ -40,6 +41,14 @@ def forge(changes: dict[str, Any], *, secret: str = SECRET, headers: dict[str, A
     return jwt.api_jws.encode(json.dumps(kept).encode(), secret, algorithm="HS256", headers=headers)
 
 
+def grant(**fields: Any) -> Grant:
+    return Grant(**({"org_id": ORG, "app_id": None, "scope": Scope.FULL} | fields))
+
+
+def expiry(claims: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(claims["exp"], UTC)
+
+
 # ── what is issued ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -50,7 +59,7 @@ def test_an_organization_token_names_it_for_ten_years() -> None:
     assert claims["iss"] == "hookline"
     assert claims["sub"] == ORG
     assert claims["exp"] - SECONDS == pytest.approx(3650 * 86_400, abs=1)
-    assert read(SECRET, token, NOW) == Grant(org_id=ORG, app_id=None, issued_at=NOW)
+    assert read(SECRET, token, NOW) == grant(issued_at=NOW, expires_at=expiry(claims))
 
 
 def test_an_application_token_names_both_for_28_days() -> None:
@@ -59,7 +68,7 @@ def test_an_application_token_names_both_for_28_days() -> None:
     assert claims["sub"] == APP
     assert claims["org"] == ORG
     assert claims["exp"] - SECONDS == pytest.approx(28 * 86_400, abs=1)
-    assert read(SECRET, token, NOW) == Grant(org_id=ORG, app_id=APP, issued_at=NOW)
+    assert read(SECRET, token, NOW) == grant(app_id=APP, issued_at=NOW, expires_at=expiry(claims))
 
 
 def test_the_header_says_hs256() -> None:
@@ -163,8 +172,27 @@ def test_the_tokens_of_a_svix_server_go_on_working() -> None:
     whole = {"iss": "svix-server", "nbf": int(SECONDS) - 9, "iat": int(SECONDS) - 9, "exp": int(SECONDS) + 315_360_000}
     one = whole | {"org": ORG, "sub": APP, "exp": int(SECONDS) + 7 * 86_400}
     issued_at = datetime.fromtimestamp(int(SECONDS) - 9, UTC)
-    assert read(SECRET, forge(whole), NOW) == Grant(org_id=ORG, app_id=None, issued_at=issued_at)
-    assert read(SECRET, forge(one), NOW) == Grant(org_id=ORG, app_id=APP, issued_at=issued_at)
+    assert read(SECRET, forge(whole), NOW) == grant(issued_at=issued_at, expires_at=expiry(whole))
+    assert read(SECRET, forge(one), NOW) == grant(app_id=APP, issued_at=issued_at, expires_at=expiry(one))
+
+
+def test_a_token_that_may_only_read() -> None:
+    token = issue(SECRET, ORG, app_id=APP, now=NOW, scope=Scope.READ)
+    assert payload(token)["scope"] == "read"
+    assert read(SECRET, token, NOW).scope == Scope.READ
+    for scope in ("everything", 1, ["read"], {}):
+        with pytest.raises(SignatureError):
+            read(SECRET, forge({"scope": scope}), NOW)
+
+
+def test_a_token_is_known_by_what_is_signed() -> None:
+    """A decoder takes several spellings of one signature: none of them may bring back a token that was given up."""
+    token = issue(SECRET, ORG, now=NOW)
+    signed, _, signature = token.rpartition(".")
+    for spelling in (f"{signature}=", f"{signature[:20]}\n{signature[20:]}", f"{signature}!"):
+        again = f"{signed}.{spelling}"
+        assert hashed(again) == hashed(token)
+    assert hashed(issue(SECRET, ORG, now=NOW + timedelta(microseconds=1))) != hashed(token)
 
 
 @pytest.mark.parametrize("claim", ["iss", "sub", "iat", "exp"])
@@ -285,7 +313,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )
-claim_names = st.sampled_from(["iss", "sub", "org", "iat", "nbf", "exp", "aud", "jti"])
+claim_names = st.sampled_from(["iss", "sub", "org", "iat", "nbf", "exp", "aud", "jti", "scope"])
 
 
 @given(claims=st.dictionaries(claim_names, json_values) | json_values, good=st.booleans())

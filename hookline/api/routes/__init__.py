@@ -14,6 +14,7 @@ from hookline.api.routes import (
     keys,
     lanes,
     messages,
+    operational,
     statistics,
     tasks,
 )
@@ -31,4 +32,5 @@ OPERATIONS: list[Operation] = [
     *tasks.OPERATIONS,
     *keys.OPERATIONS,
     *authentication.OPERATIONS,
+    *operational.OPERATIONS,
 ]

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from msgspec import UNSET
 from starlette.responses import Response
 
 from hookline import catalogue, manage
-from hookline.api import wire
-from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Needs, Operation, Query
-from hookline.model import NewApplication
+from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.operation import Needs, Operation, OrderedQuery, Query
+from hookline.api.wire.applications import (
+    ApplicationIn,
+    ApplicationOut,
+    ApplicationPatch,
+    ApplicationUpdate,
+    application,
+)
+from hookline.api.wire.base import ListResponse
+from hookline.model import Application, ApplicationChange, NewApplication
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -15,52 +23,84 @@ class CreateQuery(Query, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     org_id = call.organization()
-    given = await call.body(wire.ApplicationIn)
+    given = await call.body(ApplicationIn)
     new = NewApplication(
-        name=given.name,
-        uid=given.uid,
-        throttle_rate=given.throttle_rate if given.throttle_rate is not None else given.rate_limit,
-        metadata=given.metadata,
+        name=given.name, uid=given.uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
     )
     if call.query(CreateQuery).get_if_exists:
         catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
         app, made = await manage.get_or_add_application(call.store, org_id, new)
-        return respond(wire.application(app), 201 if made else 200)
-    return respond(wire.application(await manage.add_application(call.store, org_id, new)), 201)
+        return respond(application(app), 201 if made else 200)
+    return respond(application(await manage.add_application(call.store, org_id, new)), 201)
 
 
 async def list_all(call: Call) -> Response:
-    page = page_of(call.query(ListQuery))
+    page = page_of(call.query(OrderedQuery))
     found = await call.store.applications(call.organization(), page)
-    return listing([wire.application(app) for app in found], [app.id for app in found], page)
+    return listing([application(app) for app in found], [app.id for app in found], page)
 
 
 async def show(call: Call) -> Response:
-    return respond(wire.application(await call.application()))
+    return respond(application(await _find(call)))
 
 
-_ONE = "/app/{app_id}"
+async def put(call: Call) -> Response:
+    given = await call.body(ApplicationUpdate)
+    change = ApplicationChange(
+        name=given.name, uid=given.uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
+    )
+    app, made = await manage.put_application(call.store, call.organization(), call.path("app_id"), change)
+    call.services.auth.forget_application(app)
+    return respond(application(app), 201 if made else 200)
+
+
+async def patch(call: Call) -> Response:
+    app = await _find(call)
+    given = await call.body(ApplicationPatch)
+    rate = given.rate_limit if given.throttle_rate is UNSET else given.throttle_rate
+    change = ApplicationChange(name=given.name, uid=given.uid, throttle_rate=rate, metadata=given.metadata)
+    changed = await manage.change_application(call.store, app, change)
+    call.services.auth.forget_application(changed)
+    return respond(application(changed))
+
+
+async def delete(call: Call) -> Response:
+    app = await _find(call)
+    await call.store.delete_application(app.no)
+    call.services.auth.forget_application(app)
+    return nothing()
+
+
+async def _find(call: Call) -> Application:
+    """As it is now: what other processes have changed is not remembered here."""
+    ref = call.path("app_id")
+    call.services.auth.reach(call.caller, ref)
+    return await manage.find_application(call.store, call.caller.org_id, ref)
+
+
+_ALL = "/app"
+_ONE = f"{_ALL}/{{app_id}}"
 
 OPERATIONS = [
     Operation(
         name="v1.application.create",
         method="POST",
-        path="/app",
+        path=_ALL,
         handler=create,
         summary="Create an application.",
-        body=wire.ApplicationIn,
+        body=ApplicationIn,
         query=CreateQuery,
-        answers={201: wire.ApplicationOut, 200: wire.ApplicationOut},
+        answers={201: ApplicationOut, 200: ApplicationOut},
         whole=True,
     ),
     Operation(
         name="v1.application.list",
         method="GET",
-        path="/app",
+        path=_ALL,
         handler=list_all,
         summary="List the applications.",
-        query=ListQuery,
-        answers={200: wire.ListResponse[wire.ApplicationOut]},
+        query=OrderedQuery,
+        answers={200: ListResponse[ApplicationOut]},
         needs=Needs.READ,
         whole=True,
     ),
@@ -70,7 +110,36 @@ OPERATIONS = [
         path=_ONE,
         handler=show,
         summary="Show one application.",
-        answers={200: wire.ApplicationOut},
+        answers={200: ApplicationOut},
         needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.application.update",
+        method="PUT",
+        path=_ONE,
+        handler=put,
+        summary="Replace an application, or create one with that uid.",
+        body=ApplicationUpdate,
+        answers={200: ApplicationOut, 201: ApplicationOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.application.patch",
+        method="PATCH",
+        path=_ONE,
+        handler=patch,
+        summary="Change parts of an application.",
+        body=ApplicationPatch,
+        answers={200: ApplicationOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.application.delete",
+        method="DELETE",
+        path=_ONE,
+        handler=delete,
+        summary="Delete an application with its endpoints.",
+        answers={204: None},
+        whole=True,
     ),
 ]

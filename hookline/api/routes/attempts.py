@@ -1,5 +1,271 @@
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+from collections.abc import Sequence
+from typing import Annotated
 
-OPERATIONS: list[Operation] = []
+from msgspec import Meta
+from msgspec.structs import asdict
+from starlette.responses import Response
+
+from hookline import ids, manage
+from hookline.api.call import Call, listing, nothing, respond
+from hookline.api.history import HistoryQuery, history_page
+from hookline.api.operation import ListQuery, Needs, Operation
+from hookline.api.routes import messages
+from hookline.api.wire.attempts import (
+    AttemptedMessageOut,
+    AttemptOut,
+    CodeClass,
+    DestinationOut,
+    MessageStatus,
+    attempt,
+    attempted_message,
+    destination,
+    states_of,
+)
+from hookline.api.wire.base import ListResponse, Out
+from hookline.api.wire.messages import MessageOut, message
+from hookline.errors import Conflict, NotFound
+from hookline.model import (
+    Application,
+    Attempt,
+    AttemptedFilter,
+    AttemptFilter,
+    Delivery,
+    Message,
+    MessageFilter,
+)
+from hookline.states import EndpointStatus
+from hookline.store.base import Page, Walk
+
+_FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
+
+WithMessage = Annotated[bool, Meta(description="Whether each attempt comes with its message, without the payload.")]
+
+
+class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
+    status: Annotated[
+        MessageStatus | None,
+        Meta(description="Attempts are listed once they have ended: there are no others than 0 and 2."),
+    ] = None
+    status_code_class: CodeClass | None = None
+    with_content: Annotated[bool, Meta(description="Whether bodies and headers of the answers are shown.")] = True
+    with_msg: WithMessage = False
+
+    def filter(self) -> AttemptFilter:
+        delivered = None if self.status is None else self.status == MessageStatus.SUCCESS
+        code_class = None if self.status_code_class is None else self.status_code_class.value
+        return AttemptFilter(**asdict(self.common()), delivered=delivered, code_class=code_class)
+
+    @property
+    def empty(self) -> bool:
+        """What has not ended is not listed."""
+        return self.status not in (None, *_FINAL)
+
+
+class MessageAttemptsQuery(AttemptsQuery, frozen=True, kw_only=True):
+    endpoint_id: (
+        Annotated[str, Meta(max_length=256, description="Only attempts at this endpoint, by its id or uid.")] | None
+    ) = None
+
+
+class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
+    status: Annotated[MessageStatus | None, Meta(description="Where its latest delivery there stands.")] = None
+    with_content: messages.WithContent = True
+
+    def filter(self) -> AttemptedFilter:
+        return AttemptedFilter(**asdict(self.common()), states=None if self.status is None else states_of(self.status))
+
+
+class EmptyOut(Out, frozen=True, kw_only=True):
+    pass
+
+
+# ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_by_endpoint(call: Call) -> Response:
+    app, asked = await call.application(), call.query(AttemptsQuery)
+    page = history_page(asked, ids.ATTEMPT)
+    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    if asked.empty:
+        return listing([], [], page)
+    found = await call.store.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
+    return await _listed(call, app, found, page, with_msg=asked.with_msg)
+
+
+async def list_by_message(call: Call) -> Response:
+    app, asked = await call.application(), call.query(MessageAttemptsQuery)
+    page = history_page(asked, ids.ATTEMPT)
+    of = await messages.find(call, app, call.path("msg_id"))
+    endpoint_no = await _endpoint_no(call, app, asked.endpoint_id)
+    if asked.empty or not _matches(of, asked.common()):
+        return listing([], [], page)
+    found = await call.store.message_attempts(
+        of, asked.filter(), page, endpoint_no=endpoint_no, content=asked.with_content
+    )
+    return await _listed(call, app, Walk(rows=found), page, with_msg=asked.with_msg)
+
+
+async def _endpoint_no(call: Call, app: Application, ref: str | None) -> int | None:
+    return None if ref is None else (await manage.find_endpoint(call.store, app, ref)).no
+
+
+def _matches(of: Message, where: MessageFilter) -> bool:
+    return (
+        (where.event_types is None or of.event_type in where.event_types)
+        and (where.channel is None or where.channel in (of.channels or ()))
+        and (where.tag is None or where.tag in (of.tags or ()))
+    )
+
+
+async def _listed(call: Call, app: Application, found: Walk[Attempt], page: Page, *, with_msg: bool) -> Response:
+    kept = await _messages_of(call, app, found.rows) if with_msg else {}
+    shown = [attempt(each, msg=kept.get(each.message_id)) for each in found.rows]
+    return listing(shown, [each.id for each in found.rows], page, found.end)
+
+
+async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
+    """Those that retention has left."""
+    wanted = {each.message_id for each in attempts}
+    found = await call.store.messages_of(app.no, sorted(wanted))
+    return {each.id: message(each, with_payload=False) for each in found}
+
+
+async def show(call: Call) -> Response:
+    app = await call.application()
+    of = await messages.find(call, app, call.path("msg_id"))
+    found = await call.store.attempt(of, call.path("attempt_id"))
+    if found is None:
+        raise _no_attempt(call)
+    return respond(attempt(found))
+
+
+async def expunge(call: Call) -> Response:
+    app = await call.application()
+    of = await messages.find(call, app, call.path("msg_id"))
+    if not await call.store.expunge_attempt(of, call.path("attempt_id")):
+        raise _no_attempt(call)
+    return nothing()
+
+
+def _no_attempt(call: Call) -> NotFound:
+    return NotFound(f"no attempt {call.path('attempt_id')!r} of this message")
+
+
+# ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_attempted_messages(call: Call) -> Response:
+    app, asked = await call.application(), call.query(AttemptedQuery)
+    page = history_page(asked, ids.ATTEMPT)
+    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    found = await call.store.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
+    shown = [attempted_message(each, with_payload=asked.with_content) for each in found.rows]
+    return listing(shown, [each.attempt_id for each in found.rows], page, found.end)
+
+
+async def list_destinations(call: Call) -> Response:
+    app, page = await call.application(), history_page(call.query(ListQuery), ids.ENDPOINT)
+    of = await messages.find(call, app, call.path("msg_id"))
+    chosen = _page_of(_latest(await call.store.deliveries(of.id)), page)
+    endpoints = {each.no: each for each in await call.store.endpoints_for([each.endpoint_no for each in chosen])}
+    shown = [destination(each, endpoints[each.endpoint_no]) for each in chosen]
+    return listing(shown, [each.id for each in shown], page)
+
+
+def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """One for each endpoint, by the endpoint's id: a resend is a delivery of its own."""
+    by_endpoint = {each.endpoint_id: each for each in sorted(deliveries, key=lambda each: each.id)}
+    return [by_endpoint[endpoint_id] for endpoint_id in sorted(by_endpoint)]
+
+
+def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
+    if page.backwards:
+        return [each for each in deliveries if each.endpoint_id < (page.iterator or "")][-page.limit :]
+    return [each for each in deliveries if each.endpoint_id > (page.iterator or "")][: page.limit]
+
+
+async def resend(call: Call) -> Response:
+    """202: a delivery of its own, due at once, whatever became of those before."""
+    app = await call.application()
+    of = await messages.find(call, app, call.path("msg_id"))
+    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled, and nothing is sent to it: enable it first")
+    if of.payload is None or await call.store.resend(endpoint.no, of.id) is None:
+        raise Conflict(f"the payload of {of.id} is gone: it cannot be sent again")
+    return respond(EmptyOut(), 202)
+
+
+_MESSAGE = "/app/{app_id}/msg/{msg_id}"
+_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
+_ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.message-attempt.list-by-endpoint",
+        method="GET",
+        path="/app/{app_id}/attempt/endpoint/{endpoint_id}",
+        handler=list_by_endpoint,
+        summary="List the attempts at an endpoint, newest first.",
+        query=AttemptsQuery,
+        answers={200: ListResponse[AttemptOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message-attempt.list-by-msg",
+        method="GET",
+        path="/app/{app_id}/attempt/msg/{msg_id}",
+        handler=list_by_message,
+        summary="List the attempts to deliver a message, newest first.",
+        query=MessageAttemptsQuery,
+        answers={200: ListResponse[AttemptOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message-attempt.list-attempted-messages",
+        method="GET",
+        path=f"{_ENDPOINT}/msg",
+        handler=list_attempted_messages,
+        summary="List the messages that were tried at an endpoint, by their first attempt, newest first.",
+        query=AttemptedQuery,
+        answers={200: ListResponse[AttemptedMessageOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message-attempt.list-attempted-destinations",
+        method="GET",
+        path=f"{_MESSAGE}/endpoint",
+        handler=list_destinations,
+        summary="List the endpoints that a message is for, and how it stands at each.",
+        query=ListQuery,
+        answers={200: ListResponse[DestinationOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message-attempt.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one attempt.",
+        answers={200: AttemptOut},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message-attempt.expunge-content",
+        method="DELETE",
+        path=f"{_ONE}/content",
+        handler=expunge,
+        summary="Remove what the endpoint answered, headers and body, for good.",
+        answers={204: None},
+    ),
+    Operation(
+        name="v1.message-attempt.resend",
+        method="POST",
+        path=f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend",
+        handler=resend,
+        summary="Send a message to an endpoint once more.",
+        answers={202: EmptyOut},
+    ),
+]

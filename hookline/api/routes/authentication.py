@@ -1,5 +1,122 @@
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+import re
+from base64 import urlsafe_b64encode
 
-OPERATIONS: list[Operation] = []
+import msgspec
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from hookline import ids, manage
+from hookline.api.call import Call, nothing, respond
+from hookline.api.errors import Refused
+from hookline.api.operation import Needs, Operation
+from hookline.api.wire.applications import ApplicationIn
+from hookline.api.wire.authentication import WEEK, ApplicationTokenExpireIn, AppPortalAccessIn, AppPortalAccessOut
+from hookline.errors import InvalidInput, NotFound
+from hookline.model import Application, NewApplication, Scope
+
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
+
+
+async def portal_access(call: Call) -> Response:
+    """A link that signs in by itself. The token is in its fragment, which stays in the browser and out of every log."""
+    ref = call.path("app_id")
+    app = await call.store.application(call.organization(), ref)
+    given = await call.body(AppPortalAccessIn)
+    if given.capabilities:
+        raise InvalidInput("capabilities: not supported; use readOnly")
+    if app is None:
+        app = await _make_application(call, ref, given.application)
+    scope = Scope.READ if given.read_only else Scope.FULL
+    token = call.services.auth.issue(app, lifetime=given.expiry or WEEK, scope=scope)
+    login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
+    return respond(AppPortalAccessOut(url=f"{_address(call)}/login#key={login}", token=token))
+
+
+async def _make_application(call: Call, ref: str, given: ApplicationIn | None) -> Application:
+    if given is None or ref.startswith(ids.APP):
+        raise NotFound(f"no application {ref!r}")
+    if given.uid not in (None, ref):
+        raise InvalidInput("application.uid: must be the one in the path, or be left out")
+    made, _ = await manage.get_or_add_application(call.store, call.organization(), _new(replace(given, uid=ref)))
+    return made
+
+
+def _new(given: ApplicationIn) -> NewApplication:
+    throttle_rate = given.throttle_rate if given.throttle_rate is not None else given.rate_limit
+    return NewApplication(name=given.name, uid=given.uid, throttle_rate=throttle_rate, metadata=given.metadata)
+
+
+def _address(call: Call) -> str:
+    """As it is configured; else as the caller has reached it, who is the only one to see this answer."""
+    if call.services.public_url is not None:
+        return call.services.public_url
+    host = call.request.headers.get("host", "")
+    if not _HOST.fullmatch(host):
+        raise Refused(400, "the Host header is not an address; set HOOKLINE_PUBLIC_URL")
+    return f"{call.request.url.scheme}://{host}"
+
+
+async def logout(call: Call) -> Response:
+    if call.caller.token is not None and call.caller.app is None:
+        raise Refused(403, "an organization's token is not logged out by its holder: POST /api/v1/auth/revoke-tokens")
+    await call.services.auth.revoke(call.caller)
+    return nothing()
+
+
+async def expire_all(call: Call) -> Response:
+    app = await call.application()
+    await call.body(ApplicationTokenExpireIn)
+    await call.services.auth.revoke_all(app.org_id, app)
+    return nothing()
+
+
+async def revoke_tokens(call: Call) -> Response:
+    await call.services.auth.revoke_all(call.organization(), None)
+    return nothing()
+
+
+OPERATIONS = [
+    Operation(
+        name="v1.authentication.app-portal-access",
+        method="POST",
+        path="/auth/app-portal-access/{app_id}",
+        handler=portal_access,
+        summary="Get a link that signs an application's people in to their portal.",
+        body=AppPortalAccessIn,
+        body_optional=True,
+        answers={200: AppPortalAccessOut},
+        whole=True,
+        old_names=("/auth/dashboard-access/{app_id}",),
+    ),
+    Operation(
+        name="v1.authentication.logout",
+        method="POST",
+        path="/auth/logout",
+        handler=logout,
+        summary="Give up the application's token that this request is made with.",
+        answers={204: None},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.authentication.expire-all",
+        method="POST",
+        path="/auth/app/{app_id}/expire-all",
+        handler=expire_all,
+        summary="Revoke every token of an application that was issued until now.",
+        body=ApplicationTokenExpireIn,
+        body_optional=True,
+        answers={204: None},
+        whole=True,
+    ),
+    Operation(
+        name="v1.authentication.revoke-tokens",
+        method="POST",
+        path="/auth/revoke-tokens",
+        handler=revoke_tokens,
+        summary="Revoke every token of the organization that was issued until now, this one too. API keys stay.",
+        answers={204: None},
+        whole=True,
+    ),
+]

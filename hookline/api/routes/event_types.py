@@ -1,5 +1,189 @@
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+from datetime import datetime
+from typing import Any
 
-OPERATIONS: list[Operation] = []
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from hookline import manage
+from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.operation import Needs, Operation, OrderedQuery, Query
+from hookline.api.wire.base import ListResponse, Policy
+from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
+from hookline.model import EventType, PolicyOverride
+
+
+class EventTypesQuery(OrderedQuery, frozen=True, kw_only=True):
+    include_archived: bool = False
+    with_content: bool = False
+
+
+class DeleteQuery(Query, frozen=True, kw_only=True):
+    expunge: bool = False
+
+
+async def create(call: Call) -> Response:
+    given = await call.body(EventTypeIn)
+    made = await manage.add_event_type(call.store, _new(call, given.name, given))
+    call.services.schemas.forget(made.org_id, made.name)
+    return respond(event_type(made), 201)
+
+
+async def list_all(call: Call) -> Response:
+    asked = call.query(EventTypesQuery)
+    page = page_of(asked)
+    found = await call.store.event_types(call.organization(), page, archived=asked.include_archived)
+    shown = [event_type(each, with_content=asked.with_content) for each in found]
+    return listing(shown, [each.name for each in found], page)
+
+
+async def show(call: Call) -> Response:
+    return respond(event_type(await manage.find_event_type(call.store, call.organization(), _name(call))))
+
+
+async def put(call: Call) -> Response:
+    org_id, name = call.organization(), _name(call)
+    given = await call.body(EventTypeUpdate)
+    new = _new(call, name, given)
+    saved, made = await manage.save_event_type(call.store, org_id, name, lambda seen: _replaced(seen, new, given))
+    call.services.schemas.forget(org_id, name)
+    return respond(event_type(saved), 201 if made else 200)
+
+
+async def patch(call: Call) -> Response:
+    org_id, name = call.organization(), _name(call)
+    given = _given(await call.body(EventTypePatch))
+    changed = await manage.change_event_type(call.store, org_id, name, lambda seen: replace(seen, **given))
+    call.services.schemas.forget(org_id, name)
+    return respond(event_type(changed))
+
+
+async def delete(call: Call) -> Response:
+    """Archived, unless it is to go for good."""
+    org_id, name = call.organization(), _name(call)
+    if call.query(DeleteQuery).expunge:
+        await call.store.expunge_event_type(org_id, name)
+    else:
+        await manage.archive_event_type(call.store, org_id, name)
+    call.services.schemas.forget(org_id, name)
+    return nothing()
+
+
+def _name(call: Call) -> str:
+    return call.path("event_type_name")
+
+
+def _new(call: Call, name: str, given: EventTypeUpdate) -> EventType:
+    now: datetime = call.services.wall()
+    return EventType(
+        org_id=call.organization(),
+        name=name,
+        created_at=now,
+        updated_at=now,
+        description=given.description,
+        archived=given.archived,
+        deprecated=given.deprecated,
+        schemas=given.schemas,
+        feature_flags=_flags(given.feature_flag, given.feature_flags),
+        group_name=given.group_name,
+        policy=_policy(given.policy),
+        validated=given.validated is True,
+    )
+
+
+def _replaced(seen: EventType | None, new: EventType, given: EventTypeUpdate) -> EventType:
+    """What Svix's SDKs do not know of is not undone by them."""
+    if seen is None:
+        return new
+    return replace(
+        new,
+        policy=seen.policy if given.policy is UNSET else new.policy,
+        validated=seen.validated if given.validated is UNSET else new.validated,
+    )
+
+
+def _given(change: EventTypePatch) -> dict[str, Any]:
+    fields = ("description", "archived", "deprecated", "schemas", "group_name", "validated")
+    given = {name: value for name in fields if (value := getattr(change, name)) is not UNSET}
+    if change.feature_flag is not UNSET or change.feature_flags is not UNSET:
+        given["feature_flags"] = _flags(change.feature_flag or None, change.feature_flags or None)
+    if change.policy is not UNSET:
+        given["policy"] = _policy(change.policy)
+    return given
+
+
+def _flags(flag: str | None, flags: tuple[str, ...] | None) -> tuple[str, ...]:
+    """By either name."""
+    return flags or (() if flag is None else (flag,))
+
+
+def _policy(given: Policy | UnsetType | None) -> PolicyOverride | None:
+    return given.override() if isinstance(given, Policy) else None
+
+
+_ALL = "/event-type"
+_ONE = f"{_ALL}/{{event_type_name}}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.event-type.create",
+        method="POST",
+        path=_ALL,
+        handler=create,
+        summary="Add an event type to the catalogue, or bring back an archived one.",
+        body=EventTypeIn,
+        answers={201: EventTypeOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.event-type.list",
+        method="GET",
+        path=_ALL,
+        handler=list_all,
+        summary="List the event types by name.",
+        query=EventTypesQuery,
+        answers={200: ListResponse[EventTypeOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.event-type.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one event type.",
+        answers={200: EventTypeOut},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.event-type.update",
+        method="PUT",
+        path=_ONE,
+        handler=put,
+        summary="Replace an event type, or create it.",
+        body=EventTypeUpdate,
+        answers={200: EventTypeOut, 201: EventTypeOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.event-type.patch",
+        method="PATCH",
+        path=_ONE,
+        handler=patch,
+        summary="Change parts of an event type.",
+        body=EventTypePatch,
+        answers={200: EventTypeOut},
+        whole=True,
+    ),
+    Operation(
+        name="v1.event-type.delete",
+        method="DELETE",
+        path=_ONE,
+        handler=delete,
+        summary="Archive an event type, or expunge it.",
+        query=DeleteQuery,
+        answers={204: None},
+        whole=True,
+    ),
+]

@@ -1,5 +1,273 @@
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+from typing import Annotated
 
-OPERATIONS: list[Operation] = []
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from hookline import catalogue, ids, manage
+from hookline.api import body
+from hookline.api.call import Call, respond
+from hookline.api.errors import Refused
+from hookline.api.idempotency import HEADER, REPLAYED, key_of, request_of, reused
+from hookline.api.operation import Needs, Operation, Query
+from hookline.api.wire.applications import ApplicationIn
+from hookline.api.wire.ingest import (
+    MOST_IN_BATCH,
+    BatchErrorOut,
+    BatchResultOut,
+    MessageBatchIn,
+    MessageBatchOut,
+    MessageBatchParts,
+    MessageIn,
+)
+from hookline.api.wire.messages import MessageOut, message
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.model import (
+    Accepted,
+    Application,
+    BatchAccepted,
+    IngestStatus,
+    Message,
+    NewApplication,
+    NewBatch,
+    NewMessage,
+)
+
+ENVELOPE = 16 * 1024  # what a request may have beside its payload
+
+_Item = MessageIn | str  # of a batch: a message, or why it is none
+
+
+class CreateQuery(Query, frozen=True, kw_only=True):
+    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payload.")] = True
+
+
+class BatchQuery(Query, frozen=True, kw_only=True):
+    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payloads.")] = False
+
+
+# ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create(call: Call) -> Response:
+    """202 once it is durable. The payload's bytes are kept as they came."""
+    asked = call.query(CreateQuery)
+    raw = await call.raw_body(call.services.max_payload + ENVELOPE)
+    given = body.decode(raw, MessageIn)
+    app = await _application(call, given.application)
+    key, digest = _idempotency(call, app, raw)
+    accepted = await _accept(call, app, given, key, digest)
+    if accepted.status == IngestStatus.NO_APPLICATION:
+        call.services.auth.forget(call.caller, call.path("app_id"))
+    if accepted.status == IngestStatus.KEY_REUSED:
+        raise reused()
+    kept = _kept(app, given, manage.judge_accepted(accepted))
+    return _respond(message(kept, with_payload=asked.with_content), accepted.status)
+
+
+async def _accept(call: Call, app: Application, given: MessageIn, key: bytes | None, digest: bytes | None) -> Accepted:
+    """What was accepted before under its key stays accepted, though it would not pass any more."""
+    try:
+        new = await _new(call, app, given)
+    except InvalidInput:
+        before = await call.store.accepted_under(key, digest) if key and digest else None
+        if before is None:
+            raise
+        return before
+    return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
+
+
+async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
+    _check_support(given, call.services.retention_days)
+    now = call.services.wall()
+    new = NewMessage(
+        id=ids.mint(ids.MESSAGE, now),
+        app_no=app.no,
+        event_type=given.event_type,
+        payload=bytes(given.payload),
+        event_id=given.event_id,
+        channels=given.channels,
+        tags=given.tags,
+        deliver_at=given.deliver_at,
+        policy=None if given.policy is None else given.policy.override(),
+    )
+    catalogue.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
+    await call.services.schemas.check(app.org_id, new.event_type, new.payload)
+    return new
+
+
+def _check_support(given: MessageIn, retention_days: int) -> None:
+    """What would otherwise be taken for granted and not done."""
+    if given.ordering_key is not None:
+        raise InvalidInput("orderingKey: not supported yet; leave it out")
+    if given.transformations_params:
+        raise InvalidInput("transformationsParams: nothing is transformed here: the payload is sent as it is")
+    days, hours = given.payload_retention_period, given.payload_retention_hours
+    if (days is not None and days < retention_days) or (hours is not None and hours < 24 * retention_days):
+        raise InvalidInput(
+            f"payloadRetentionPeriod: payloads are kept for {retention_days} days here, and one message's cannot be kept "
+            "for less; delete its content when it is time"
+        )
+
+
+def _kept(app: Application, given: MessageIn, accepted: Accepted) -> Message:
+    """As it was stored by this request, or by the first one with its key and body: they say the same."""
+    assert accepted.created_at is not None
+    return Message(
+        seq=0,
+        id=accepted.message_id,
+        app_no=app.no,
+        app_id=app.id,
+        event_type=given.event_type,
+        payload=bytes(given.payload),
+        created_at=accepted.created_at,
+        event_id=given.event_id,
+        channels=given.channels,
+        tags=given.tags,
+        deliver_at=given.deliver_at,
+    )
+
+
+# ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create_batch(call: Call) -> Response:
+    """One transaction, and a result for each message: those that are refused do not stop the others."""
+    asked = call.query(BatchQuery)
+    raw = await call.raw_body(call.services.max_batch)
+    items, wanted = _items(raw)
+    app = await _application(call, wanted)
+    key, digest = _idempotency(call, app, raw)
+    messages, faults = await _sort_out(call, app, items)
+    batch = NewBatch(app_no=app.no, messages=messages, faults=faults, idempotency_key=key, idempotency_body=digest)
+    try:
+        accepted = await call.services.submit_batch(batch)
+    except NotFound:
+        call.services.auth.forget(call.caller, call.path("app_id"))
+        raise
+    if accepted.status == IngestStatus.KEY_REUSED:
+        raise reused()
+    results = _results(app, items, accepted, asked.with_content)
+    return _respond(MessageBatchOut(results=results), accepted.status)
+
+
+def _items(raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
+    """Read at once if all are well formed; one by one if not, to tell which."""
+    try:
+        whole = body.decode(raw, MessageBatchIn)
+    except (msgspec.ValidationError, Refused):
+        parts = body.decode(raw, MessageBatchParts)
+        return [_item(part) for part in parts.messages], parts.application
+    return list(whole.messages), whole.application
+
+
+def _item(part: msgspec.Raw) -> _Item:
+    try:
+        return body.decode(bytes(part), MessageIn)
+    except (msgspec.DecodeError, Refused) as error:
+        return str(error)
+
+
+async def _sort_out(call: Call, app: Application, items: list[_Item]) -> tuple[tuple[NewMessage, ...], dict[int, str]]:
+    """The messages to accept, and by their positions the faults of the others."""
+    messages: list[NewMessage] = []
+    faults: dict[int, str] = {}
+    for position, item in enumerate(items):
+        if isinstance(item, str):
+            faults[position] = item
+            continue
+        try:
+            messages.append(await _new(call, app, item))
+        except InvalidInput as error:
+            faults[position] = str(error)
+    return tuple(messages), faults
+
+
+def _results(app: Application, items: list[_Item], accepted: BatchAccepted, with_content: bool) -> list[BatchResultOut]:
+    answers = iter(accepted.answers)
+    results = []
+    for position, item in enumerate(items):
+        fault = accepted.faults.get(position) or (item if isinstance(item, str) else None)
+        results.append(_refused(422, "invalid", fault) if fault else _result(app, item, next(answers), with_content))
+    return results
+
+
+def _result(app: Application, item: _Item, answer: Accepted, with_content: bool) -> BatchResultOut:
+    assert isinstance(item, MessageIn)
+    try:
+        kept = _kept(app, item, manage.judge_accepted(answer))
+    except Conflict as error:
+        return _refused(409, "conflict", str(error))
+    return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
+
+
+def _refused(status: int, code: str, detail: str) -> BatchResultOut:
+    return BatchResultOut(status=status, error=BatchErrorOut(code=code, detail=detail))
+
+
+# ── for both ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
+    """The one in the path; made now, where there is none and the request says how."""
+    try:
+        return await call.application()
+    except NotFound:
+        if wanted is None or call.caller.app is not None or call.path("app_id").startswith(ids.APP):
+            raise
+    uid = call.path("app_id")
+    if wanted.uid not in (None, uid):
+        raise InvalidInput("application.uid: is not the one in the path")
+    call.services.auth.allow(call.caller, Needs.WRITE)
+    new = NewApplication(
+        name=wanted.name, uid=uid, throttle_rate=wanted.throttle_rate or wanted.rate_limit, metadata=wanted.metadata
+    )
+    app, _ = await manage.get_or_add_application(call.store, call.caller.org_id, new)
+    return app
+
+
+def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:
+    """The stored forms of the key and of what is asked under it, whichever of its names the application was called by."""
+    given = call.request.headers.get(HEADER)
+    if given is None:
+        return None, None
+    operation = call.operation
+    return key_of(given, app.org_id, app.id, operation.method, operation.path), request_of(b"", raw)
+
+
+def _respond(value: object, status: IngestStatus) -> Response:
+    response = respond(value, 202)
+    if status == IngestStatus.REPLAYED:
+        response.headers.update(REPLAYED)
+    return response
+
+
+_ALL = "/app/{app_id}/msg"
+
+OPERATIONS = [
+    Operation(
+        name="v1.message.create",
+        method="POST",
+        path=_ALL,
+        handler=create,
+        summary="Accept a message and deliver it to every matching endpoint.",
+        body=MessageIn,
+        query=CreateQuery,
+        answers={202: MessageOut},
+        needs=Needs.PUBLISH,
+    ),
+    Operation(
+        name="v1.message.create-batch",
+        method="POST",
+        path=f"{_ALL}/batch",
+        handler=create_batch,
+        summary=f"Accept up to {MOST_IN_BATCH:,} messages in one transaction; each has its own result.",
+        body=MessageBatchIn,
+        query=BatchQuery,
+        answers={202: MessageBatchOut},
+        needs=Needs.PUBLISH,
+    ),
+]

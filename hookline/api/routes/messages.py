@@ -1,90 +1,63 @@
 from __future__ import annotations
 
-import hashlib
+from typing import Annotated
 
+from msgspec import Meta
 from starlette.responses import Response
 
-from hookline import catalogue, ids, manage
-from hookline.api import body, wire
-from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Needs, Operation
-from hookline.errors import InvalidInput, NotFound
-from hookline.model import Accepted, Application, IngestStatus, Message, NewMessage
+from hookline import ids
+from hookline.api.call import Call, listing, nothing, respond
+from hookline.api.history import HistoryQuery, history_page
+from hookline.api.operation import Needs, Operation, Query
+from hookline.api.wire.base import ListResponse
+from hookline.api.wire.messages import MessageOut, message
+from hookline.errors import Conflict, NotFound
+from hookline.model import Application, Message
 
-ENVELOPE = 16 * 1024  # what a request may have beside its payload
-MOST_KEY = 256
-
-
-async def create(call: Call) -> Response:
-    """202 once it is durable. The payload's bytes are kept as they came."""
-    app = await call.application()
-    raw = await call.raw_body(call.services.max_payload + ENVELOPE)
-    new = _new(call, app, body.decode(raw, wire.MessageIn), raw)
-    catalogue.check_message(new, now=call.services.wall(), max_payload=call.services.max_payload)
-    accepted = await call.services.submit(new)
-    if accepted.status == IngestStatus.NO_APPLICATION:
-        call.services.auth.forget(call.caller, call.path("app_id"))
-    return respond(wire.message(await _kept(call, app, new, manage.judge_accepted(accepted))), 202)
+WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
 
 
-def _new(call: Call, app: Application, given: wire.MessageIn, raw: bytes) -> NewMessage:
-    key = call.request.headers.get("idempotency-key")
-    if key is not None and not 1 <= len(key) <= MOST_KEY:
-        raise InvalidInput(f"idempotency-key: must be 1 to {MOST_KEY} characters long")
-    if given.ordering_key is not None:
-        raise InvalidInput("orderingKey: not supported yet; leave it out")
-    return NewMessage(
-        id=ids.mint(ids.MESSAGE, call.services.wall()),
-        app_no=app.no,
-        event_type=given.event_type,
-        payload=bytes(given.payload),
-        event_id=given.event_id,
-        channels=given.channels,
-        tags=given.tags,
-        deliver_at=given.deliver_at,
-        policy=None if given.policy is None else given.policy.override(),
-        idempotency_key=None if key is None else _hash(app.org_id, app.id, key.encode()),
-        idempotency_body=None if key is None else _hash(app.org_id, app.id, raw),
-    )
+class MessagesQuery(HistoryQuery, frozen=True, kw_only=True):
+    with_content: WithContent = True
 
 
-def _hash(org_id: str, app_id: str, value: bytes) -> bytes:
-    """Another application's key is another key, whatever its holder calls it."""
-    return hashlib.sha256(f"{org_id}\0{app_id}\0".encode() + value).digest()
+class MessageQuery(Query, frozen=True, kw_only=True):
+    with_content: WithContent = True
 
 
-async def _kept(call: Call, app: Application, new: NewMessage, accepted: Accepted) -> Message:
-    """What was stored: this message, or the one that the same request stored before."""
-    if accepted.status == IngestStatus.REPLAYED:
-        return await _find(call, app, accepted.message_id)
-    return Message(
-        seq=0,
-        id=accepted.message_id,
-        app_no=app.no,
-        app_id=app.id,
-        event_type=new.event_type,
-        payload=new.payload,
-        created_at=accepted.created_at or call.services.wall(),
-        event_id=new.event_id,
-        channels=new.channels,
-        tags=new.tags,
-        ordering_key=new.ordering_key,
-        deliver_at=new.deliver_at,
-    )
+class ExpungeQuery(Query, frozen=True, kw_only=True):
+    force: Annotated[
+        bool,
+        Meta(description="Even while deliveries are open or dead: those die as `unsendable`, or cannot be replayed."),
+    ] = False
 
 
 async def list_all(call: Call) -> Response:
-    app, page = await call.application(), page_of(call.query(ListQuery))
-    found = await call.store.messages(app.no, page)
-    return listing([wire.message(each) for each in found], [each.id for each in found], page)
+    app, asked = await call.application(), call.query(MessagesQuery)
+    page = history_page(asked, ids.MESSAGE)
+    found = await call.store.messages(app.no, asked.common(), page, content=asked.with_content)
+    shown = [message(each, with_payload=asked.with_content) for each in found.rows]
+    return listing(shown, [each.id for each in found.rows], page, found.end)
 
 
 async def show(call: Call) -> Response:
-    app = await call.application()
-    return respond(wire.message(await _find(call, app, call.path("msg_id"))))
+    app, asked = await call.application(), call.query(MessageQuery)
+    return respond(message(await find(call, app, call.path("msg_id")), with_payload=asked.with_content))
 
 
-async def _find(call: Call, app: Application, ref: str) -> Message:
+async def expunge(call: Call) -> Response:
+    """204, also the second time. What cannot be undone does not take a delivery with it by accident."""
+    app, asked = await call.application(), call.query(ExpungeQuery)
+    found = await find(call, app, call.path("msg_id"))
+    if not await call.store.expunge_message(found, force=asked.force):
+        raise Conflict(
+            f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
+            "wait for them, resolve them, or expunge it with force=true"
+        )
+    return nothing()
+
+
+async def find(call: Call, app: Application, ref: str) -> Message:
     found = await call.store.message(app.no, ref)
     if found is None:
         raise NotFound(f"no message {ref!r}")
@@ -96,23 +69,13 @@ _ONE = f"{_ALL}/{{msg_id}}"
 
 OPERATIONS = [
     Operation(
-        name="v1.message.create",
-        method="POST",
-        path=_ALL,
-        handler=create,
-        summary="Accept a message and deliver it to every matching endpoint.",
-        body=wire.MessageIn,
-        answers={202: wire.MessageOut},
-        needs=Needs.PUBLISH,
-    ),
-    Operation(
         name="v1.message.list",
         method="GET",
         path=_ALL,
         handler=list_all,
         summary="List the messages of an application, newest first.",
-        query=ListQuery,
-        answers={200: wire.ListResponse[wire.MessageOut]},
+        query=MessagesQuery,
+        answers={200: ListResponse[MessageOut]},
         needs=Needs.READ,
     ),
     Operation(
@@ -121,7 +84,17 @@ OPERATIONS = [
         path=_ONE,
         handler=show,
         summary="Show one message.",
-        answers={200: wire.MessageOut},
+        query=MessageQuery,
+        answers={200: MessageOut},
         needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.message.expunge-content",
+        method="DELETE",
+        path=f"{_ONE}/content",
+        handler=expunge,
+        summary="Remove the payload of a message for good.",
+        query=ExpungeQuery,
+        answers={204: None},
     ),
 ]

@@ -1,5 +1,179 @@
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+from datetime import datetime
 
-OPERATIONS: list[Operation] = []
+from starlette.responses import Response
+
+from hookline import catalogue, manage
+from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.operation import ListQuery, Needs, Operation, Order
+from hookline.api.wire import tasks as wire
+from hookline.api.wire.base import ListResponse
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.flow.replay import refusal
+from hookline.model import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
+from hookline.states import DeliveryState
+
+# What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
+_OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
+
+
+# ── making them ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def recover(call: Call) -> Response:
+    given = await call.body(wire.RecoverIn)
+    since, until = _window(given.since, given.until)
+    return await _add(call, TaskKind.RECOVER, TaskWork(since=since, until=until, died_since=since))
+
+
+async def replay_missing(call: Call) -> Response:
+    given = await call.body(wire.ReplayIn)
+    since, until = _window(given.since, given.until)
+    return await _add(call, TaskKind.REPLAY_MISSING, TaskWork(since=since, until=until))
+
+
+async def bulk_replay(call: Call) -> Response:
+    given = await call.body(wire.BulkReplayIn)
+    since, until = _window(given.since, given.until)
+    if given.status_code_class is not None:
+        raise InvalidInput("statusCodeClass: not supported; leave it out")
+    if given.status is not None and given.status not in _OUTCOMES:
+        raise InvalidInput("status: give 0 (delivered) or 2 (failed): what is pending is on its way already")
+    work = TaskWork(
+        since=since,
+        until=until,
+        event_types=catalogue.check_chosen_types(given.event_types),
+        channel=catalogue.check_chosen("channel", given.channel),
+        tag=catalogue.check_chosen("tag", given.tag),
+        outcome=None if given.status is None else _OUTCOMES[given.status],
+    )
+    return await _add(call, TaskKind.BULK_REPLAY, work)
+
+
+def _window(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None]:
+    catalogue.check_instant("since", since)
+    if until is not None and catalogue.check_instant("until", until) <= since:
+        raise InvalidInput("until: is not after since")
+    return since, until
+
+
+async def _add(call: Call, kind: TaskKind, work: TaskWork) -> Response:
+    app = await call.application()
+    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    refused = refusal(endpoint.status)
+    if refused is not None:
+        raise Conflict(refused)
+    new = NewTask(org_id=app.org_id, app_no=app.no, endpoint_no=endpoint.no, kind=kind, work=work)
+    return respond(wire.task(await call.store.add_task(new)), 202)
+
+
+# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskQuery(ListQuery, frozen=True, kw_only=True):
+    status: TaskStatus | None = None
+    task: wire.TaskWord | None = None
+    kind: TaskKind | None = None
+    order: Order = Order.DESCENDING
+
+
+async def list_all(call: Call) -> Response:
+    asked = call.query(TaskQuery)
+    page = page_of(asked)
+    found = await call.store.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
+    return listing([wire.task(each) for each in found], [each.id for each in found], page)
+
+
+def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
+    """What is shown as failed is found as failed: what was canceled, too."""
+    app = call.caller.app
+    kinds = (kind for kind, word in wire.WORDS.items() if asked.task in (None, word))
+    also = (TaskStatus.CANCELED,) if asked.status == TaskStatus.FAILED else ()
+    return TaskFilter(
+        org_id=call.caller.org_id,
+        app_no=None if app is None else app.no,
+        kinds=tuple(kind for kind in kinds if asked.kind in (None, kind)),
+        statuses=None if asked.status is None else (asked.status, *also),
+    )
+
+
+async def show(call: Call) -> Response:
+    return respond(wire.task(await _find(call)))
+
+
+async def cancel(call: Call) -> Response:
+    task = await call.store.cancel_task((await _find(call)).id)
+    if task.status != TaskStatus.CANCELED:
+        raise Conflict(f"the task is {task.status} already")
+    return respond(wire.task(task))
+
+
+async def _find(call: Call) -> Task:
+    task_id, caller = call.path("task_id"), call.caller
+    found = await call.store.task(caller.org_id, task_id)
+    if found is None or (caller.app is not None and found.app_no != caller.app.no):
+        raise NotFound(f"no task {task_id!r}")
+    return found
+
+
+_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
+_ALL = "/background-task"
+_ONE = f"{_ALL}/{{task_id}}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.endpoint.recover",
+        method="POST",
+        path=f"{_ENDPOINT}/recover",
+        handler=recover,
+        summary="Send an endpoint's dead letters again, by when their messages were accepted.",
+        body=wire.RecoverIn,
+        answers={202: wire.BackgroundTaskOut},
+    ),
+    Operation(
+        name="v1.endpoint.replay-missing",
+        method="POST",
+        path=f"{_ENDPOINT}/replay-missing",
+        handler=replay_missing,
+        summary="Send what matches the endpoint now and was never sent to it.",
+        body=wire.ReplayIn,
+        answers={202: wire.BackgroundTaskOut},
+    ),
+    Operation(
+        name="v1.endpoint.bulk-replay",
+        method="POST",
+        path=f"{_ENDPOINT}/bulk-replay",
+        handler=bulk_replay,
+        summary="Send once more what was delivered to an endpoint, or failed there.",
+        body=wire.BulkReplayIn,
+        answers={202: wire.BackgroundTaskOut},
+    ),
+    Operation(
+        name="v1.background-task.list",
+        method="GET",
+        path=_ALL,
+        handler=list_all,
+        summary="List the background tasks, newest first.",
+        query=TaskQuery,
+        answers={200: ListResponse[wire.BackgroundTaskOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.background-task.get",
+        method="GET",
+        path=_ONE,
+        handler=show,
+        summary="Show one background task with its progress.",
+        answers={200: wire.BackgroundTaskOut},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.background-task.cancel",
+        method="POST",
+        path=f"{_ONE}/cancel",
+        handler=cancel,
+        summary="Stop a background task; what it has done stays done.",
+        answers={200: wire.BackgroundTaskOut},
+    ),
+]

@@ -6,7 +6,7 @@ from hookline.api.wire.base import In, ListResponse, Out, Policy, encode, policy
 from hookline.api.wire.dead import DeadLetterOut, DeadStatsOut, dead_letter, dead_stats
 from hookline.api.wire.endpoints import EndpointIn, EndpointOut, LaneEventOut, LaneOut, endpoint, lane, lane_event
 from hookline.api.wire.event_types import EventTypeOut, event_type
-from hookline.api.wire.messages import MessageIn, MessageOut, message
+from hookline.api.wire.messages import MessageOut, message
 
 __all__ = [
     "ApplicationIn",
@@ -22,7 +22,6 @@ __all__ = [
     "LaneEventOut",
     "LaneOut",
     "ListResponse",
-    "MessageIn",
     "MessageOut",
     "Out",
     "Policy",

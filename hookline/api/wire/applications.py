@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
-from msgspec import field
+from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import In, Out
+from hookline.api.wire.base import In, Instant, Out
 from hookline.model import Application
+
+Name = Annotated[str, Meta(min_length=1, max_length=1024, description="For people.")]
+Uid = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=r"^[a-zA-Z0-9\-_.]+$",
+        description="Your own name for it: taken wherever the id is. Does not begin with `app_`.",
+    ),
+]
+Rate = Annotated[int, Meta(ge=1, le=65_535, description="Not supported yet: set it on the endpoints.")]
 
 
 class ApplicationIn(In, frozen=True, kw_only=True):
-    name: str
-    uid: str | None = None
-    throttle_rate: int | None = None
-    rate_limit: int | None = None  # what older SDKs call it
+    name: Name
+    uid: Uid | None = None
+    throttle_rate: Rate | None = None
+    rate_limit: Rate | None = None  # what older SDKs call it
     metadata: dict[str, str] = field(default_factory=dict)
+
+
+class ApplicationUpdate(In, frozen=True, kw_only=True):
+    """All of an application. The uid stays where it is absent: the same request may be sent again."""
+
+    name: Name
+    uid: Uid | UnsetType | None = UNSET
+    throttle_rate: Rate | None = None
+    rate_limit: Rate | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class ApplicationPatch(In, frozen=True, kw_only=True):
+    """What is absent stays; null clears."""
+
+    name: Name | UnsetType = UNSET
+    uid: Uid | UnsetType | None = UNSET
+    throttle_rate: Rate | UnsetType | None = UNSET
+    rate_limit: Rate | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
 
 
 class ApplicationOut(Out, frozen=True, kw_only=True):
@@ -25,8 +57,8 @@ class ApplicationOut(Out, frozen=True, kw_only=True):
     throttle_rate: int | None
     rate_limit: int | None
     metadata: dict[str, str]
-    created_at: datetime
-    updated_at: datetime
+    created_at: Instant
+    updated_at: Instant
 
 
 def application(app: Application) -> ApplicationOut:

@@ -1,14 +1,22 @@
-"""Deliveries and the attempts that were made for them."""
+"""Deliveries, the attempts that were made for them, and where a message stands at an endpoint."""
 
 from __future__ import annotations
 
 import base64
-from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from hookline import ids
-from hookline.api.wire.base import Out
-from hookline.model import Attempt, Delivery, Timing
-from hookline.states import ErrorKind, Reason
+from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.endpoints import rate
+from hookline.api.wire.messages import MessageOut, payload, payload_size
+from hookline.model import Attempt, Attempted, Delivery, Endpoint
+from hookline.states import DeliveryState, EndpointStatus, ErrorKind, Reason
+
+_MILLI = 1000  # microseconds
 
 
 class DeliveryOut(Out, frozen=True, kw_only=True):
@@ -16,9 +24,9 @@ class DeliveryOut(Out, frozen=True, kw_only=True):
     state: str
     attempts: int
     sent: int
-    next_attempt_at: datetime | None
-    expires_at: datetime | None
-    finished_at: datetime | None
+    next_attempt_at: Instant | None
+    expires_at: Instant | None
+    finished_at: Instant | None
     reason: Reason | None
     detail: str | None
     dead_letter_id: str | None
@@ -40,44 +48,133 @@ def delivery(found: Delivery) -> DeliveryOut:
     )
 
 
+# ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MessageStatus(IntEnum):
+    """0 success, 1 pending (it waits for its next attempt), 2 fail, 3 sending (a request is under way)."""
+
+    SUCCESS = 0
+    PENDING = 1
+    FAIL = 2
+    SENDING = 3
+
+
+class StatusText(StrEnum):
+    SUCCESS = "success"
+    PENDING = "pending"
+    FAIL = "fail"
+    SENDING = "sending"
+
+
+class TriggerType(IntEnum):
+    """0 scheduled, 1 manual: a replay or a resend."""
+
+    SCHEDULED = 0
+    MANUAL = 1
+
+
+class CodeClass(IntEnum):
+    """The first digit of a status code; 0: there was no response."""
+
+    NONE = 0
+    INFORMATIONAL = 100
+    SUCCESS = 200
+    REDIRECT = 300
+    CLIENT_ERROR = 400
+    SERVER_ERROR = 500
+
+
+_STATUS = {
+    DeliveryState.PENDING: MessageStatus.PENDING,
+    DeliveryState.SCHEDULED: MessageStatus.PENDING,
+    DeliveryState.DELIVERING: MessageStatus.SENDING,
+    DeliveryState.DELIVERED: MessageStatus.SUCCESS,
+    DeliveryState.DEAD: MessageStatus.FAIL,
+    DeliveryState.RESOLVED: MessageStatus.FAIL,
+}
+
+
+def states_of(status: MessageStatus) -> tuple[DeliveryState, ...]:
+    return tuple(state for state, shown in _STATUS.items() if shown == status)
+
+
+def _text_of(status: MessageStatus) -> StatusText:
+    return StatusText[status.name]
+
+
+# ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PhasesOut(Out, frozen=True, kw_only=True):
+    """Microseconds from the start of the attempt to the end of each phase; 0 where it did not happen."""
+
+    dns: int
+    connect: int
+    tls: int
+    first_byte: int
+    total: int
+
+
 class AttemptOut(Out, frozen=True, kw_only=True):
+    """One HTTP request. It is shown once it has ended, so that its status is either success or fail."""
+
     id: str
+    msg_id: str
     endpoint_id: str
-    number: int
-    trigger: str
-    outcome: str
-    probe: bool
-    started_at: datetime
-    status_code: int | None
+    url: Annotated[str, Meta(description="The endpoint's, as it is now.")]
+    event_type: str
+    number: Annotated[int, Meta(description="1, 2, 3 ... over the whole life of the delivery, replays included.")]
+    status: MessageStatus
+    status_text: StatusText
+    outcome: Annotated[str, Meta(description="`delivered`, `retry` or `dead`: what followed from it.")]
+    trigger_type: TriggerType
+    probe: Annotated[bool, Meta(description="Whether it tried out an open circuit.")]
+    timestamp: Annotated[Instant, Meta(description="When it started.")]
+    response_status_code: Annotated[int, Meta(description="0: there was no response; `error` says why.")]
+    response_duration_ms: int
+    response: Annotated[
+        str, Meta(description="The body, cut off at a bound: text where it is UTF-8, otherwise base64.")
+    ]
+    response_base64: bool
+    response_headers: dict[str, str]
+    truncated: bool
     error: ErrorKind | None
     detail: str
-    address: str
-    response_headers: dict[str, str]
-    response: str  # text where it is UTF-8, otherwise base64
-    response_base64: bool
-    truncated: bool
-    micros: Timing
+    address: Annotated[str, Meta(description="That was dialled.")]
+    micros: PhasesOut
+    msg: Annotated[
+        MessageOut | UnsetType, Meta(description="Its message, without the payload, where `with_msg` asks for it.")
+    ] = UNSET
 
 
-def attempt(found: Attempt) -> AttemptOut:
+def attempt(found: Attempt, *, msg: MessageOut | None = None) -> AttemptOut:
     text, encoded = _text(found.response_body)
+    status = MessageStatus.SUCCESS if found.outcome == "delivered" else MessageStatus.FAIL
     return AttemptOut(
         id=found.id,
+        msg_id=found.message_id,
         endpoint_id=found.endpoint_id,
+        url=found.endpoint_url,
+        event_type=found.event_type,
         number=found.number,
-        trigger="manual" if found.trigger else "scheduled",
+        status=status,
+        status_text=_text_of(status),
         outcome=found.outcome,
+        trigger_type=TriggerType(found.trigger),
         probe=found.probe,
-        started_at=found.started_at,
-        status_code=found.status_code,
+        timestamp=found.started_at,
+        response_status_code=found.status_code or 0,
+        response_duration_ms=found.timing.total // _MILLI,
+        response=text,
+        response_base64=encoded,
+        response_headers=found.response_headers,
+        truncated=found.truncated,
         error=found.error,
         detail=found.detail,
         address=found.address,
-        response_headers=found.response_headers,
-        response=text,
-        response_base64=encoded,
-        truncated=found.truncated,
-        micros=found.timing,
+        micros=PhasesOut(**asdict(found.timing)),
+        msg=UNSET if msg is None else msg,
     )
 
 
@@ -86,3 +183,82 @@ def _text(body: bytes) -> tuple[str, bool]:
         return body.decode(), False
     except UnicodeDecodeError:
         return base64.b64encode(body).decode(), True
+
+
+# ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class AttemptedMessageOut(MessageOut, frozen=True, kw_only=True):
+    """A message that was tried at an endpoint, and how its latest delivery there stands."""
+
+    status: MessageStatus
+    status_text: StatusText
+    next_attempt: Instant | None
+    first_attempt: Annotated[Instant, Meta(description="When it was first tried there.")]
+
+
+def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessageOut:
+    message, status = found.message, _STATUS[found.state]
+    return AttemptedMessageOut(
+        id=message.id,
+        event_id=message.event_id,
+        event_type=message.event_type,
+        payload=payload(message, with_payload=with_payload),
+        channels=message.channels,
+        tags=message.tags,
+        timestamp=message.created_at,
+        ordering_key=message.ordering_key,
+        deliver_at=message.deliver_at,
+        payload_size=payload_size(message),
+        status=status,
+        status_text=_text_of(status),
+        next_attempt=found.next_at,
+        first_attempt=found.attempted_at,
+    )
+
+
+class DestinationOut(Out, frozen=True, kw_only=True):
+    """An endpoint that a message is for, and how its latest delivery there stands; also before the first attempt."""
+
+    id: str
+    uid: str | None
+    url: str
+    description: str
+    version: int
+    disabled: bool
+    deleted: bool
+    event_types: tuple[str, ...] | None
+    filter_types: tuple[str, ...] | None
+    channels: tuple[str, ...] | None
+    throttle_rate: int | float | None
+    rate_limit: int | float | None
+    created_at: Instant
+    updated_at: Instant
+    status: MessageStatus
+    status_text: StatusText
+    next_attempt: Instant | None
+    delivery: DeliveryOut
+
+
+def destination(found: Delivery, at: Endpoint) -> DestinationOut:
+    status, shown = _STATUS[found.state], delivery(found)
+    return DestinationOut(
+        id=at.id,
+        uid=at.uid,
+        url=at.url,
+        description=at.description,
+        version=at.version,
+        disabled=at.status in (EndpointStatus.DISABLED, EndpointStatus.DELETED),
+        deleted=at.status == EndpointStatus.DELETED,
+        event_types=at.event_types,
+        filter_types=at.event_types,
+        channels=at.channels,
+        throttle_rate=rate(at.throttle_rate),
+        rate_limit=rate(at.throttle_rate),
+        created_at=at.created_at,
+        updated_at=at.updated_at,
+        status=status,
+        status_text=_text_of(status),
+        next_attempt=shown.next_attempt_at,
+        delivery=shown,
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from hookline.model import PolicyOverride, Strategy
 
 T = TypeVar("T")
+
+Instant = Annotated[datetime, Meta(tz=True)]  # with its offset: one without is refused, and the document says `date-time`
 
 encode = msgspec.json.Encoder().encode
 

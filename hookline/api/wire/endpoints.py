@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import field
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import asdict
 
-from hookline.api.wire.base import In, Out, Policy, policy
+from hookline.api.wire.base import In, Instant, Out, Policy, policy
+from hookline.flow.guard import is_sensitive
 from hookline.model import Endpoint, LaneEvent, LaneView, Ordering, Scheme
 from hookline.states import Circuit, EndpointStatus
 
+_NAMED = r"^[a-zA-Z0-9\-_.]+$"
+
+Url = Annotated[str, Meta(min_length=1, max_length=8000)]
+Uid = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAMED)]
+Description = Annotated[str, Meta(max_length=4096)]
+Version = Annotated[int, Meta(ge=1, le=65_535)]
+EventTypes = Annotated[
+    tuple[Annotated[str, Meta(max_length=256, pattern=_NAMED)], ...], Meta(min_length=1, max_length=1000)
+]
+Channels = Annotated[
+    tuple[Annotated[str, Meta(max_length=128, pattern=_NAMED)], ...], Meta(min_length=1, max_length=10)
+]
+Rate = Annotated[float, Meta(ge=0.001, le=65_535, description="Requests a second at most.")]
+Concurrency = Annotated[int, Meta(ge=1, le=10_000, description="Requests in flight at most.")]
+Key = Annotated[str, Meta(max_length=256)]
+Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds for which the old secret signs too.")]
+Cause = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the endpoint's history.")]
+
 
 class EndpointIn(In, frozen=True, kw_only=True):
-    url: str
-    uid: str | None = None
-    description: str = ""
-    version: int = 1
+    url: Url
+    uid: Uid | None = None
+    description: Description = ""
+    version: Version = 1
     disabled: bool = False
-    event_types: tuple[str, ...] | None = None
-    filter_types: tuple[str, ...] | None = None  # what older SDKs call it
-    channels: tuple[str, ...] | None = None
-    throttle_rate: float | None = None
-    rate_limit: float | None = None
-    concurrency: int | None = None
+    event_types: EventTypes | None = None
+    filter_types: EventTypes | None = None  # what older SDKs call it
+    channels: Channels | None = None
+    throttle_rate: Rate | None = None
+    rate_limit: Rate | None = None  # what older SDKs call it
+    concurrency: Concurrency | None = None
     ordering: Ordering = Ordering.NONE
     scheme: Scheme = Scheme.STANDARD
-    secret: str | None = None
+    secret: Key | None = None
     headers: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     policy: Policy | None = None
@@ -36,6 +58,46 @@ class EndpointIn(In, frozen=True, kw_only=True):
         fields["secret"] = None if self.secret is None else "…"
         fields["headers"] = dict.fromkeys(self.headers, "…")
         return f"EndpointIn({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+
+class EndpointUpdate(In, frozen=True, kw_only=True):
+    """What is left out goes back to its default, apart from the uid and what Svix's clients do not know: they stay."""
+
+    url: Url
+    uid: Uid | UnsetType | None = UNSET
+    description: Description = ""
+    disabled: bool = False
+    event_types: EventTypes | None = None
+    filter_types: EventTypes | None = None
+    channels: Channels | None = None
+    throttle_rate: Rate | None = None
+    rate_limit: Rate | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    version: Version | UnsetType = UNSET
+    concurrency: Concurrency | UnsetType | None = UNSET
+    ordering: Ordering | UnsetType = UNSET
+    scheme: Scheme | UnsetType = UNSET
+    policy: Policy | UnsetType | None = UNSET
+
+
+class EndpointPatch(In, frozen=True, kw_only=True):
+    """What is left out stays as it is; null clears."""
+
+    url: Url | UnsetType = UNSET
+    uid: Uid | UnsetType | None = UNSET
+    description: Description | UnsetType = UNSET
+    version: Version | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    event_types: EventTypes | UnsetType | None = UNSET
+    filter_types: EventTypes | UnsetType | None = UNSET
+    channels: Channels | UnsetType | None = UNSET
+    throttle_rate: Rate | UnsetType | None = UNSET
+    rate_limit: Rate | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+    concurrency: Concurrency | UnsetType | None = UNSET
+    ordering: Ordering | UnsetType = UNSET
+    scheme: Scheme | UnsetType = UNSET
+    policy: Policy | UnsetType | None = UNSET
 
 
 class EndpointOut(Out, frozen=True, kw_only=True):
@@ -52,15 +114,15 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None
     filter_types: tuple[str, ...] | None
     channels: tuple[str, ...] | None
-    throttle_rate: float | None
-    rate_limit: float | None
+    throttle_rate: int | float | None
+    rate_limit: int | float | None
     concurrency: int | None
     ordering: Ordering
     scheme: Scheme
     metadata: dict[str, str]
     policy: Policy | None
-    created_at: datetime
-    updated_at: datetime
+    created_at: Instant
+    updated_at: Instant
 
 
 def endpoint(found: Endpoint) -> EndpointOut:
@@ -76,8 +138,8 @@ def endpoint(found: Endpoint) -> EndpointOut:
         event_types=found.event_types,
         filter_types=found.event_types,
         channels=found.channels,
-        throttle_rate=found.throttle_rate,
-        rate_limit=found.throttle_rate,
+        throttle_rate=rate(found.throttle_rate),
+        rate_limit=rate(found.throttle_rate),
         concurrency=found.concurrency,
         ordering=found.ordering,
         scheme=found.scheme,
@@ -88,6 +150,78 @@ def endpoint(found: Endpoint) -> EndpointOut:
     )
 
 
+def rate(found: float | None) -> int | float | None:
+    """A whole number without its `.0`: typed clients read an integer."""
+    return int(found) if found is not None and found.is_integer() else found
+
+
+# ── secret, headers, example ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class EndpointSecretOut(Out, frozen=True, kw_only=True):
+    """The key that a receiver verifies with: the secret itself, or the public key of an Ed25519 pair."""
+
+    key: str
+
+    def __repr__(self) -> str:
+        return "EndpointSecretOut(key='…')"
+
+
+class EndpointSecretRotateIn(In, frozen=True, kw_only=True):
+    key: Key | None = None
+    grace_period_seconds: Grace | None = None
+
+    def __repr__(self) -> str:
+        key = None if self.key is None else "…"
+        return f"EndpointSecretRotateIn(key={key!r}, grace_period_seconds={self.grace_period_seconds!r})"
+
+
+class EndpointHeadersIn(In, frozen=True, kw_only=True):
+    headers: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"EndpointHeadersIn(headers={dict.fromkeys(self.headers, '…')!r})"
+
+
+class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
+    """Headers that are not named stay; null removes one, as does its name in `deleteHeaders`."""
+
+    headers: dict[str, str | None]
+    delete_headers: tuple[str, ...] | None = None  # how the SDKs say it
+
+    def changes(self) -> dict[str, str | None]:
+        return dict.fromkeys(self.delete_headers or ()) | self.headers
+
+    def __repr__(self) -> str:
+        hidden = dict.fromkeys(self.headers, "…")
+        return f"EndpointHeadersPatchIn(headers={hidden!r}, delete_headers={self.delete_headers!r})"
+
+
+class EndpointHeadersOut(Out, frozen=True, kw_only=True):
+    """The values of harmless headers, and the names of the others: their values are never shown."""
+
+    headers: dict[str, str]
+    sensitive: list[str]
+
+
+def endpoint_headers(headers: dict[str, str]) -> EndpointHeadersOut:
+    return EndpointHeadersOut(
+        headers={name: value for name, value in headers.items() if not is_sensitive(name)},
+        sensitive=[name for name in headers if is_sensitive(name)],
+    )
+
+
+class EventExampleIn(In, frozen=True, kw_only=True):
+    event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)]
+
+
+# ── lanes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CauseIn(In, frozen=True, kw_only=True):
+    cause: Cause | None = None
+
+
 class LaneOut(Out, frozen=True, kw_only=True):
     endpoint_id: str
     app_id: str
@@ -95,11 +229,11 @@ class LaneOut(Out, frozen=True, kw_only=True):
     status: str
     circuit: str
     backlog: int
-    oldest_due_at: datetime | None
+    oldest_due_at: Instant | None
     failures: int
-    failing_since: datetime | None
-    next_probe_at: datetime | None
-    held_until: datetime | None
+    failing_since: Instant | None
+    next_probe_at: Instant | None
+    held_until: Instant | None
     last_error: str | None
 
 
@@ -122,10 +256,47 @@ def lane(view: LaneView) -> LaneOut:
 
 
 class LaneEventOut(Out, frozen=True, kw_only=True):
-    at: datetime
+    at: Instant
     kind: str
     cause: str
 
 
 def lane_event(event: LaneEvent) -> LaneEventOut:
     return LaneEventOut(at=event.at, kind=event.kind.value, cause=event.cause)
+
+
+class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
+    """What governs the endpoint's open deliveries, and what happened to it lately."""
+
+    status_reason: str | None
+    in_flight: int
+    window: int | None  # most in flight while the endpoint recovers
+    concurrency: int | None
+    throttle_rate: int | float | None
+    next_start_at: Instant | None  # null: not before it is resumed, or a request in flight has ended
+    trips: int  # openings since the circuit was last closed
+    opened_at: Instant | None
+    events: list[LaneEventOut]  # the newest first
+
+
+def endpoint_health(
+    view: LaneView,
+    *,
+    reason: str | None,
+    in_flight: int,
+    next_start_at: datetime | None,
+    events: Sequence[LaneEvent],
+) -> EndpointHealthOut:
+    shown = view.lane
+    return EndpointHealthOut(
+        **asdict(lane(view)),
+        status_reason=reason,
+        in_flight=in_flight,
+        window=shown.window,
+        concurrency=shown.concurrency,
+        throttle_rate=rate(shown.throttle_rate),
+        next_start_at=next_start_at,
+        trips=shown.trips,
+        opened_at=shown.opened_at,
+        events=[lane_event(event) for event in events],
+    )

@@ -2,10 +2,60 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated, Any
 
-from hookline.api.wire.base import Out
+from msgspec import UNSET, Meta, UnsetType
+
+from hookline.api.wire.base import In, Instant, Out, Policy, policy
 from hookline.model import EventType
+
+_NAME = r"^[a-zA-Z0-9\-_.]+$"
+
+Name = Annotated[
+    str, Meta(min_length=1, max_length=256, pattern=_NAME, description="Such as `order.paid`; what messages are of.")
+]
+Description = Annotated[str, Meta(max_length=4096, description="For people.")]
+Versions = Annotated[
+    dict[str, dict[str, Any]], Meta(description="A JSON Schema of the payload by version; the highest version counts.")
+]
+Flag = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
+Flags = Annotated[tuple[Flag, ...], Meta(max_length=100)]
+Group = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
+Validated = Annotated[bool, Meta(description="Messages whose payload does not fit the newest schema are refused.")]
+
+
+class EventTypeUpdate(In, frozen=True, kw_only=True):
+    """All of an event type but its name. `policy` and `validated` stay as they are where they are absent."""
+
+    description: Description
+    archived: bool = False
+    deprecated: bool = False
+    schemas: Versions | None = None
+    feature_flag: Flag | None = None  # what older SDKs have instead of `feature_flags`
+    feature_flags: Flags | None = None
+    group_name: Group | None = None
+    policy: Policy | UnsetType | None = UNSET
+    validated: Validated | UnsetType = UNSET
+
+
+class EventTypeIn(EventTypeUpdate, frozen=True, kw_only=True):
+    """An event type. `policy` overrides parts of the retry policy for its messages."""
+
+    name: Name
+
+
+class EventTypePatch(In, frozen=True, kw_only=True):
+    """What is absent stays; null clears."""
+
+    description: Description | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+    deprecated: bool | UnsetType = UNSET
+    schemas: Versions | UnsetType | None = UNSET
+    feature_flag: Flag | UnsetType | None = UNSET
+    feature_flags: Flags | UnsetType | None = UNSET
+    group_name: Group | UnsetType | None = UNSET
+    policy: Policy | UnsetType | None = UNSET
+    validated: Validated | UnsetType = UNSET
 
 
 class EventTypeOut(Out, frozen=True, kw_only=True):
@@ -13,16 +63,28 @@ class EventTypeOut(Out, frozen=True, kw_only=True):
     description: str
     archived: bool
     deprecated: bool
-    created_at: datetime
-    updated_at: datetime
+    schemas: dict[str, dict[str, Any]] | UnsetType | None = UNSET
+    feature_flag: str | None
+    feature_flags: tuple[str, ...] | None
+    group_name: str | None
+    policy: Policy | None
+    validated: bool
+    created_at: Instant
+    updated_at: Instant
 
 
-def event_type(found: EventType) -> EventTypeOut:
+def event_type(found: EventType, *, with_content: bool = True) -> EventTypeOut:
     return EventTypeOut(
         name=found.name,
         description=found.description,
         archived=found.archived,
         deprecated=found.deprecated,
+        schemas=found.schemas if with_content else UNSET,
+        feature_flag=found.feature_flags[0] if found.feature_flags else None,
+        feature_flags=found.feature_flags or None,
+        group_name=found.group_name,
+        policy=policy(found.policy),
+        validated=found.validated,
         created_at=found.created_at,
         updated_at=found.updated_at,
     )

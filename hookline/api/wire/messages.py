@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Meta, Raw
 
-from hookline.api.wire.base import In, Out, Policy
+from hookline.api.wire.base import Instant, Out
 from hookline.model import Message
 
-
-class MessageIn(In, frozen=True, kw_only=True):
-    event_type: str
-    payload: Raw  # the caller's own bytes: these are stored, signed and sent
-    event_id: str | None = None
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    policy: Policy | None = None
+_NOT_ASKED_FOR = Raw(b"{}")
+_GONE = Raw(b'{"expired":true}')
 
 
 class MessageOut(Out, frozen=True, kw_only=True):
     id: str
     event_id: str | None
     event_type: str
-    payload: Raw | UnsetType | None
+    payload: Annotated[
+        Raw,
+        Meta(description='As it was accepted; `{}` where it was not asked for, `{"expired": true}` once it is gone.'),
+    ]
     channels: tuple[str, ...] | None
     tags: tuple[str, ...] | None
-    timestamp: datetime
+    timestamp: Instant
     ordering_key: str | None = None
-    deliver_at: datetime | None = None
+    deliver_at: Instant | None = None
+    payload_size: Annotated[
+        int | None, Meta(description="In bytes; null once the payload was expunged or taken by retention.")
+    ] = None
 
 
 def message(found: Message, *, with_payload: bool = True) -> MessageOut:
@@ -38,14 +36,22 @@ def message(found: Message, *, with_payload: bool = True) -> MessageOut:
         id=found.id,
         event_id=found.event_id,
         event_type=found.event_type,
-        payload=_payload(found.payload) if with_payload else UNSET,
+        payload=payload(found, with_payload=with_payload),
         channels=found.channels,
         tags=found.tags,
         timestamp=found.created_at,
         ordering_key=found.ordering_key,
         deliver_at=found.deliver_at,
+        payload_size=payload_size(found),
     )
 
 
-def _payload(payload: bytes | None) -> Raw | None:
-    return None if payload is None else Raw(payload)
+def payload(found: Message, *, with_payload: bool) -> Raw:
+    """An object in every case: SDKs take nothing else."""
+    if not with_payload:
+        return _NOT_ASKED_FOR
+    return _GONE if found.payload is None else Raw(found.payload)
+
+
+def payload_size(found: Message) -> int | None:
+    return found.size if found.payload is None else len(found.payload)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from hookline.store.base import StoreOptions
+from hookline.store.postgres.answers import Answers
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
-from hookline.store.postgres.dead import DeadLetters
+from hookline.store.postgres.example import Examples
+from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.relay import Relay
 from hookline.store.postgres.retire import Retire
+from hookline.store.postgres.stats import Statistics
+from hookline.store.postgres.tasks import Tasks
 from hookline.store.postgres.views import Views
 from hookline.vault import Vault
 
 __all__ = ["PostgresStore"]
 
 
-class PostgresStore(Life, Relay, Claim, Record, Retire, DeadLetters, Views):
+class PostgresStore(Life, Keys, Answers, Relay, Claim, Record, Retire, Tasks, Examples, Views, Statistics):
     """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
 
     engine = "postgres"

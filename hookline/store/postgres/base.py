@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from hookline import clock, ids
 from hookline.flow.circuit import Fold, LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.operational import of_lanes
 from hookline.store import rows
 from hookline.store.base import StoreOptions
 from hookline.store.postgres.database import Connection, Database
+from hookline.store.postgres.operational import tell
 from hookline.vault import Vault
 
 
@@ -48,6 +50,7 @@ class Part:
         self._options = options
         self._chance = clock.chance
         self._loop = asyncio.get_running_loop()
+        self.task_added = asyncio.Event()
 
     # ── lanes, under their locks ──
 
@@ -86,7 +89,9 @@ class Part:
             columns = [list(column) for column in zip(*wakes, strict=True)]
             await connection.execute(self._sql["wake_lanes"], *columns)
 
-    async def _write_lane_events(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
+    async def _write_lane_events(
+        self, connection: Connection, events: Sequence[LaneEvent], *, by_hand: bool = False
+    ) -> None:
         await connection.execute(
             self._sql["lane_events_write"],
             [event.endpoint_no for event in events],
@@ -94,6 +99,7 @@ class Part:
             [event.kind.value for event in events],
             [event.cause for event in events],
         )
+        await tell(connection, self._sql, of_lanes(events, by_hand=by_hand))
 
     async def _disable_gone(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         disabled = [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED]

@@ -8,15 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from asyncpg import ForeignKeyViolationError, UniqueViolationError
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
-from hookline import ids
+from hookline import ids, operational
 from hookline.clock import wall
-from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
+from hookline.flow.circuit import reset
 from hookline.flow.record import clean
 from hookline.model import (
     Application,
+    ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
@@ -26,11 +28,12 @@ from hookline.model import (
     NewEndpoint,
     Organization,
 )
-from hookline.states import EndpointStatus
+from hookline.states import Circuit, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import Page
 from hookline.store.postgres.base import READ, Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
+from hookline.store.postgres.operational import tell
 
 
 @contextmanager
@@ -87,6 +90,20 @@ class Catalogue(Part):
     async def applications(self, org_id: str, page: Page) -> list[Application]:
         return [rows.application(row, READ) for row in await self._page("applications", org_id, page)]
 
+    async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
+        given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+
+        async def work(connection: Connection) -> Application:
+            row = await connection.fetchrow(self._sql["application_lock"], app_no)
+            if row is None:
+                raise NotFound("the application does not exist")
+            after = replace(rows.application(row, READ), **given)
+            values = (after.name, after.uid, after.throttle_rate, rows.json_text(after.metadata))
+            return rows.application(await connection.fetchrow(self._sql["application_update"], app_no, *values), READ)
+
+        with _taken(f"the uid {change.uid!r}"):
+            return await self._db.transact(work, calm=True)
+
     async def delete_application(self, app_no: int) -> None:
         async def work(connection: Connection) -> None:
             lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
@@ -99,10 +116,13 @@ class Catalogue(Part):
     async def _delete_endpoints(self, connection: Connection, nos: list[int]) -> None:
         await connection.execute(self._sql["lanes_delete_mark"], nos)
         await connection.execute(self._sql["endpoints_delete"], nos)
+        await tell(connection, self._sql, operational.deleted(nos))
 
     # ── event types ──
 
-    async def save_event_type(self, event_type: EventType) -> EventType:
+    async def save_event_type(
+        self, event_type: EventType, *, replacing: EventType | UnsetType | None = UNSET
+    ) -> EventType:
         schemas = event_type.schemas
         with _taken("the name"):
             row = await self._db.fetchrow(
@@ -118,15 +138,24 @@ class Catalogue(Part):
                 rows.policy_text(event_type.policy),
                 event_type.created_at,
                 event_type.updated_at,
+                event_type.validated,
+                replacing is UNSET,
+                replacing.updated_at if isinstance(replacing, EventType) else None,
             )
+        if row is None:
+            raise Overtaken("somebody else has saved the event type meanwhile")
         return rows.event_type(row, READ)
 
     async def event_type(self, org_id: str, name: str) -> EventType | None:
         row = await self._db.fetchrow("event_type", org_id, name)
         return None if row is None else rows.event_type(row, READ)
 
-    async def event_types(self, org_id: str, page: Page) -> list[EventType]:
-        return [rows.event_type(row, READ) for row in await self._page("event_types", org_id, page)]
+    async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
+        return [rows.event_type(row, READ) for row in await self._page("event_types", org_id, page, archived)]
+
+    async def expunge_event_type(self, org_id: str, name: str) -> None:
+        if await self._db.fetchrow("event_type_expunge", org_id, name) is None:
+            raise NotFound("the event type does not exist")
 
     # ── endpoints ──
 
@@ -141,6 +170,7 @@ class Catalogue(Part):
             await connection.execute(
                 self._sql["lane_insert"], no, app_no, int(new.status), new.throttle_rate, new.concurrency
             )
+            await tell(connection, self._sql, operational.created(no))
             return await self._endpoint_by_no(connection, no)
 
         with _taken(f"the uid {new.uid!r}"):
@@ -165,12 +195,16 @@ class Catalogue(Part):
         """Also one that no key opens: it must not take the others, or its own repair, with it."""
         return rows.endpoint_or_fault(row, READ, self._vault)
 
-    async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
+    async def change_endpoint(
+        self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
+    ) -> Endpoint:
         given = {name: value for name, value in asdict(change).items() if value is not UNSET}
 
         async def work(connection: Connection) -> Endpoint:
             await self._lock_lane(connection, endpoint_no)
             row = await self._endpoint_row(connection, endpoint_no)
+            if revision not in (None, row["revision"]):
+                raise Overtaken("somebody else has changed the endpoint meanwhile")
             after = replace(self._endpoint(row), **given)
             # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
             secrets, headers = self._sealed(after.id, after)
@@ -182,6 +216,7 @@ class Catalogue(Part):
             await connection.execute(self._sql["endpoint_update"], endpoint_no, *values)
             await connection.execute(self._sql["lane_limits"], endpoint_no, after.throttle_rate, after.concurrency)
             await self._wake_lane(connection, endpoint_no)
+            await tell(connection, self._sql, operational.updated(endpoint_no))
             return await self._endpoint_by_no(connection, endpoint_no)
 
         with _taken(f"the uid {change.uid!r}"):
@@ -189,7 +224,7 @@ class Catalogue(Part):
 
     async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
         async def work(connection: Connection) -> Endpoint:
-            await self._set_status(connection, endpoint_no, status, clean(cause))
+            await self._set_status(connection, endpoint_no, status, clean(cause), by_hand=True)
             return await self._endpoint_by_no(connection, endpoint_no)
 
         if status == EndpointStatus.DELETED:
@@ -197,7 +232,7 @@ class Catalogue(Part):
         return await self._db.transact(work, calm=True)
 
     async def _set_status(
-        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
+        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str, *, by_hand: bool = False
     ) -> LaneEvent | None:
         """Under the lane's lock. None: it has that status already."""
         row = await self._lock_lane(connection, endpoint_no)
@@ -212,8 +247,24 @@ class Catalogue(Part):
         if status == EndpointStatus.ACTIVE:
             await self._wake_lane(connection, endpoint_no)
         event = LaneEvent(endpoint_no=endpoint_no, at=row["now"], kind=_event_kind(before, status), cause=cause)
-        await self._write_lane_events(connection, [event])
+        await self._write_lane_events(connection, [event], by_hand=by_hand)
         return event
+
+    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
+        async def work(connection: Connection) -> LaneEvent | None:
+            row = await self._lock_lane(connection, endpoint_no)
+            before = rows.lane(row, READ)
+            after = reset(before, now=row["now"], cause=clean(cause))
+            if not after.events:
+                return None
+            await self._write_lanes(connection, [after.lane])
+            await self._write_lane_events(connection, after.events)
+            if before.circuit != Circuit.CLOSED:
+                await tell(connection, self._sql, operational.circuit_reset(endpoint_no, clean(cause)))
+            await self._wake_lane(connection, endpoint_no)
+            return after.events[0]
+
+        return await self._db.transact(work, calm=True)
 
     async def delete_endpoint(self, endpoint_no: int) -> None:
         async def work(connection: Connection) -> None:
@@ -254,12 +305,11 @@ class Catalogue(Part):
         row = await self._db.fetchrow(by_id, owner, ref)
         return row if row is not None else await self._db.fetchrow(by_uid, owner, ref)
 
-    async def _page(self, name: str, owner: object, page: Page) -> list[Any]:
+    async def _page(self, name: str, owner: object, page: Page, *more: object) -> list[Any]:
         """In the listing's own order, also when it is read backwards."""
-        if not page.backwards:
-            return await self._db.fetch(name, owner, page.iterator or "", page.limit)
-        found = await self._db.fetch(f"{name}_back", owner, page.iterator or "", page.limit)
-        return found[::-1]
+        statement = f"{name}_back" if page.backwards != page.descending else name
+        found = await self._db.fetch(statement, owner, page.iterator or "", page.limit, *more)
+        return found[::-1] if page.backwards else found
 
 
 def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | None]) -> tuple[Any, ...]:

@@ -16,10 +16,12 @@ from hookline.flow.claim import admissions
 from hookline.flow.lane import Admission, admit, after_claim
 from hookline.flow.record import released_outcomes
 from hookline.model import ClaimBatch, Job, Lane
+from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import StoreOptions
 from hookline.store.postgres.base import READ, Part, Wake
 from hookline.store.postgres.database import Connection, Database, translated
+from hookline.store.postgres.operational import of_deaths, tell
 from hookline.vault import Vault
 
 _MOST_TOKENS = 128  # that one claim looks at
@@ -149,7 +151,8 @@ class Claim(Part):
         payloads = {row["id"]: by_message.get(row["message_seq"]) for row in taken}
         lost = [no for no, payload in payloads.items() if payload is None]
         if lost:
-            await connection.execute(self._sql["claim_unsendable"], lost, locked.claim)
+            dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
+            await tell(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
         return {no: payload for no, payload in payloads.items() if payload is not None}
 
     async def _write_after(

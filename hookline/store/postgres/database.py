@@ -22,7 +22,14 @@ from hookline.store.sql import load
 T = TypeVar("T")
 Connection = Any  # asyncpg has no types
 
-_COMMON = {"application_name": "hookline", "plan_cache_mode": "force_custom_plan", "jit": "off", "timezone": "UTC"}
+_COMMON = {
+    "application_name": "hookline",
+    "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+    "timezone": "UTC",
+    # A machine that vanishes in the middle of a transaction would hold its locks until TCP gives up: two hours.
+    "idle_in_transaction_session_timeout": "30s",
+}
 _HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 _HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
@@ -44,6 +51,7 @@ _AWAY = (
     pg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,
+    pg.IdleInTransactionSessionTimeoutError,
     pg.InternalClientError,
     asyncpg.InterfaceError,
     OSError,
@@ -144,11 +152,20 @@ class Database:
 
     async def transact(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
         """`work` in one transaction; anew if it lost a deadlock. It must be able to run twice."""
+
+        async def whole(connection: Connection) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self.alone(whole, calm=calm)
+
+    async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
+        """`work` that is one statement, and so its own transaction; anew if it lost a deadlock."""
         pool = self._calm if calm else self._hot
         with translated():
             for left in reversed(range(_TRIES)):
                 try:
-                    async with pool.acquire() as connection, connection.transaction():
+                    async with pool.acquire() as connection:
                         return await work(connection)
                 except _RACE:
                     if left == 0:

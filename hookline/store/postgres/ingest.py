@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.model import Accepted, IngestStatus, NewMessage
-from hookline.store import rows
+from hookline.errors import Conflict, InvalidInput, StoreUnavailable
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.store import batches, rows
 from hookline.store.base import StoreOptions
 from hookline.store.postgres.base import Part, made_within
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
@@ -16,6 +16,7 @@ from hookline.vault import Vault
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MOST_DOUBTS = 50_000
+_FIRST_PAUSE, _LONGEST_PAUSE, _MOST_WAIT = 0.005, 0.1, 10.0  # for a twin in another process
 
 
 class Ingest(Part):
@@ -46,9 +47,11 @@ class Ingest(Part):
                 raise
             self._note_doubts(batch, process)
             known = await self._settle_doubts(batch)
-            if len(known) < len(batch):
+            if not known:
                 raise
-            return [known[message.id] for message in batch]
+        # It was committed: what is not there was refused, and will be again.
+        refused = iter(await self._ingest_fresh([message for message in batch if message.id not in known]))
+        return [known.get(message.id) or next(refused) for message in batch]
 
     async def _ingest_on(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
         """One round trip where one statement can do it."""
@@ -58,11 +61,12 @@ class Ingest(Part):
             return await self._accept(connection, batch)
 
     async def _accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
-        """Of those with one key or event id the first goes ahead; the others come after it and find it there."""
-        first, later = _first_of_each(batch)
-        answers = await self._insert(connection, first)
-        if later:
-            answers |= dict(zip(later, await self._accept(connection, list(later.values())), strict=True))
+        """Of those with one key the first goes ahead; the others come after it and find it there."""
+        answers: dict[int, Accepted] = {}
+        rest = dict(enumerate(batch))
+        while rest:
+            first, rest = _first_of_each(rest)
+            answers |= await self._insert(connection, first)
         return [answers[index] for index in range(len(batch))]
 
     async def _insert(self, connection: Connection, batch: dict[int, NewMessage]) -> dict[int, Accepted]:
@@ -101,6 +105,55 @@ class Ingest(Part):
             for message in refused
         }
 
+    async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
+        found = await self._db.fetchrow("ingest_accepted_under", key)
+        return None if found is None else _judge_key(body, found)
+
+    # ── a caller's whole list ──
+
+    async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
+        if batch.idempotency_key is None:
+            return batches.accepted(batch, await self.ingest(batch.messages))
+        for pause in _pauses():
+            try:
+                found = await self._try_batch(batch, batch.idempotency_key)
+            except DATA_ERRORS as error:
+                raise InvalidInput(f"a message cannot be stored: {error}") from error
+            if found is not None:
+                return found
+            await asyncio.sleep(
+                pause
+            )  # without a connection: another process has the key, and tells nobody when it is done
+        raise Conflict("another request with this idempotency key is still at work; try again in a moment")
+
+    async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:
+        """None: somebody else is at it."""
+        process = 0
+
+        async def work(connection: Connection) -> BatchAccepted | None:
+            nonlocal process
+            process = connection.get_server_pid()
+            return await self._batch_on(connection, batch, key)
+
+        try:
+            return await self._db.transact(work)
+        except StoreUnavailable:
+            if process == 0:
+                raise
+            await self._wait_for_end(process)
+            return await self._db.transact(work)  # the key tells whether it was committed
+
+    async def _batch_on(self, connection: Connection, batch: NewBatch, key: bytes) -> BatchAccepted | None:
+        if not await connection.fetchval(self._sql["ingest_batch_lock"], _lock_of(key)):
+            return None
+        body, seconds = batch.idempotency_body or b"", self._options.idempotency_hours * 3600
+        if not await connection.fetchval(self._sql["ingest_batch_key"], key, body, seconds):
+            kept = await connection.fetchrow(self._sql["ingest_batch_kept"], key)
+            return None if kept is None else batches.again(batch, kept["body"], kept["answers"])
+        accepted = batches.accepted(batch, await self._accept(connection, batch.messages))
+        await connection.execute(self._sql["ingest_batch_keep"], key, batches.keep(accepted))
+        return accepted
+
     # ── a COMMIT that was not answered ──
 
     def _note_doubts(self, batch: Iterable[NewMessage], process: int) -> None:
@@ -130,6 +183,20 @@ class Ingest(Part):
         raise StoreUnavailable("a lost connection is still at work in PostgreSQL; try again")
 
 
+def _lock_of(key: bytes) -> int:
+    """Two keys with one lock only wait for each other."""
+    return int.from_bytes(key[:4], "big", signed=True)
+
+
+def _pauses() -> Iterator[float]:
+    """Short ones first; together as long as a request may wait for its twin."""
+    pause, left = _FIRST_PAUSE, _MOST_WAIT
+    while left > 0:
+        yield pause
+        left -= pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
 def _there(row: Any) -> Accepted:
     return Accepted(
         status=IngestStatus.ACCEPTED, message_id=row["id"], created_at=row["created_at"], deliveries=row["deliveries"]
@@ -137,26 +204,22 @@ def _there(row: Any) -> Accepted:
 
 
 def _simple(batch: Sequence[NewMessage]) -> bool:
-    """Whether one statement does it all: no message with both a key and an event id, and none of them twice."""
+    """Whether one statement does it all: no message with both a key and an event id, and no key twice."""
     keys = [message.idempotency_key for message in batch if message.idempotency_key is not None]
-    events = [(message.app_no, message.event_id) for message in batch if message.event_id is not None]
-    if len(set(keys)) < len(keys) or len(set(events)) < len(events):
+    if len(set(keys)) < len(keys):
         return False
-    return not (keys and events) or not any(message.idempotency_key and message.event_id for message in batch)
+    return not keys or not any(message.idempotency_key and message.event_id for message in batch)
 
 
-def _first_of_each(batch: Sequence[NewMessage]) -> tuple[dict[int, NewMessage], dict[int, NewMessage]]:
+def _first_of_each(batch: dict[int, NewMessage]) -> tuple[dict[int, NewMessage], dict[int, NewMessage]]:
     first: dict[int, NewMessage] = {}
     later: dict[int, NewMessage] = {}
-    seen: set[object] = set()
-    for index, message in enumerate(batch):
-        names: set[object] = set()
-        if message.idempotency_key is not None:
-            names.add(message.idempotency_key)
-        if message.event_id is not None:
-            names.add((message.app_no, message.event_id))
-        (later if names & seen else first)[index] = message
-        seen |= names
+    seen: set[bytes] = set()
+    for index, message in batch.items():
+        key = message.idempotency_key
+        (later if key in seen else first)[index] = message
+        if key is not None:
+            seen.add(key)
     return first, later
 
 
@@ -189,11 +252,14 @@ def text_array(texts: Sequence[str] | None) -> str | None:
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
+def _judge_key(asked: bytes, key: Any) -> Accepted:
+    status = IngestStatus.REPLAYED if asked == key["body"] else IngestStatus.KEY_REUSED
+    return Accepted(status=status, message_id=key["message_id"], created_at=key["created_at"])
+
+
 def _refusal(message: NewMessage, key: Any, event: Any) -> Accepted:
     if key is not None and key["message_id"] != message.id:
-        same = key["body"] == (message.idempotency_body or b"")
-        status = IngestStatus.REPLAYED if same else IngestStatus.KEY_REUSED
-        return Accepted(status=status, message_id=key["message_id"], created_at=key["created_at"])
+        return _judge_key(message.idempotency_body or b"", key)
     if event is not None:
         return Accepted(
             status=IngestStatus.EVENT_ID_TAKEN, message_id=event["message_id"], created_at=event["created_at"]

@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock, ids
+from hookline import clock, ids, operational
 from hookline.flow.record import bare, buried, clean, halves, moves_lane, outcome_name, outcomes_of, refused
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
+from hookline.store.postgres.operational import tell
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
@@ -90,6 +91,10 @@ class Record(Part):
             return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+        recorded = await self._record_plain(results, wake) if all(map(_plain, results)) else 0
+        if recorded:
+            return RecordReport(recorded=recorded, stale=len(results) - recorded)
+
         async def work(connection: Connection) -> RecordReport:
             report = await self._record(connection, results)
             if wake:
@@ -97,6 +102,17 @@ class Record(Part):
             return report
 
         return await self._db.transact(work)
+
+    async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> int:
+        """How many; none if a lane is unhealthy, and then nothing is written."""
+        receipts = sorted(map(_receipt, results), key=_by_delivery)
+        endpoints = list({result.job.endpoint_no for result in results})
+
+        async def work(connection: Connection) -> int:
+            recorded: int = await connection.fetchval(self._sql["record_plain"], receipts, endpoints, list(wake))
+            return recorded
+
+        return await self._db.alone(work)
 
     async def _record(self, connection: Connection, results: Sequence[Result]) -> RecordReport:
         all_of = sorted({result.job.endpoint_no for result in results})
@@ -109,6 +125,7 @@ class Record(Part):
             await connection.copy_records_to_table(
                 "attempt", schema_name="hookline", columns=_ATTEMPT, records=[_attempt(result, at) for result in held]
             )
+        await tell(connection, self._sql, operational.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events)
 
@@ -125,6 +142,38 @@ class Record(Part):
             found = await connection.fetch(self._sql["record_moves"], *columns)
         at = found[0]["now"] if found else clock.EPOCH
         return {(row["id"], row["claim"]): True for row in found}, at
+
+
+def _plain(result: Result) -> bool:
+    verdict = result.judgement.verdict
+    return isinstance(verdict, Delivered) and not moves_lane(result) and not operational.recovers(result)
+
+
+def _receipt(result: Result) -> tuple[Any, ...]:
+    """`hookline.receipt`. The driver encodes a tuple as it is; of arrays it checks every element."""
+    job, sent, timing = result.job, result.sent, result.sent.timing
+    return (
+        job.delivery_id,
+        job.claim,
+        result.attempt_id,
+        sent.started_at,
+        sent.status,
+        clean(sent.detail),
+        clean(sent.address),
+        rows.headers_blob(sent.headers),
+        sent.body,
+        sent.truncated,
+        timing.dns,
+        timing.connect,
+        timing.tls,
+        timing.first_byte,
+        timing.total,
+    )
+
+
+def _by_delivery(receipt: tuple[Any, ...]) -> int:
+    delivery_id: int = receipt[0]
+    return delivery_id
 
 
 def _move(result: Result) -> _Move:

@@ -14,6 +14,7 @@ from hookline.clock import wall
 from hookline.errors import InvalidInput
 from hookline.flow.record import clean
 from hookline.model import IngestStatus, NewMessage, RelayReport
+from hookline.operational import MANAGEMENT
 from hookline.store import rows
 from hookline.store.postgres.database import DATA_ERRORS, Connection
 from hookline.store.postgres.ingest import Ingest
@@ -30,7 +31,7 @@ class Relay(Ingest):
 
     async def _relay(self, connection: Connection, limit: int) -> RelayReport:
         keyed = await connection.fetchval(self._sql["relay_guard"])
-        found = await connection.fetch(self._sql["relay_rows"], limit, keyed)
+        found = await connection.fetch(self._sql["relay_rows"], limit, keyed, MANAGEMENT)
         taken, faults = _messages(found, wall(), self._options.max_payload)
         statuses = await self._relay_batch(connection, taken, faults)
         gone = [row_id for row_id, status in statuses.items() if status != IngestStatus.NO_APPLICATION]

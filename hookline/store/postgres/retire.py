@@ -41,8 +41,11 @@ class Retire(Sweep):
         options = self._options
         steps: list[tuple[str, tuple[int, ...]]] = [
             ("retire_key", (limit,)),
+            ("retire_answer", (limit,)),
+            ("retire_token", (limit,)),
             ("retire_event_id", (options.retention_days, limit)),
             ("retire_lane_event", (options.retention_days, limit)),
+            ("retire_task", (options.retention_days, limit)),
             ("retire_resolved", (options.retention_days, limit)),
         ]
 

@@ -7,10 +7,11 @@ from enum import IntEnum
 
 from hookline.flow.circuit import LaneOutcome
 from hookline.model import LaneEvent, SweepReport
-from hookline.states import EndpointStatus, Health
+from hookline.states import EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
 from hookline.store.postgres.catalogue import Catalogue
 from hookline.store.postgres.database import Connection
+from hookline.store.postgres.operational import of_deaths, tell
 
 
 class Chore(IntEnum):
@@ -50,16 +51,19 @@ class Sweep(Catalogue):
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
-            return SweepReport(expired=await connection.fetchval(self._sql["sweep_expired"], limit))
+            dead = await connection.fetch(self._sql["sweep_expired"], limit)
+            await tell(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
+            return SweepReport(expired=len(dead))
 
         return await self._guarded(Chore.EXPIRED, work)
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
-            deleted = await connection.fetchval(self._sql["sweep_deleted"], limit)
+            dead = await connection.fetch(self._sql["sweep_deleted"], limit)
+            await tell(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
-            return SweepReport(deleted=deleted)
+            return SweepReport(deleted=len(dead))
 
         return await self._guarded(Chore.DELETED, work)
 

@@ -7,13 +7,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
-from hookline import ids
-from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline import ids, operational
+from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
+from hookline.flow.circuit import reset
+from hookline.flow.record import clean
 from hookline.model import (
     Application,
+    ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
@@ -29,6 +32,7 @@ from hookline.store.base import Page
 from hookline.store.rows import json_text, policy_text
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.paging import by_text
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
@@ -81,19 +85,31 @@ def applications(tx: Tx, org_id: str, page: Page) -> list[Application]:
     return [rows.application(row, READ) for row in by_text(tx, "applications", org_id, page)]
 
 
+def change_application(tx: Tx, app_no: int, change: ApplicationChange) -> Application:
+    row = tx.row("application_by_no", (app_no,))
+    if row is None:
+        raise NotFound("no such application")
+    given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    after = replace(rows.application(row, READ), **given)
+    params = asdict(after) | {"metadata": json_text(after.metadata), "now": tx.now}
+    changed = _unique(tx, "application_update", params, f"the uid is taken in this organization: {after.uid}")
+    return rows.application(changed, READ)
+
+
 def delete_application(tx: Tx, app_no: int) -> None:
     params = {"app_no": app_no, "now": tx.now}
     if not tx.run("application_delete", params):
         raise NotFound("no such application")
     tx.run("application_lanes_delete", params)
-    tx.run("application_endpoints_delete", params)
+    gone = tx.tuples("application_endpoints_delete", params)
+    tell(tx, operational.deleted(no for (no,) in gone))
     tx.forget_plans()
 
 
 # ── event types ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def save_event_type(tx: Tx, event_type: EventType) -> EventType:
+def save_event_type(tx: Tx, event_type: EventType, replacing: EventType | UnsetType | None) -> EventType:
     if organization(tx, event_type.org_id) is None:
         raise NotFound("no such organization")
     params = asdict(event_type) | {
@@ -102,10 +118,14 @@ def save_event_type(tx: Tx, event_type: EventType) -> EventType:
         "policy": policy_text(event_type.policy),
         "created_at": to_micros(event_type.created_at),
         "updated_at": to_micros(event_type.updated_at),
+        "whatever": replacing is UNSET,
+        "seen_at": to_micros(replacing.updated_at) if isinstance(replacing, EventType) else None,
     }
-    (row,) = tx.rows("event_type_save", params)
+    saved = tx.rows("event_type_save", params)
+    if not saved:
+        raise Overtaken("somebody else has saved the event type meanwhile")
     tx.forget_plans()
-    return rows.event_type(row, READ)
+    return rows.event_type(saved[0], READ)
 
 
 def event_type(tx: Tx, org_id: str, name: str) -> EventType | None:
@@ -113,8 +133,14 @@ def event_type(tx: Tx, org_id: str, name: str) -> EventType | None:
     return None if row is None else rows.event_type(row, READ)
 
 
-def event_types(tx: Tx, org_id: str, page: Page) -> list[EventType]:
-    return [rows.event_type(row, READ) for row in by_text(tx, "event_types", org_id, page)]
+def event_types(tx: Tx, org_id: str, page: Page, archived: bool) -> list[EventType]:
+    return [rows.event_type(row, READ) for row in by_text(tx, "event_types", org_id, page, archived=archived)]
+
+
+def expunge_event_type(tx: Tx, org_id: str, name: str) -> None:
+    if not tx.run("event_type_expunge", (org_id, name)):
+        raise NotFound("no such event type")
+    tx.forget_plans()
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -127,12 +153,15 @@ def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
     params = _columns(tx, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
     (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")
     tx.run("lane_insert", (no, app_no, int(new.status), new.throttle_rate, new.concurrency))
+    tell(tx, operational.created(no))
     tx.forget_plans()
     return _existing(tx, no)
 
 
-def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange) -> Endpoint:
+def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: int | None) -> Endpoint:
     row = _living(tx, endpoint_no)
+    if revision not in (None, row["revision"]):
+        raise Overtaken("somebody else has changed the endpoint meanwhile")
     given = {name: value for name, value in asdict(change).items() if value is not UNSET}
     after = replace(rows.endpoint_or_fault(row, READ, tx.vault), **given)
     # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
@@ -140,6 +169,7 @@ def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange) -> Endpoin
     params = _columns(tx, after.id, after) | sealed | {"no": endpoint_no}
     _unique(tx, "endpoint_update", params, f"the uid is taken in this application: {after.uid}")
     tx.run("lane_limits", params)
+    tell(tx, operational.updated(endpoint_no))
     _wake(tx, endpoint_no)
     tx.forget_plans()
     return _existing(tx, endpoint_no)
@@ -183,13 +213,15 @@ def set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause:
     before = _existing(tx, endpoint_no)
     if status == before.status:
         return before
-    turn(tx, endpoint_no, before.status, status, cause)
+    turn(tx, endpoint_no, before.status, status, cause, by_hand=True)
     if status == EndpointStatus.ACTIVE:
         _wake(tx, endpoint_no)
     return _existing(tx, endpoint_no)
 
 
-def turn(tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatus, cause: str) -> LaneEvent:
+def turn(
+    tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatus, cause: str, *, by_hand: bool = False
+) -> LaneEvent:
     """The status of the endpoint and of its lane, with the event that says so."""
     reason = None if status == EndpointStatus.ACTIVE else cause
     tx.run("endpoint_status", {"no": endpoint_no, "status": int(status), "reason": reason, "now": tx.now})
@@ -200,9 +232,23 @@ def turn(tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatu
         after = replace(after, failures=0, failing_since=None, probe_at=probe_at)
     lane_rows.save(tx, [after])
     event = LaneEvent(endpoint_no=endpoint_no, at=tx.at, kind=_EVENTS[before, status], cause=cause)
-    lane_rows.note(tx, [(event, lane.app_no)])
+    lane_rows.note(tx, [(event, lane.app_no)], by_hand=by_hand)
     tx.forget_plans()
     return event
+
+
+def reset_circuit(tx: Tx, endpoint_no: int, cause: str) -> LaneEvent | None:
+    _living(tx, endpoint_no)
+    lane = lane_rows.load(tx, [endpoint_no])[endpoint_no]
+    after = reset(lane, now=tx.at, cause=clean(cause))
+    if not after.events:
+        return None
+    lane_rows.save(tx, [after.lane])
+    lane_rows.note(tx, [(event, lane.app_no) for event in after.events])
+    if lane.circuit != Circuit.CLOSED:
+        tell(tx, operational.circuit_reset(endpoint_no, clean(cause)))
+    _wake(tx, endpoint_no)
+    return after.events[0]
 
 
 def renew_held(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
@@ -219,6 +265,7 @@ def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
     if not tx.run("endpoints_delete", {"no": endpoint_no, "now": tx.now}):
         raise NotFound("no such endpoint")
     tx.run("lanes_delete_mark", (endpoint_no,))
+    tell(tx, operational.deleted([endpoint_no]))
     tx.forget_plans()
 
 

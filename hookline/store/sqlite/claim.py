@@ -16,6 +16,7 @@ from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.operational import of_deaths, tell
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.tx import Tx, numbers
 
@@ -172,8 +173,9 @@ def _policy(text: str | None) -> PolicyOverride | None:
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> None:
     """Waiting deliveries become dead without an attempt."""
     given = numbers(ids)
-    tx.run("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
+    dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
+    tell(tx, of_deaths(tx, dead, reason))
 
 
 def release(tx: Tx, jobs: Sequence[Job]) -> int:

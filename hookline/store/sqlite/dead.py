@@ -8,27 +8,39 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline.flow.fanout import Target, matches, max_age, merge
-from hookline.model import DeadFilter, DeadLetter, DeadStats, Endpoint, PolicyOverride
+from hookline.errors import Conflict, NotFound
+from hookline.flow.fanout import max_age, merge
+from hookline.flow.replay import Seen, Window, missed, missing_window, refusal, target
+from hookline.model import (
+    Attempt,
+    DeadFilter,
+    DeadLetter,
+    DeadOfApplication,
+    DeadStats,
+    Endpoint,
+    PolicyOverride,
+)
+from hookline.states import EndpointStatus
 from hookline.store import rows
-from hookline.store.base import Page, after_id
-from hookline.store.rows import Row, policy_text, read_policy
+from hookline.store.base import MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
+from hookline.store.rows import Row, json_text, policy_text, read_policy
+from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.tx import READ, Tx, numbers
 
 _MANUAL = 1
-_LAST = (1 << 63) - 1
+_BEFORE_ALL, _AFTER_ALL = (-1, -1), ((1 << 63) - 1, (1 << 63) - 1)
 
-# A leading `+` keeps a condition away from the indexes: the listing stays in the order of its ids, and needs no sort.
+# A leading `+` keeps a condition away from the indexes: the listing stays in its order, and needs no sort.
 _CONDITIONS = {
     "org_id": "+l.app_no IN (SELECT no FROM application WHERE org_id = :org_id)",
     "app_no": "l.app_no = :app_no",
     "endpoint_no": "l.endpoint_no = :endpoint_no",
     "event_type": "l.event_type = :event_type",
     "reason": "l.reason = :reason",
-    "since": "+l.died_at >= :since",
-    "until": "+l.died_at < :until",
+    "since": "l.died_at >= :since",
+    "until": "l.died_at < :until",
     "ids": "l.id IN (SELECT value FROM json_each(:ids))",
 }
 
@@ -62,9 +74,11 @@ def _where(where: DeadFilter, *, resolved: bool | None) -> _Where:
 def dead_letters(tx: Tx, where: DeadFilter, page: Page) -> list[DeadLetter]:
     found = _where(where, resolved=where.resolved)
     name = "dead_letters_back" if page.backwards else "dead_letters"
-    start = 0 if page.backwards else _LAST
-    after = after_id(page)
-    params = found.params | {"iterator": start if after is None else after, "limit": page.limit}
+    after = after_death(page.iterator)
+    died_at, dead_id = _BEFORE_ALL if page.backwards else _AFTER_ALL
+    if after is not None:
+        died_at, dead_id = to_micros(after[0]), after[1]
+    params = found.params | {"died_at": died_at, "id": dead_id, "limit": page.limit}
     listed = [rows.dead_letter(row, READ) for row in tx.conn.execute(found.fill(tx.sql[name]), params)]
     return listed[::-1] if page.backwards else listed
 
@@ -74,15 +88,25 @@ def dead_letter(tx: Tx, dead_id: int) -> DeadLetter | None:
     return None if row is None else rows.dead_letter(row, READ)
 
 
+def dead_attempts(tx: Tx, letter: DeadLetter) -> list[Attempt]:
+    params = {"message_id": letter.message_id, "id": letter.id, "most": MOST_ATTEMPTS}
+    return [rows.attempt(row, READ) for row in tx.rows("dead_attempts", params)[::-1]]
+
+
 def dead_stats(tx: Tx, where: DeadFilter) -> DeadStats:
     found = _where(where, resolved=None)
     counted = tx.conn.execute(found.fill(tx.sql["dead_stats"]), found.params).fetchall()
+    most = found.params | {"most": TOP_APPLICATIONS}
+    by_application = tx.conn.execute(found.fill(tx.sql["dead_stats_applications"]), most).fetchall()
+    of = {name: getattr(where, name) for name in ("org_id", "app_no", "endpoint_no", "event_type")}
     dead = [row for row in counted if not row["resolved"]]
     oldest = min((row["oldest"] for row in dead), default=None)
     return DeadStats(
         dead=sum(row["many"] for row in dead),
+        pending=tx.value("dead_stats_pending", of),
         resolved=sum(row["many"] for row in counted if row["resolved"]),
         by_reason={row["reason"]: row["many"] for row in dead},
+        by_application=tuple(DeadOfApplication(app_id=row["app_id"], dead=row["dead"]) for row in by_application),
         oldest=None if oldest is None else instant(oldest),
     )
 
@@ -110,10 +134,10 @@ def resolve(tx: Tx, where: DeadFilter, note: str, limit: int) -> int:
     return tx.conn.execute(found.fill(tx.sql["resolve"]), params).rowcount
 
 
-# ── what an endpoint missed ───────────────────────────────────────────────────────────────────────────────────────
+# ── what an endpoint missed, or is to get once more ───────────────────────────────────────────────────────────────
 
 
-class Missed(Struct, frozen=True, kw_only=True):
+class _Message(Struct, frozen=True, kw_only=True):
     """A message that is to get a delivery of its own."""
 
     seq: int
@@ -124,53 +148,91 @@ class Missed(Struct, frozen=True, kw_only=True):
     policy: PolicyOverride | None
 
 
-class Window(Struct, frozen=True, kw_only=True):
-    """When the messages were accepted, and from where in it to look."""
+class Look(Struct, frozen=True, kw_only=True):
+    """The messages that a walk has come by, and where it goes on; None: there are no more."""
 
-    since: datetime
-    until: datetime
-    after: tuple[int, int] = (0, 0)
-
-
-class Stretch(Struct, frozen=True, kw_only=True):
-    """A part of a window: what was missed in it, and where the next one begins."""
-
-    missed: list[Missed]
-    end: tuple[int, int] | None
+    seen: list[Seen]
+    end: str | None
 
 
-def find_missed(tx: Tx, endpoint: Endpoint, window: Window, limit: int) -> Stretch:
-    """Read beside the writer: the window may be long."""
+def look_at_messages(tx: Tx, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Look:
     params = {
         "no": endpoint.no,
         "app_no": endpoint.app_no,
-        "since": max(to_micros(window.since), window.after[0]),
-        "until": to_micros(window.until),
-        "after_at": window.after[0],
-        "after_seq": window.after[1],
+        "after": after or window.first_id(),
+        "before": window.last_id(),
         "limit": limit,
     }
-    found = tx.rows("missing_find", params)
-    end = (found[-1]["created_at"], found[-1]["seq"]) if len(found) == limit else None
-    target = _target(endpoint)
-    missed = [_missed(row) for row in found if matches(target, row["event_type"], _channels(row))]
-    return Stretch(missed=missed, end=end)
+    found = [_seen(row) for row in tx.rows("messages_look", params)]
+    return Look(seen=found, end=found[-1].id if len(found) == limit else None)
 
 
-def _target(endpoint: Endpoint) -> Target:
-    return Target(
-        endpoint_no=endpoint.no,
-        event_types=None if endpoint.event_types is None else frozenset(endpoint.event_types),
-        channels=None if endpoint.channels is None else frozenset(endpoint.channels),
+def _seen(row: Row) -> Seen:
+    return Seen(
+        id=row["id"],
+        created_at=instant(row["created_at"]),
+        event_type=row["event_type"],
+        channels=None if row["channels"] is None else READ.texts(row["channels"]),
+        tags=None if row["tags"] is None else READ.texts(row["tags"]),
+        whole=bool(row["whole"]),
+        open=bool(row["open"]),
+        delivered=bool(row["delivered"]),
+        dead_id=row["dead_id"],
     )
 
 
-def _channels(row: Row) -> tuple[str, ...] | None:
-    return None if row["channels"] is None else READ.texts(row["channels"])
+def deliver_messages(tx: Tx, endpoint: Endpoint, message_ids: Sequence[str]) -> int:
+    """One delivery each, not before their time."""
+    wakes = Wakes(tx)
+    chosen = tx.rows("messages_chosen", {"app_no": endpoint.app_no, "ids": json_text(list(message_ids))})
+    for row in chosen:
+        message = _message(row)
+        due = max(tx.now, message.deliver_at or 0)
+        _deliver(tx, endpoint, message, due)
+        wakes.add(endpoint.no, due, due)
+    wakes.write()
+    return len(chosen)
 
 
-def _missed(row: Row) -> Missed:
-    return Missed(
+class Stretch(Struct, frozen=True, kw_only=True):
+    made: int
+    end: str | None
+
+
+def replay_missing(
+    tx: Tx, endpoint_no: int, since: datetime, until: datetime, after: str | None, look: int, limit: int
+) -> Stretch:
+    """One stretch of a long window: how many deliveries were made, and where the next stretch begins."""
+    endpoint = takes_deliveries(tx, endpoint_no)
+    window = missing_window(since, until, tx.at, tx.options.retention_days)
+    found = look_at_messages(tx, endpoint, window, after, look)
+    to = target(endpoint)
+    chosen = [seen.id for seen in found.seen if missed(to, window, seen)][:limit]
+    return Stretch(made=deliver_messages(tx, endpoint, chosen) if chosen else 0, end=found.end)
+
+
+def takes_deliveries(tx: Tx, endpoint_no: int) -> Endpoint:
+    """The endpoint; `NotFound` or `Conflict` where nothing would be sent."""
+    found = endpoints_for(tx, [endpoint_no])
+    if not found or found[0].status == EndpointStatus.DELETED:
+        raise NotFound("no such endpoint")
+    refused = refusal(found[0].status)
+    if refused is not None:
+        raise Conflict(refused)
+    return found[0]
+
+
+def resend(tx: Tx, endpoint: Endpoint, message_id: str) -> int | None:
+    row = tx.row("resend_message", (message_id, endpoint.app_no))
+    if row is None:
+        return None
+    delivery_id = _deliver(tx, endpoint, _message(row), tx.now)
+    tx.run("wake_lanes", (endpoint.no, tx.now, tx.now))
+    return delivery_id
+
+
+def _message(row: Row) -> _Message:
+    return _Message(
         seq=row["seq"],
         id=row["id"],
         event_type=row["event_type"],
@@ -180,32 +242,7 @@ def _missed(row: Row) -> Missed:
     )
 
 
-def deliver_missed(tx: Tx, endpoint: Endpoint, missed: Sequence[Missed]) -> int:
-    """Those that still have none."""
-    still = [
-        message
-        for message in missed
-        if tx.value("missing_still", {"id": message.id, "no": endpoint.no, "seq": message.seq})
-    ]
-    wakes = Wakes(tx)
-    for message in still:
-        due = max(tx.now, message.deliver_at or 0)
-        _deliver(tx, endpoint, message, due)
-        wakes.add(endpoint.no, due, due)
-    wakes.write()
-    return len(still)
-
-
-def resend(tx: Tx, endpoint: Endpoint, message_id: str) -> int | None:
-    row = tx.row("resend_message", (message_id, endpoint.app_no))
-    if row is None:
-        return None
-    delivery_id = _deliver(tx, endpoint, _missed(row), tx.now)
-    tx.run("wake_lanes", (endpoint.no, tx.now, tx.now))
-    return delivery_id
-
-
-def _deliver(tx: Tx, endpoint: Endpoint, message: Missed, due: int) -> int:
+def _deliver(tx: Tx, endpoint: Endpoint, message: _Message, due: int) -> int:
     event_type = tx.row("event_type", (endpoint.org_id, message.event_type))
     of_type = None if event_type is None else read_policy(event_type["policy"])
     policy = merge(of_type, endpoint.policy, message.policy)

@@ -12,7 +12,9 @@ from hookline import ids
 from hookline.catalogue import check_message
 from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
-from hookline.model import Accepted, IngestStatus, NewMessage, RelayReport
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, RelayReport
+from hookline.operational import MANAGEMENT
+from hookline.store import batches
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
@@ -28,6 +30,23 @@ def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
     answers = [taking.accept(new) for new in batch]
     taking.write()
     return answers
+
+
+def ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
+    key, body = batch.idempotency_key, batch.idempotency_body or b""
+    kept = None if key is None else tx.row("ingest_batch_kept", (key, tx.now))
+    if kept is not None:
+        return batches.again(batch, *kept)
+    accepted = batches.accepted(batch, ingest(tx, batch.messages))
+    if key is not None:
+        expires = tx.now + round(tx.options.idempotency_hours * 3_600_000_000)
+        tx.run("ingest_batch_keep", (key, body, tx.now, expires, batches.keep(accepted)))
+    return accepted
+
+
+def accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
+    found = tx.row("ingest_keys", (key, tx.now))
+    return None if found is None else _judge_key(body, *found)
 
 
 def plan_of(tx: Tx, app_no: int) -> Plan | None:
@@ -101,10 +120,7 @@ class _Taking:
         )
         if found is None:
             return None
-        body, message_id, created_at = found
-        same = body == (new.idempotency_body or b"")
-        status = IngestStatus.REPLAYED if same else IngestStatus.KEY_REUSED
-        return Accepted(status=status, message_id=message_id, created_at=instant(created_at))
+        return _judge_key(new.idempotency_body or b"", *found)
 
     def _same_event(self, new: NewMessage) -> Accepted | None:
         if new.event_id is None:
@@ -165,6 +181,11 @@ class _Taking:
             self._wakes.add(no, due, due)
 
 
+def _judge_key(asked: bytes, body: bytes, message_id: str, created_at: int) -> Accepted:
+    status = IngestStatus.REPLAYED if asked == body else IngestStatus.KEY_REUSED
+    return Accepted(status=status, message_id=message_id, created_at=instant(created_at))
+
+
 # ── relay ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -218,5 +239,5 @@ def _application(tx: Tx, org_id: str | None, app: str) -> int:
 
 
 def _only_organization(tx: Tx) -> str | None:
-    found = tx.rows("relay_organizations")
+    found = tx.rows("relay_organizations", (MANAGEMENT,))
     return str(found[0]["id"]) if len(found) == 1 else None

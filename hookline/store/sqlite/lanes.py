@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from hookline import clock
 from hookline.flow.circuit import LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.operational import of_lanes
 from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import READ, Tx, numbers
 
 
@@ -56,12 +58,13 @@ class Wakes:
         return len(self._tokens)
 
 
-def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]]) -> None:
+def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = False) -> None:
     """Write events, each with its application's number."""
     tx.many(
         "lane_events_write",
         [(event.endpoint_no, app_no, to_micros(event.at), event.kind.value, event.cause) for event, app_no in events],
     )
+    tell(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
 
 
 def apply(

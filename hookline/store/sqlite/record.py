@@ -7,9 +7,11 @@ from typing import Any
 
 from hookline.flow.record import clean, moves_lane, outcome_name, outcomes_of
 from hookline.model import Dead, Delivered, Job, LaneEvent, RecordReport, Result, Retry
+from hookline.operational import of_results
 from hookline.store.rows import headers_blob
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import Tx, numbers
 
 
@@ -22,6 +24,7 @@ def record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[Re
         wakes.add(endpoint_no, tx.now, tx.now)
     _move(tx, held, wakes)
     tx.many("record_attempts", [_attempt(result, tx.now) for result in held])
+    tell(tx, of_results(held))
     events = _fold(tx, held, wakes)
     report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events))
     return report, wakes.write() > 0

@@ -9,15 +9,22 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from hookline import ids
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import NotFound
 from hookline.flow.record import bare, buried, halves, refused
 from hookline.model import (
     Accepted,
+    ApiKey,
     Application,
+    ApplicationChange,
     Attempt,
+    Attempted,
+    AttemptedFilter,
+    AttemptFilter,
+    BatchAccepted,
     ClaimBatch,
     Counts,
     DeadFilter,
@@ -28,22 +35,45 @@ from hookline.model import (
     EndpointChange,
     EventType,
     Job,
+    KeptAnswer,
     LaneEvent,
     LaneView,
     Message,
+    MessageFilter,
+    NewApiKey,
     NewApplication,
+    NewBatch,
     NewEndpoint,
     NewMessage,
+    NewTask,
     Organization,
     RecordReport,
     RelayReport,
     Result,
+    Stats,
+    StatsFilter,
     SweepReport,
+    Task,
+    TaskFilter,
 )
 from hookline.states import EndpointStatus
-from hookline.store.base import Page, StoreOptions
+from hookline.store.base import STEP, Page, StoreOptions, Walk
 from hookline.store.sql import load
-from hookline.store.sqlite import catalogue, claim, dead, ingest, migrate, record, sweep, views
+from hookline.store.sqlite import (
+    answers,
+    catalogue,
+    claim,
+    dead,
+    example,
+    ingest,
+    keys,
+    migrate,
+    record,
+    stats,
+    sweep,
+    tasks,
+    views,
+)
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.faults import BadData
@@ -70,7 +100,9 @@ class SqliteStore:
         self._readers = readers
         self._context = context
         self._bell = bell
+        self.task_added = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._counting = asyncio.Lock()  # one at a time: counting must not take every reader
 
     @classmethod
     async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> SqliteStore:
@@ -127,23 +159,33 @@ class SqliteStore:
     async def applications(self, org_id: str, page: Page) -> list[Application]:
         return await self._read(catalogue.applications, org_id, page)
 
+    async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
+        return await self._write(catalogue.change_application, app_no, change)
+
     async def delete_application(self, app_no: int) -> None:
         await self._write(catalogue.delete_application, app_no)
 
-    async def save_event_type(self, event_type: EventType) -> EventType:
-        return await self._write(catalogue.save_event_type, event_type)
+    async def save_event_type(
+        self, event_type: EventType, *, replacing: EventType | UnsetType | None = UNSET
+    ) -> EventType:
+        return await self._write(catalogue.save_event_type, event_type, replacing)
 
     async def event_type(self, org_id: str, name: str) -> EventType | None:
         return await self._read(catalogue.event_type, org_id, name)
 
-    async def event_types(self, org_id: str, page: Page) -> list[EventType]:
-        return await self._read(catalogue.event_types, org_id, page)
+    async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
+        return await self._read(catalogue.event_types, org_id, page, archived)
+
+    async def expunge_event_type(self, org_id: str, name: str) -> None:
+        await self._write(catalogue.expunge_event_type, org_id, name)
 
     async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
         return await self._write(catalogue.create_endpoint, app_no, new)
 
-    async def change_endpoint(self, endpoint_no: int, change: EndpointChange) -> Endpoint:
-        changed = await self._write(catalogue.change_endpoint, endpoint_no, change)
+    async def change_endpoint(
+        self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
+    ) -> Endpoint:
+        changed = await self._write(catalogue.change_endpoint, endpoint_no, change, revision)
         self._bell.set()
         return changed
 
@@ -162,6 +204,11 @@ class SqliteStore:
             while after is not None:
                 after = await self._write(catalogue.renew_held, endpoint_no, after, _STRETCH)
 
+    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
+        event = await self._write(catalogue.reset_circuit, endpoint_no, cause)
+        self._bell.set()
+        return event
+
     async def delete_endpoint(self, endpoint_no: int) -> None:
         await self._write(catalogue.delete_endpoint, endpoint_no)
 
@@ -177,12 +224,61 @@ class SqliteStore:
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
         return await self._read(catalogue.endpoints_for, list(nos))
 
+    # ── keys, tokens and answers of the API ──
+
+    async def create_api_key(self, org_id: str, new: NewApiKey) -> ApiKey:
+        return await self._write(keys.create_api_key, org_id, new)
+
+    async def api_key(self, org_id: str, key_id: str) -> ApiKey | None:
+        return await self._read(keys.api_key, org_id, key_id)
+
+    async def api_keys(self, org_id: str, page: Page) -> list[ApiKey]:
+        return await self._read(keys.api_keys, org_id, page)
+
+    async def api_key_by_hash(self, hashed: bytes) -> ApiKey | None:
+        return await self._read(keys.api_key_by_hash, hashed)
+
+    async def revoke_api_key(self, org_id: str, key_id: str) -> None:
+        await self._write(keys.revoke_api_key, org_id, key_id)
+
+    async def touch_api_key(self, key_id: str) -> None:
+        await self._write(keys.touch_api_key, key_id)
+
+    async def revoke_token(self, hashed: bytes, until: datetime) -> None:
+        await self._write(keys.revoke_token, hashed, until)
+
+    async def token_revoked(self, hashed: bytes) -> bool:
+        return await self._read(keys.token_revoked, hashed)
+
+    async def hold_answer(self, key: bytes, request: bytes, seconds: float) -> KeptAnswer:
+        return await self._write(answers.hold_answer, key, request, seconds)
+
+    async def answer(self, key: bytes) -> KeptAnswer | None:
+        return await self._read(answers.answer, key)
+
+    async def renew_answer(self, key: bytes, claim: int, seconds: float) -> bool:
+        return await self._write(answers.renew_answer, key, claim, seconds)
+
+    async def keep_answer(self, key: bytes, claim: int, status: int, response: bytes) -> bool:
+        return await self._write(answers.keep_answer, key, claim, status, response)
+
+    async def drop_answer(self, key: bytes, claim: int) -> None:
+        await self._write(answers.drop_answer, key, claim)
+
     # ── ingest and outbox ──
 
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         answers = await self._write(ingest.ingest, batch)
         self._bell.set()
         return answers
+
+    async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
+        accepted = await self._write(ingest.ingest_batch, batch)
+        self._bell.set()
+        return accepted
+
+    async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
+        return await self._read(ingest.accepted_under, key, body)
 
     async def relay(self, limit: int) -> RelayReport:
         report = await self._write(ingest.relay, limit)
@@ -291,12 +387,13 @@ class SqliteStore:
     # ── dead letters and replay ──
 
     async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
-        if page.iterator is not None and not page.iterator.isdecimal():
-            raise InvalidInput("the iterator of a listing of dead letters is a number")
         return await self._read(dead.dead_letters, where, page)
 
     async def dead_letter(self, dead_id: int) -> DeadLetter | None:
         return await self._read(dead.dead_letter, dead_id)
+
+    async def dead_attempts(self, letter: DeadLetter) -> list[Attempt]:
+        return await self._read(dead.dead_attempts, letter)
 
     async def dead_stats(self, where: DeadFilter) -> DeadStats:
         return await self._read(dead.dead_stats, where)
@@ -310,16 +407,20 @@ class SqliteStore:
         return await self._write(dead.resolve, where, note, limit)
 
     async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
-        endpoint = await self._living(endpoint_no)
-        window: dead.Window | None = dead.Window(since=since, until=until)
-        while window is not None:
-            found = await self._read(dead.find_missed, endpoint, window, _STRETCH)
-            made = await self._write(dead.deliver_missed, endpoint, found.missed[:limit]) if found.missed else 0
-            if made:
+        after: str | None = None
+        while True:
+            stretch = await self._write(dead.replay_missing, endpoint_no, since, until, after, _STRETCH, limit)
+            if stretch.made:
                 self._bell.set()
-                return made
-            window = None if found.end is None else dead.Window(since=since, until=until, after=found.end)
-        return 0
+            if stretch.made or stretch.end is None:
+                return stretch.made
+            after = stretch.end
+
+    async def send_example(self, endpoint_no: int, new: NewMessage) -> Message:
+        endpoint = await self._living(endpoint_no)
+        message = await self._write(example.send_example, endpoint, new)
+        self._bell.set()
+        return message
 
     async def resend(self, endpoint_no: int, message_id: str) -> int | None:
         endpoint = await self._living(endpoint_no)
@@ -333,13 +434,49 @@ class SqliteStore:
             raise NotFound("no such endpoint")
         return found[0]
 
+    # ── tasks ──
+
+    async def add_task(self, new: NewTask) -> Task:
+        total = await self._read(tasks.total_of, new)
+        added = await self._write(tasks.add_task, new, total)
+        self.task_added.set()
+        return added
+
+    async def task(self, org_id: str, task_id: str) -> Task | None:
+        return await self._read(tasks.task, org_id, task_id)
+
+    async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
+        return await self._read(tasks.tasks, where, page, newest_first)
+
+    async def cancel_task(self, task_id: str) -> Task:
+        return await self._write(tasks.cancel_task, task_id)
+
+    async def open_tasks(self, limit: int) -> list[str]:
+        return await self._read(tasks.open_tasks, limit)
+
+    async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
+        stepped = await self._write(tasks.step_task, task_id, limit)
+        self._bell.set()
+        return stepped
+
+    async def fail_task(self, task_id: str, error: str) -> None:
+        await self._write(tasks.fail_task, task_id, error)
+
     # ── views ──
 
     async def message(self, app_no: int, ref: str) -> Message | None:
         return await self._read(views.message, app_no, ref)
 
-    async def messages(self, app_no: int, page: Page) -> list[Message]:
-        return await self._read(views.messages, app_no, page)
+    async def messages(
+        self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False
+    ) -> Walk[Message]:
+        return await self._read(views.messages, app_no, where, page, content)
+
+    async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:
+        return await self._read(views.messages_of, app_no, message_ids)
+
+    async def expunge_message(self, message: Message, *, force: bool = False) -> bool:
+        return await self._write(views.expunge_message, message, force)
 
     async def message_by_id(self, message_id: str) -> Message | None:
         return await self._read(views.message_by_id, message_id)
@@ -350,8 +487,32 @@ class SqliteStore:
     async def attempts(self, message_id: str) -> list[Attempt]:
         return await self._read(views.attempts, message_id)
 
-    async def endpoint_attempts(self, endpoint_no: int, page: Page) -> list[Attempt]:
-        return await self._read(views.endpoint_attempts, endpoint_no, page)
+    async def attempt(self, message: Message, attempt_id: str) -> Attempt | None:
+        return await self._read(views.attempt, message, attempt_id)
+
+    async def expunge_attempt(self, message: Message, attempt_id: str) -> bool:
+        return await self._write(views.expunge_attempt, message, attempt_id)
+
+    async def endpoint_attempts(
+        self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
+    ) -> Walk[Attempt]:
+        return await self._read(views.endpoint_attempts, endpoint_no, where, page, content)
+
+    async def message_attempts(
+        self,
+        message: Message,
+        where: AttemptFilter,
+        page: Page,
+        *,
+        endpoint_no: int | None = None,
+        content: bool = True,
+    ) -> list[Attempt]:
+        return await self._read(views.message_attempts, message, where, page, endpoint_no, content)
+
+    async def attempted_messages(
+        self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
+    ) -> Walk[Attempted]:
+        return await self._read(views.attempted_messages, endpoint_no, where, page, content)
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
         return await self._read(views.lanes, org_id, app_no)
@@ -364,6 +525,15 @@ class SqliteStore:
 
     async def counts(self) -> Counts:
         return await self._read(views.counts)
+
+    # ── statistics ──
+
+    async def in_flight(self, endpoint_no: int) -> int:
+        return await self._read(stats.in_flight, endpoint_no)
+
+    async def stats(self, where: StatsFilter) -> Stats:
+        async with self._counting:
+            return await self._read(stats.stats, where)
 
 
 def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:

@@ -100,6 +100,7 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+EXPIRING = ("retire_key", "retire_answer", "retire_token")  # these say themselves when they end
 RETIRED = (
     "retire_resolved",
     "retire_attempts",
@@ -107,7 +108,8 @@ RETIRED = (
     "retire_messages",
     "retire_event_id",
     "retire_lane_event",
-    "retire_key",
+    "retire_task",
+    *EXPIRING,
 )
 
 
@@ -116,7 +118,7 @@ def retire(tx: Tx, name: str, limit: int) -> int:
     history = tx.now - tx.options.retention_days * _DAY
     if name == "retire_resolved":
         return tx.run(name, {"cutoff": history, "limit": limit})
-    return tx.run(name, (tx.now if name == "retire_key" else history, limit))
+    return tx.run(name, (tx.now if name in EXPIRING else history, limit))
 
 
 def retire_dead(tx: Tx, limit: int) -> SweepReport:

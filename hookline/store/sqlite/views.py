@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from hookline.model import Attempt, Counts, Delivery, LaneEvent, LaneView, Message
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline import ids
+from hookline.model import (
+    Attempt,
+    Attempted,
+    AttemptedFilter,
+    AttemptFilter,
+    Counts,
+    Delivery,
+    LaneEvent,
+    LaneView,
+    Message,
+    MessageFilter,
+)
 from hookline.states import DeliveryState
-from hookline.store import rows
-from hookline.store.base import Page
-from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.paging import by_text
-from hookline.store.sqlite.tx import READ, Tx
+from hookline.store import rows, walk
+from hookline.store.base import Page, Walk
+from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
 DEPTH_BOUND = 10_000  # how far a lane's open deliveries are counted
+
+OUTCOMES = {None: "1", True: "t.outcome = 'delivered'", False: "t.outcome <> 'delivered'"}
 
 
 def message(tx: Tx, app_no: int, ref: str) -> Message | None:
@@ -24,8 +42,29 @@ def message_by_id(tx: Tx, message_id: str) -> Message | None:
     return None if row is None else rows.message(row, READ)
 
 
-def messages(tx: Tx, app_no: int, page: Page) -> list[Message]:
-    return [rows.message(row, READ) for row in by_text(tx, "messages", app_no, page, newest_first=True)]
+def messages(tx: Tx, app_no: int, where: MessageFilter, page: Page, content: bool) -> Walk[Message]:
+    params = _params(ids.MESSAGE, app_no, where, page)
+    end = _end(tx, tx.sql[_way("messages_end", page)], params) if walk.rare(where) else None
+    found = [rows.listed_message(row, READ) for row in tx.rows(_way("messages", page), _up_to(end, params))]
+    if content:
+        if (fits := walk.fits(found)) < len(found):
+            found, end = found[:fits], found[fits - 1].id
+        found = _filled(tx, found)
+    return walk.walked(found, page, end)
+
+
+def _filled(tx: Tx, found: list[Message]) -> list[Message]:
+    payloads = dict(tx.tuples("message_payloads", (numbers(message.seq for message in found),)))
+    return [replace(message, payload=payloads.get(message.seq)) for message in found]
+
+
+def messages_of(tx: Tx, app_no: int, message_ids: Sequence[str]) -> list[Message]:
+    found = tx.rows("messages_of", {"of": app_no, "ids": texts(message_ids)})
+    return [rows.listed_message(row, READ) for row in found]
+
+
+def expunge_message(tx: Tx, message: Message, force: bool) -> bool:
+    return tx.run("message_expunge", {"seq": message.seq, "id": message.id, "force": force}) > 0
 
 
 def deliveries(tx: Tx, message_id: str) -> list[Delivery]:
@@ -36,9 +75,46 @@ def attempts(tx: Tx, message_id: str) -> list[Attempt]:
     return [rows.attempt(row, READ) for row in tx.rows("attempts", (message_id,))]
 
 
-def endpoint_attempts(tx: Tx, endpoint_no: int, page: Page) -> list[Attempt]:
-    found = by_text(tx, "endpoint_attempts", endpoint_no, page, newest_first=True)
-    return [rows.attempt(row, READ) for row in found]
+def attempt(tx: Tx, message: Message, attempt_id: str) -> Attempt | None:
+    row = tx.row("attempt", (message.id, attempt_id))
+    return None if row is None else rows.attempt(row, READ)
+
+
+def expunge_attempt(tx: Tx, message: Message, attempt_id: str) -> bool:
+    return tx.run("attempt_expunge", (message.id, attempt_id)) > 0
+
+
+def endpoint_attempts(tx: Tx, endpoint_no: int, where: AttemptFilter, page: Page, content: bool) -> Walk[Attempt]:
+    params = _params(ids.ATTEMPT, endpoint_no, where, page)
+    params |= {"code_class": where.code_class, "content": content}
+    outcome = walk.outcome(where)
+    end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, outcome), params) if walk.rare(where) else None
+    statement = _of_outcome(tx, "endpoint_attempts", page, outcome)
+    found = [rows.attempt(row, READ) for row in tx.conn.execute(statement, _up_to(end, params))]
+    return walk.walked(found, page, end)
+
+
+def message_attempts(
+    tx: Tx, message: Message, where: AttemptFilter, page: Page, endpoint_no: int | None, content: bool
+) -> list[Attempt]:
+    params = _params(ids.ATTEMPT, message.id, where, page)
+    params |= {"delivered": where.delivered, "code_class": where.code_class}
+    params |= {"endpoint_no": endpoint_no, "content": content}
+    found = [rows.attempt(row, READ) for row in tx.rows(_way("message_attempts", page), params)]
+    return walk.walked(found, page, None).rows
+
+
+def attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: Page, content: bool) -> Walk[Attempted]:
+    params = _params(ids.ATTEMPT, endpoint_no, where, page)
+    params |= {"states": None if where.states is None else numbers(where.states)}
+    end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, None), params)
+    found = [rows.attempted(row, READ) for row in tx.rows(_way("attempted_messages", page), _up_to(end, params))]
+    if content:
+        if (fits := walk.fits([each.message for each in found])) < len(found):
+            found, end = found[:fits], found[fits - 1].attempt_id
+        filled = _filled(tx, [each.message for each in found])
+        found = [replace(each, message=message) for each, message in zip(found, filled, strict=True)]
+    return walk.walked(found, page, end)
 
 
 def lanes(tx: Tx, org_id: str | None, app_no: int | None) -> list[LaneView]:
@@ -73,3 +149,39 @@ def counts(tx: Tx) -> Counts:
         lanes_open=tx.value("counts_lanes_open"),
         oldest_due=None if oldest is None else instant(oldest),
     )
+
+
+# ── walks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _way(name: str, page: Page) -> str:
+    return f"{name}_back" if page.backwards else name
+
+
+def _of_outcome(tx: Tx, name: str, page: Page, delivered: bool | None) -> str:
+    return tx.sql[_way(name, page)].replace("{outcome}", OUTCOMES[delivered])
+
+
+def _params(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
+    span = walk.span(prefix, where, page)
+    return {
+        "of": of,
+        "near": span.near,
+        "far": span.far,
+        "limit": page.limit,
+        "stride": walk.STRIDE,
+        "event_types": texts(where.event_types),
+        "channel": where.channel,
+        "tag": where.tag,
+        "after": None if where.after is None else to_micros(where.after),
+        "before": None if where.before is None else to_micros(where.before),
+    }
+
+
+def _end(tx: Tx, statement: str, params: dict[str, Any]) -> str | None:
+    found = tx.conn.execute(statement, params).fetchall()
+    return found[0]["id"] if found else None
+
+
+def _up_to(end: str | None, params: dict[str, Any]) -> dict[str, Any]:
+    return params if end is None else params | {"far": end}

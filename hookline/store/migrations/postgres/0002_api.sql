@@ -17,6 +17,8 @@ CREATE TABLE hookline.api_key (
 );
 CREATE INDEX api_key_list ON hookline.api_key (org_id, id) WHERE revoked_at IS NULL;
 
+ALTER TABLE hookline.idempotency ADD COLUMN answers bytea;   -- of a batch, which has no message_id
+
 -- Tokens that were given up before their time, until they would have expired.
 CREATE TABLE hookline.revoked_token (
     hash       bytea PRIMARY KEY,
@@ -46,16 +48,24 @@ CREATE TABLE hookline.task (
     status      text NOT NULL,    -- running | finished | failed | canceled
     params      jsonb NOT NULL,
     done        bigint NOT NULL DEFAULT 0,
-    total       bigint,
+    skipped     bigint NOT NULL DEFAULT 0,   -- matched, and was left as it is
+    total       bigint,            -- that matched at the start; NULL: too many to count
+    position    text,              -- where the next step begins; NULL: at the start
     error       text,
-    claim       bigint,
-    held_until  timestamptz,
     created_at  timestamptz NOT NULL,
     updated_at  timestamptz NOT NULL
 );
-CREATE INDEX task_open ON hookline.task (created_at, id) WHERE status = 'running';
+CREATE INDEX task_open ON hookline.task (updated_at, id) WHERE status = 'running';
 CREATE INDEX task_list ON hookline.task (org_id, id);
+CREATE INDEX task_app ON hookline.task (app_no, id);
 CREATE INDEX task_age ON hookline.task (updated_at) WHERE status <> 'running';
 
 -- To list what failed without walking over what succeeded.
 CREATE INDEX attempt_failed ON hookline.attempt (endpoint_no, id) WHERE outcome <> 'delivered';
+
+-- An example for one endpoint alone: nobody else gets it, whatever they subscribe to.
+ALTER TABLE hookline.message ADD COLUMN only_for bigint;
+
+-- To count what an organization's or an application's endpoints did, deleted ones too, by time.
+CREATE INDEX endpoint_app ON hookline.endpoint (app_no);
+CREATE INDEX application_org ON hookline.application (org_id);

@@ -17,6 +17,8 @@ CREATE TABLE api_key (
 ) STRICT;
 CREATE INDEX api_key_list ON api_key (org_id, id) WHERE revoked_at IS NULL;
 
+ALTER TABLE idempotency ADD COLUMN answers blob;   -- of a batch, which has no message_id
+
 -- Tokens that were given up before their time, until they would have expired.
 CREATE TABLE revoked_token (
     hash       blob PRIMARY KEY,
@@ -46,16 +48,23 @@ CREATE TABLE task (
     status      text NOT NULL,    -- running | finished | failed | canceled
     params      text NOT NULL,
     done        integer NOT NULL DEFAULT 0,
-    total       integer,
+    skipped     integer NOT NULL DEFAULT 0,   -- matched, and was left as it is
+    total       integer,           -- that matched at the start; NULL: too many to count
+    position    text,              -- where the next step begins; NULL: at the start
     error       text,
-    claim       integer,
-    held_until  integer,
     created_at  integer NOT NULL,
     updated_at  integer NOT NULL
 ) STRICT;
-CREATE INDEX task_open ON task (created_at, id) WHERE status = 'running';
+CREATE INDEX task_open ON task (updated_at, id) WHERE status = 'running';
 CREATE INDEX task_list ON task (org_id, id);
+CREATE INDEX task_app ON task (app_no, id);
 CREATE INDEX task_age ON task (updated_at) WHERE status <> 'running';
 
 -- To list what failed without walking over what succeeded.
 CREATE INDEX attempt_failed ON attempt (endpoint_no, id) WHERE outcome <> 'delivered';
+
+-- An example for one endpoint alone: nobody else gets it, whatever they subscribe to.
+ALTER TABLE message ADD COLUMN only_for integer;
+
+-- To count what an organization's or an application's endpoints did, deleted ones too, by time.
+CREATE INDEX endpoint_app ON endpoint (app_no);

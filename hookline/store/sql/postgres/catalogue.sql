@@ -31,6 +31,14 @@ SELECT * FROM hookline.application WHERE org_id = $1 AND id > $2 AND deleted_at 
 SELECT * FROM hookline.application
 WHERE org_id = $1 AND ($2 = '' OR id < $2) AND deleted_at IS NULL ORDER BY id DESC LIMIT $3
 
+-- name: application_lock
+SELECT * FROM hookline.application WHERE no = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
+
+-- name: application_update
+UPDATE hookline.application SET name = $2, uid = $3, throttle_rate = $4, metadata = $5::jsonb, updated_at = now()
+WHERE no = $1
+RETURNING *
+
 -- name: application_delete
 UPDATE hookline.application SET deleted_at = now(), updated_at = now() WHERE no = $1 AND deleted_at IS NULL RETURNING no
 
@@ -41,22 +49,28 @@ ORDER BY endpoint_no FOR NO KEY UPDATE
 
 -- name: event_type_save
 INSERT INTO hookline.event_type (org_id, name, description, archived, deprecated, schemas, feature_flags, group_name, policy,
-                                 created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7::text[], $8, $9::jsonb, $10, $11)
+                                 created_at, updated_at, validated)
+VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7::text[], $8, $9::jsonb, $10, $11, $12)
 ON CONFLICT (org_id, name) DO UPDATE
 SET description = excluded.description, archived = excluded.archived, deprecated = excluded.deprecated,
     schemas = excluded.schemas, feature_flags = excluded.feature_flags, group_name = excluded.group_name,
-    policy = excluded.policy, updated_at = excluded.updated_at
+    policy = excluded.policy, updated_at = excluded.updated_at, validated = excluded.validated
+WHERE $13::boolean OR event_type.updated_at = $14::timestamptz
 RETURNING *
 
 -- name: event_type
 SELECT * FROM hookline.event_type WHERE org_id = $1 AND name = $2
 
 -- name: event_types
-SELECT * FROM hookline.event_type WHERE org_id = $1 AND name > $2 ORDER BY name LIMIT $3
+SELECT * FROM hookline.event_type
+WHERE org_id = $1 AND name > $2 AND ($4::boolean OR NOT archived) ORDER BY name LIMIT $3
 
 -- name: event_types_back
-SELECT * FROM hookline.event_type WHERE org_id = $1 AND ($2 = '' OR name < $2) ORDER BY name DESC LIMIT $3
+SELECT * FROM hookline.event_type
+WHERE org_id = $1 AND ($2 = '' OR name < $2) AND ($4::boolean OR NOT archived) ORDER BY name DESC LIMIT $3
+
+-- name: event_type_expunge
+DELETE FROM hookline.event_type WHERE org_id = $1 AND name = $2 RETURNING name
 
 -- name: endpoint_insert
 INSERT INTO hookline.endpoint (id, app_no, status, url, uid, description, version, event_types, channels, throttle_rate,

@@ -90,6 +90,7 @@ INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
        'unsendable', 'the payload is gone', now()
 FROM gone
+RETURNING id, endpoint_no, message_id, message_at, sent, died_at
 
 -- name: claim_next
 -- From a second ago on: a token may have fallen due since the claim that found nothing. One that another worker has locked

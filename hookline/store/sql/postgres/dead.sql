@@ -11,8 +11,8 @@ WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = 
   AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
   AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
   AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
-  AND ($10::bigint IS NULL OR l.id < $10)
-ORDER BY l.id DESC LIMIT $11::integer
+  AND ($10::timestamptz IS NULL OR (l.died_at, l.id) < ($10, $11::bigint))
+ORDER BY l.died_at DESC, l.id DESC LIMIT $12::integer
 
 -- name: dead_letters_back
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
@@ -24,8 +24,8 @@ WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = 
   AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
   AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
   AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
-  AND ($10::bigint IS NULL OR l.id > $10)
-ORDER BY l.id LIMIT $11::integer
+  AND ($10::timestamptz IS NULL OR (l.died_at, l.id) > ($10, $11::bigint))
+ORDER BY l.died_at, l.id LIMIT $12::integer
 
 -- name: dead_letter
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
@@ -45,6 +45,30 @@ WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = 
   AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
 GROUP BY 1, 2
 
+-- name: dead_stats_applications
+-- $10 most of them.
+SELECT a.id AS app_id, count(*) AS dead
+FROM hookline.dead_letter l
+JOIN hookline.application a ON a.no = l.app_no
+WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
+  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
+  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
+  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+  AND $9::boolean IS NULL AND l.resolved_at IS NULL
+GROUP BY a.no ORDER BY 2 DESC, a.no LIMIT $10::integer
+
+-- name: dead_stats_pending
+SELECT count(*) FROM hookline.delivery d
+JOIN hookline.application a ON a.no = d.app_no
+WHERE d.trigger = 1 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR d.app_no = $2)
+  AND ($3::bigint IS NULL OR d.endpoint_no = $3) AND ($4::text IS NULL OR d.event_type = $4)
+
+-- name: dead_attempts
+-- $1 message, $2 delivery, $3 when the message was accepted: nothing of it is older; $4 most.
+SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+WHERE t.message_id = $1::text AND t.delivery_id = $2::bigint AND t.recorded_at >= $3::timestamptz
+ORDER BY t.number DESC, t.id DESC LIMIT $4::integer
+
 -- name: replay
 -- $10 most of them, $11 the deployment's max age. The delivery keeps its id, so its history stays with it.
 WITH x AS MATERIALIZED (
@@ -57,7 +81,7 @@ WITH x AS MATERIALIZED (
          AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
          AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
          AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
-       ORDER BY l.id LIMIT $10::integer
+       ORDER BY l.died_at, l.id LIMIT $10::integer
        FOR UPDATE OF l SKIP LOCKED),
      gone AS (DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(SELECT id FROM x)) RETURNING *),
      d AS (
@@ -81,30 +105,45 @@ WITH x AS MATERIALIZED (
          AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
          AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
          AND $9::boolean IS NULL AND l.resolved_at IS NULL
-       ORDER BY l.id LIMIT $10::integer
+       ORDER BY l.died_at, l.id LIMIT $10::integer
        FOR UPDATE OF l SKIP LOCKED),
      closed AS (
        UPDATE hookline.dead_letter SET resolved_at = now(), note = $11::text WHERE id = ANY (ARRAY(SELECT id FROM x))
        RETURNING 1)
 SELECT count(*) FROM closed
 
--- name: replay_missing
--- Under the lane's lock: two of these at once would make a delivery each. $1 endpoint, $2 since, $3 until, $4 most, $5 max age.
+-- name: dead_lock
+-- In the order in which tasks and operators come by them.
+SELECT id FROM hookline.dead_letter WHERE id = ANY ($1::bigint[]) ORDER BY died_at, id FOR UPDATE
+
+-- name: messages_look
+-- Every message of the application that a walk comes by, and what became of it at the endpoint. $1 endpoint, $2 application,
+-- $3 and $4 between these ids, $5 and $6 only these partitions, $7 most.
 WITH m AS MATERIALIZED (
-       SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no, e.policy AS endpoint_policy, t.policy AS type_policy
+       SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole
+       FROM hookline.message m
+       WHERE m.app_no = $2::bigint AND m.id > $3::text AND m.id < $4::text
+         AND m.created_at >= $5::timestamptz AND m.created_at < $6::timestamptz AND (m.only_for IS NULL OR m.only_for = $1)
+       ORDER BY m.id LIMIT $7::integer)
+SELECT m.*,
+       EXISTS (SELECT FROM hookline.delivery d WHERE d.message_id = m.id AND d.endpoint_no = $1::bigint) AS open,
+       EXISTS (SELECT FROM hookline.delivery_done d
+               WHERE d.message_id = m.id AND d.endpoint_no = $1 AND d.finished_at >= $5) AS delivered,
+       (SELECT max(d.id) FROM hookline.dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = $1) AS dead_id
+FROM m ORDER BY m.id
+
+-- name: messages_deliver
+-- Under the lane's lock: two of these at once would make a delivery each. $1 endpoint, $2 messages, $3 and $4 their partitions,
+-- $5 max age.
+WITH m AS MATERIALIZED (
+       SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
+              e.policy AS endpoint_policy, t.policy AS type_policy
        FROM hookline.endpoint e
        JOIN hookline.application a ON a.no = e.app_no
        JOIN hookline.message m ON m.app_no = e.app_no
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
-       WHERE e.no = $1::bigint AND e.deleted_at IS NULL
-         AND m.created_at >= $2::timestamptz AND m.created_at < $3::timestamptz AND m.payload IS NOT NULL
-         AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
-         AND (e.channels IS NULL OR e.channels && m.channels)
-         AND NOT EXISTS (SELECT FROM hookline.delivery d WHERE d.message_id = m.id AND d.endpoint_no = $1)
-         AND NOT EXISTS (SELECT FROM hookline.delivery_done d
-                         WHERE d.message_id = m.id AND d.endpoint_no = $1 AND d.finished_at >= $2::timestamptz)
-         AND NOT EXISTS (SELECT FROM hookline.dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = $1)
-       ORDER BY m.created_at, m.seq LIMIT $4::integer),
+       WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.id = ANY ($2::text[])
+         AND m.created_at >= $3::timestamptz AND m.created_at < $4::timestamptz),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
                                       expires_at, policy)
@@ -113,10 +152,13 @@ WITH m AS MATERIALIZED (
                                                      (type_policy ->> 'max_age')::float8, $5::float8)),
               CASE WHEN policy IS NULL AND endpoint_policy IS NULL AND type_policy IS NULL THEN NULL
                    ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END
-       FROM m ORDER BY created_at, seq
+       FROM m ORDER BY id
        RETURNING endpoint_no, due_at),
      woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT endpoint_no, min(due_at), min(due_at) FROM d GROUP BY endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
+
+-- name: endpoint_lives
+SELECT no FROM hookline.endpoint WHERE no = $1::bigint AND deleted_at IS NULL
 
 -- name: resend
 -- $1 endpoint, $2 message, $3 and $4 when it can have been made, $5 the deployment's max age.

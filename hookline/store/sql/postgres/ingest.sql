@@ -2,7 +2,7 @@
 
 -- name: ingest
 -- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was
--- refused: see `ingest_refused`. $13 idempotency in seconds, $14 the deployment's max age.
+-- refused: see `Ingest._refused`. $13 idempotency in seconds, $14 the deployment's max age.
 WITH m AS MATERIALIZED (
        SELECT u.*, a.org_id
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -20,7 +20,7 @@ WITH m AS MATERIALIZED (
      fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
-       SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id
+       SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
        ON CONFLICT DO NOTHING
        RETURNING message_id),
      msg AS (
@@ -57,6 +57,28 @@ FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY 
 
 -- name: ingest_keys
 SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = ANY ($1::bytea[])
+
+-- name: ingest_accepted_under
+SELECT body, message_id, created_at FROM hookline.idempotency WHERE key = $1::bytea AND expires_at > now()
+
+-- name: ingest_batch_lock
+-- Whether no other connection is at work on a batch of this key. It ends with the transaction, however that ends.
+SELECT pg_try_advisory_xact_lock(1214546, $1::integer)
+
+-- name: ingest_batch_key
+-- Nothing comes back if the key is taken.
+INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
+VALUES ($1::bytea, $2::bytea, '', now(), now() + make_interval(secs => $3::float8))
+ON CONFLICT (key) DO UPDATE
+SET body = excluded.body, message_id = excluded.message_id, created_at = excluded.created_at, expires_at = excluded.expires_at
+WHERE i.expires_at <= now()
+RETURNING true
+
+-- name: ingest_batch_kept
+SELECT body, answers FROM hookline.idempotency WHERE key = $1::bytea AND answers IS NOT NULL
+
+-- name: ingest_batch_keep
+UPDATE hookline.idempotency SET answers = $2::bytea WHERE key = $1::bytea
 
 -- name: ingest_event_ids
 SELECT e.app_no, e.event_id, e.message_id, e.created_at

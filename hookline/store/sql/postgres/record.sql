@@ -1,5 +1,36 @@
 -- Record: lanes are locked first and in order, then the fenced moves, the attempts, and what the outcomes did to the lanes.
 
+-- name: record_plain
+-- A batch in which everything was delivered and no lane is to be written, the usual one: one statement, its own transaction.
+-- $1 receipts sorted by delivery, $2 their endpoints, $3 lanes to wake. Nothing at all while one of the lanes is unhealthy.
+WITH r AS MATERIALIZED (
+       SELECT * FROM unnest($1::hookline.receipt[])
+       WHERE NOT EXISTS (
+         SELECT FROM hookline.lane l
+         WHERE l.endpoint_no = ANY ($2::bigint[]) AND (l.circuit <> 0 OR l.failures > 0 OR l.failing_since IS NOT NULL))),
+     gone AS (
+       DELETE FROM hookline.delivery d USING r WHERE d.id = r.delivery_id AND d.state + 0 = 2 AND d.claim = r.claim
+       RETURNING d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type, d.attempts, d.sent, d.trigger,
+                 r.*),
+     done AS (
+       INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                           sent, finished_at)
+       SELECT delivery_id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1, now()
+       FROM gone),
+     tried AS (
+       INSERT INTO hookline.attempt (id, delivery_id, app_no, endpoint_no, message_id, event_type, number, trigger, outcome, probe,
+                                     started_at, status_code, detail, address, response_headers, response_body, truncated,
+                                     dns_us, connect_us, tls_us, first_byte_us, total_us, recorded_at)
+       SELECT attempt_id, delivery_id, app_no, endpoint_no, message_id, event_type, sent + 1, trigger, 'delivered', false,
+              started_at, status_code, detail, address, response_headers, response_body, truncated,
+              dns_us, connect_us, tls_us, first_byte_us, total_us, now()
+       FROM gone),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor)
+       SELECT no, now(), now() FROM unnest($3::bigint[]) AS no WHERE EXISTS (SELECT FROM gone)
+       RETURNING 1)
+SELECT count(*) AS recorded, (SELECT hookline.announce() FROM woken LIMIT 1) FROM gone
+
 -- name: record_lanes
 -- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor written.
 SELECT l.*, now() AS now FROM hookline.lane l

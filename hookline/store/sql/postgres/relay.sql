@@ -5,14 +5,16 @@
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- name: relay_rows
--- The application by id or uid; a uid needs its organization, unless there is only one.
+-- The application by id or uid; a uid needs its organization, unless there is only one. $3 is the management organization:
+-- it is nobody's, and does not count.
 SELECT o.id, o.app, o.event_type, o.payload, o.event_id, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy,
        coalesce(
          (SELECT a.no FROM hookline.application a
           WHERE a.id = o.app AND a.deleted_at IS NULL AND (o.org_id IS NULL OR a.org_id = o.org_id)),
          (SELECT a.no FROM hookline.application a
           WHERE a.uid = o.app AND a.deleted_at IS NULL AND a.org_id = coalesce(o.org_id, (
-            SELECT max(s.id) FROM (SELECT id FROM hookline.organization LIMIT 2) s HAVING count(*) = 1)))) AS app_no
+            SELECT max(s.id) FROM (SELECT id FROM hookline.organization WHERE id <> $3::text LIMIT 2) s
+            HAVING count(*) = 1)))) AS app_no
 FROM hookline.outbox o
 WHERE o.error IS NULL AND (o.ordering_key IS NULL OR $2::boolean)
 ORDER BY o.id LIMIT $1::integer

@@ -51,7 +51,7 @@ WITH x AS MATERIALIZED (
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
               'budget_exhausted', 'the time budget ended after ' || sent || ' attempts', now()
        FROM gone)
-SELECT count(*) FROM gone
+SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
 
 -- name: sweep_deleted
 -- Lanes that are marked deleted, and endpoints with waiting deliveries but no lane, found by leaping through the due index.
@@ -78,7 +78,7 @@ WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
               'endpoint_deleted', 'the endpoint was deleted', now()
        FROM gone)
-SELECT count(*) FROM gone
+SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
 
 -- name: sweep_lanes_drop
 DELETE FROM hookline.lane

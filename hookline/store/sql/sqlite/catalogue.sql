@@ -33,6 +33,15 @@ SELECT * FROM application WHERE org_id = :of AND id > :iterator AND deleted_at I
 -- name: applications_back
 SELECT * FROM application WHERE org_id = :of AND id < :iterator AND deleted_at IS NULL ORDER BY id DESC LIMIT :limit;
 
+-- name: application_by_no
+SELECT * FROM application WHERE no = ? AND deleted_at IS NULL;
+
+-- name: application_update
+UPDATE application
+   SET name = :name, uid = :uid, throttle_rate = :throttle_rate, metadata = :metadata, updated_at = :now
+ WHERE no = :no
+RETURNING *;
+
 -- name: application_delete
 UPDATE application SET deleted_at = :now, updated_at = :now WHERE no = :app_no AND deleted_at IS NULL;
 
@@ -42,27 +51,34 @@ UPDATE lane SET status = 3, revision = revision + 1
 
 -- name: application_endpoints_delete
 UPDATE endpoint SET status = 3, deleted_at = :now, updated_at = :now, revision = revision + 1
- WHERE app_no = :app_no AND deleted_at IS NULL;
+ WHERE app_no = :app_no AND deleted_at IS NULL
+RETURNING no;
 
 -- name: event_type_save
 INSERT INTO event_type (org_id, name, description, archived, deprecated, schemas, feature_flags, group_name, policy,
-                        created_at, updated_at)
+                        validated, created_at, updated_at)
 VALUES (:org_id, :name, :description, :archived, :deprecated, :schemas, :feature_flags, :group_name, :policy,
-        :created_at, :updated_at)
+        :validated, :created_at, :updated_at)
 ON CONFLICT (org_id, name) DO UPDATE
    SET description = excluded.description, archived = excluded.archived, deprecated = excluded.deprecated,
        schemas = excluded.schemas, feature_flags = excluded.feature_flags, group_name = excluded.group_name,
-       policy = excluded.policy, updated_at = excluded.updated_at
+       policy = excluded.policy, validated = excluded.validated, updated_at = excluded.updated_at
+ WHERE :whatever OR event_type.updated_at = :seen_at
 RETURNING *;
 
 -- name: event_type
 SELECT * FROM event_type WHERE org_id = ? AND name = ?;
 
 -- name: event_types
-SELECT * FROM event_type WHERE org_id = :of AND name > :iterator ORDER BY name LIMIT :limit;
+SELECT * FROM event_type
+ WHERE org_id = :of AND name > :iterator AND (:archived OR NOT archived) ORDER BY name LIMIT :limit;
 
 -- name: event_types_back
-SELECT * FROM event_type WHERE org_id = :of AND name < :iterator ORDER BY name DESC LIMIT :limit;
+SELECT * FROM event_type
+ WHERE org_id = :of AND name < :iterator AND (:archived OR NOT archived) ORDER BY name DESC LIMIT :limit;
+
+-- name: event_type_expunge
+DELETE FROM event_type WHERE org_id = ? AND name = ?;
 
 -- name: endpoint_insert
 INSERT INTO endpoint (id, app_no, uid, url, description, version, event_types, channels, status, throttle_rate,

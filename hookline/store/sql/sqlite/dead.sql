@@ -3,12 +3,12 @@
 -- name: dead_letters
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
   FROM dead_letter l JOIN application a ON a.no = l.app_no JOIN endpoint e ON e.no = l.endpoint_no
- WHERE l.id < :iterator AND {where} ORDER BY l.id DESC LIMIT :limit;
+ WHERE (l.died_at, l.id) < (:died_at, :id) AND {where} ORDER BY l.died_at DESC, l.id DESC LIMIT :limit;
 
 -- name: dead_letters_back
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
   FROM dead_letter l JOIN application a ON a.no = l.app_no JOIN endpoint e ON e.no = l.endpoint_no
- WHERE l.id > :iterator AND {where} ORDER BY l.id LIMIT :limit;
+ WHERE (l.died_at, l.id) > (:died_at, :id) AND {where} ORDER BY l.died_at, l.id LIMIT :limit;
 
 -- name: dead_letter
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
@@ -19,12 +19,28 @@ SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
 SELECT l.reason AS reason, l.resolved_at IS NOT NULL AS resolved, count(*) AS many, min(l.died_at) AS oldest
   FROM dead_letter l WHERE l.id > 0 AND {where} GROUP BY 1, 2;
 
+-- name: dead_stats_applications
+SELECT a.id AS app_id, count(*) AS dead
+  FROM dead_letter l JOIN application a ON a.no = l.app_no
+ WHERE l.app_no > 0 AND l.resolved_at IS NULL AND {where} GROUP BY l.app_no ORDER BY 2 DESC, l.app_no LIMIT :most;
+
+-- name: dead_stats_pending
+SELECT count(*) FROM delivery d
+ WHERE d.trigger = 1 AND d.app_no > 0
+   AND (:app_no IS NULL OR d.app_no = :app_no) AND (:endpoint_no IS NULL OR d.endpoint_no = :endpoint_no)
+   AND (:event_type IS NULL OR d.event_type = :event_type)
+   AND (:org_id IS NULL OR EXISTS (SELECT 1 FROM application a WHERE a.no = d.app_no AND a.org_id = :org_id));
+
+-- name: dead_attempts
+SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.message_id = :message_id AND t.delivery_id = :id ORDER BY t.number DESC, t.id DESC LIMIT :most;
+
 -- name: replay_find
 SELECT l.id, l.endpoint_no FROM dead_letter l
- WHERE l.id > 0 AND {where}
+ WHERE l.died_at > 0 AND {where}
    AND EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)
    AND EXISTS (SELECT 1 FROM message m WHERE m.seq = l.message_seq AND m.payload IS NOT NULL)
- ORDER BY l.id LIMIT :limit;
+ ORDER BY l.died_at, l.id LIMIT :limit;
 
 -- name: replay_open
 INSERT INTO delivery (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, state, attempts, sent,
@@ -39,24 +55,22 @@ DELETE FROM dead_letter WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: resolve
 UPDATE dead_letter SET resolved_at = :now, note = :note
- WHERE id IN (SELECT l.id FROM dead_letter l WHERE l.id > 0 AND {where}
-               ORDER BY l.id LIMIT :limit);
+ WHERE id IN (SELECT l.id FROM dead_letter l WHERE l.died_at > 0 AND {where}
+               ORDER BY l.died_at, l.id LIMIT :limit);
 
--- name: missing_find
-SELECT m.seq, m.id, m.event_type, m.channels, m.deliver_at, m.policy, m.created_at
-  FROM message m INDEXED BY message_age
- WHERE m.created_at >= :since AND m.created_at < :until AND (m.created_at, m.seq) > (:after_at, :after_seq)
-   AND m.app_no = :app_no AND m.payload IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no)
-   AND NOT EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id AND d.endpoint_no = :no)
-   AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = :no)
- ORDER BY m.created_at, m.seq LIMIT :limit;
+-- name: messages_look
+-- Every message of the application that a walk comes by, and what became of it at the endpoint.
+SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole,
+       EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS open,
+       EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS delivered,
+       (SELECT max(d.id) FROM dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS dead_id
+  FROM message m
+ WHERE m.app_no = :app_no AND m.id > :after AND m.id < :before AND (m.only_for IS NULL OR m.only_for = :no)
+ ORDER BY m.id LIMIT :limit;
 
--- name: missing_still
-SELECT NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = :id AND d.endpoint_no = :no)
-   AND NOT EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = :id AND d.endpoint_no = :no)
-   AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = :id AND d.endpoint_no = :no)
-   AND EXISTS (SELECT 1 FROM message m WHERE m.seq = :seq);
+-- name: messages_chosen
+SELECT m.seq, m.id, m.event_type, m.created_at, m.deliver_at, m.policy
+  FROM message m WHERE m.app_no = :app_no AND m.id IN (SELECT value FROM json_each(:ids)) ORDER BY m.id;
 
 -- name: resend_message
 SELECT seq, id, event_type, created_at, deliver_at, policy FROM message WHERE id = ? AND app_no = ? AND payload IS NOT NULL;

@@ -12,6 +12,12 @@ SELECT name, policy FROM event_type WHERE org_id = ? AND policy IS NOT NULL;
 -- name: ingest_keys
 SELECT body, message_id, created_at FROM idempotency WHERE key = ? AND expires_at > ?;
 
+-- name: ingest_batch_kept
+SELECT body, answers FROM idempotency WHERE key = ? AND expires_at > ?;
+
+-- name: ingest_batch_keep
+INSERT OR REPLACE INTO idempotency (key, body, message_id, created_at, expires_at, answers) VALUES (?, ?, '', ?, ?, ?);
+
 -- name: ingest_event_ids
 SELECT message_id, created_at FROM event_id WHERE app_no = ? AND event_id = ?;
 

@@ -10,7 +10,8 @@ SELECT no, org_id FROM application WHERE id = ? AND deleted_at IS NULL;
 SELECT no, org_id FROM application WHERE org_id = ? AND uid = ? AND deleted_at IS NULL;
 
 -- name: relay_organizations
-SELECT id FROM organization LIMIT 2;
+-- Without the management organization, which is nobody's.
+SELECT id FROM organization WHERE id <> ? LIMIT 2;
 
 -- name: relay_delete
 DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?));

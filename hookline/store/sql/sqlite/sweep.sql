@@ -26,7 +26,8 @@ INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, messa
                          policy, last_status, reason, detail, died_at)
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
        policy, last_status, :reason, :detail, :now
-  FROM delivery WHERE id IN (SELECT value FROM json_each(:ids));
+  FROM delivery WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id, endpoint_no, message_id, message_at, sent;
 
 -- name: sweep_deleted_lanes
 SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT ?;

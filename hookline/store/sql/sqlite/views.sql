@@ -1,4 +1,5 @@
--- What people look at. Listings go by their indexes.
+-- What people look at. Listings go by their indexes, from :near, which is not part of them, to :far, which is. A filter that is
+-- not given is NULL.
 
 -- name: message_by_ref
 SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.app_no = :app_no AND m.id = :ref;
@@ -12,16 +13,50 @@ SELECT m.*, a.id AS app_id
 SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.id = ?;
 
 -- name: messages
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, m.created_at, m.event_id, m.channels,
-       m.tags, m.ordering_key, m.deliver_at, m.policy
+SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
   FROM message m JOIN application a ON a.no = m.app_no
- WHERE m.app_no = :of AND m.id < :iterator ORDER BY m.id DESC LIMIT :limit;
+ WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
+   AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
+   AND (:event_types IS NULL OR m.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+ ORDER BY m.id DESC LIMIT :limit;
 
 -- name: messages_back
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, m.created_at, m.event_id, m.channels,
-       m.tags, m.ordering_key, m.deliver_at, m.policy
+SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
   FROM message m JOIN application a ON a.no = m.app_no
- WHERE m.app_no = :of AND m.id > :iterator ORDER BY m.id LIMIT :limit;
+ WHERE m.app_no = :of AND m.id > :near AND m.id <= :far
+   AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
+   AND (:event_types IS NULL OR m.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+ ORDER BY m.id LIMIT :limit;
+
+-- name: messages_end
+-- Where a walk over :stride rows ends, whatever they are; none if it comes to the listing's end before.
+SELECT m.id FROM message m WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
+ ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
+
+-- name: messages_end_back
+SELECT m.id FROM message m WHERE m.app_no = :of AND m.id > :near AND m.id <= :far
+ ORDER BY m.id LIMIT 1 OFFSET :stride - 1;
+
+-- name: messages_of
+SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+  FROM message m JOIN application a ON a.no = m.app_no
+ WHERE m.app_no = :of AND m.id IN (SELECT value FROM json_each(:ids));
+
+-- name: message_payloads
+SELECT seq, payload FROM message WHERE seq IN (SELECT value FROM json_each(?));
+
+-- name: message_expunge
+UPDATE message SET payload = NULL
+ WHERE seq = :seq
+   AND (:force OR NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = :id)
+                  AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = :id AND d.resolved_at IS NULL));
 
 -- name: deliveries
 SELECT d.id, d.state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts, d.sent,
@@ -38,16 +73,153 @@ SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END, d.app_no, d.endp
 ORDER BY 1;
 
 -- name: attempts
-SELECT t.*, e.id AS endpoint_id FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
  WHERE t.message_id = ? ORDER BY t.started_at, t.id;
 
+-- name: attempt
+SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.message_id = ? AND t.id = ?;
+
+-- name: attempt_expunge
+UPDATE attempt SET response_headers = NULL, response_body = NULL WHERE message_id = ? AND id = ?;
+
 -- name: endpoint_attempts
-SELECT t.*, e.id AS endpoint_id FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.endpoint_no = :of AND t.id < :iterator ORDER BY t.id DESC LIMIT :limit;
+-- With the condition on the outcome written out, as only then its index is used.
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
+       CASE WHEN :content THEN t.response_body END AS response_body
+  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
+   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+   AND {outcome}
+   AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
+   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL AND :tag IS NULL
+        OR (SELECT (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+                   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+              FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
+ ORDER BY t.id DESC LIMIT :limit;
 
 -- name: endpoint_attempts_back
-SELECT t.*, e.id AS endpoint_id FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.endpoint_no = :of AND t.id > :iterator ORDER BY t.id LIMIT :limit;
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
+       CASE WHEN :content THEN t.response_body END AS response_body
+  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far
+   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+   AND {outcome}
+   AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
+   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL AND :tag IS NULL
+        OR (SELECT (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+                   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+              FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
+ ORDER BY t.id LIMIT :limit;
+
+-- name: endpoint_attempts_end
+-- As `messages_end`.
+SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND {outcome}
+ ORDER BY t.id DESC LIMIT 1 OFFSET :stride - 1;
+
+-- name: endpoint_attempts_end_back
+SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far AND {outcome}
+ ORDER BY t.id LIMIT 1 OFFSET :stride - 1;
+
+-- name: message_attempts
+-- Chosen by their numbers first, so that what was answered is not sorted with them.
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
+       CASE WHEN :content THEN t.response_body END AS response_body
+  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.rowid IN (
+       SELECT t.rowid FROM attempt t
+        WHERE t.message_id = :of AND t.id < :near AND t.id >= :far
+          AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+          AND (:delivered IS NULL OR (t.outcome = 'delivered') = :delivered)
+          AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
+          AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
+        ORDER BY t.id DESC LIMIT :limit)
+ ORDER BY t.id DESC;
+
+-- name: message_attempts_back
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
+       CASE WHEN :content THEN t.response_body END AS response_body
+  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+ WHERE t.rowid IN (
+       SELECT t.rowid FROM attempt t
+        WHERE t.message_id = :of AND t.id > :near AND t.id <= :far
+          AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+          AND (:delivered IS NULL OR (t.outcome = 'delivered') = :delivered)
+          AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
+          AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
+        ORDER BY t.id LIMIT :limit)
+ ORDER BY t.id;
+
+-- name: attempted_messages
+-- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
+SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
+       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy,
+       coalesce((SELECT x.state
+                   FROM (SELECT d.id, d.state FROM delivery d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
+                         UNION ALL
+                         SELECT d.id, 3 FROM delivery_done d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
+                         UNION ALL
+                         SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM dead_letter d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
+                  ORDER BY x.id DESC LIMIT 1),
+                CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
+       (SELECT min(w.due_at) FROM delivery w
+         WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
+  FROM attempt t
+  JOIN message m ON m.id = t.message_id AND m.app_no = t.app_no
+  JOIN application a ON a.no = t.app_no
+ WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
+   AND (t.trigger = 0
+        OR NOT EXISTS (SELECT 1 FROM attempt p
+                        WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
+   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+ ORDER BY t.id DESC LIMIT :limit;
+
+-- name: attempted_messages_back
+SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
+       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy,
+       coalesce((SELECT x.state
+                   FROM (SELECT d.id, d.state FROM delivery d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
+                         UNION ALL
+                         SELECT d.id, 3 FROM delivery_done d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
+                         UNION ALL
+                         SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM dead_letter d
+                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
+                  ORDER BY x.id DESC LIMIT 1),
+                CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
+       (SELECT min(w.due_at) FROM delivery w
+         WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
+  FROM attempt t
+  JOIN message m ON m.id = t.message_id AND m.app_no = t.app_no
+  JOIN application a ON a.no = t.app_no
+ WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far AND t.number = 1
+   AND (t.trigger = 0
+        OR NOT EXISTS (SELECT 1 FROM attempt p
+                        WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
+   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
+   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
+   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
+   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+ ORDER BY t.id LIMIT :limit;
 
 -- name: lane_numbers
 SELECT e.no FROM endpoint e WHERE e.app_no = ? AND e.deleted_at IS NULL ORDER BY e.id;
@@ -81,7 +253,7 @@ SELECT state, count(*) FROM delivery WHERE state < 2 AND expires_at > 0 GROUP BY
 SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0;
 
 -- name: counts_dead
-SELECT count(*) FROM dead_letter WHERE resolved_at IS NULL AND id > 0;
+SELECT count(*) FROM dead_letter WHERE resolved_at IS NULL AND died_at > 0;
 
 -- name: counts_lanes_open
 SELECT count(*) FROM lane WHERE circuit > 0;

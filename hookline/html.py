@@ -13,7 +13,7 @@ class Safe(str):
 
 Child = Safe | str | int | None
 
-_VOID = frozenset({"br", "hr", "input", "link", "meta"})
+_VOID = frozenset({"br", "hr", "input", "link", "meta", "wbr"})
 
 
 def join(*children: Child) -> Safe:

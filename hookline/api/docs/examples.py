@@ -1,0 +1,117 @@
+"""Examples of JSON for the reference page, made from schemas: real enough to be copied and changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookline import ids
+from hookline.api.schemas import REF, Schema
+
+_DEEPEST = 4
+
+_KSUID = "2fVbQ7w1m0uXo4GkS8rTnYcZq1D"
+
+# By the field's name; everything else is made from its type.
+_NAMED = {
+    "address": "192.0.2.1",
+    "appId": f"{ids.APP}{_KSUID}",
+    "channels": ["eu"],
+    "description": "Orders of the shop",
+    "endpointId": f"{ids.ENDPOINT}{_KSUID}",
+    "endpointUrl": "https://example.com/hooks",
+    "eventId": "order-1042-paid",
+    "eventType": "order.paid",
+    "eventTypes": ["order.paid"],
+    "filterTypes": ["order.paid"],
+    "headers": {"x-team": "shop"},
+    "messageId": f"{ids.MESSAGE}{_KSUID}",
+    "metadata": {"plan": "gold"},
+    "msgId": f"{ids.MESSAGE}{_KSUID}",
+    "name": "Acme",
+    "orderingKey": "order-1042",
+    "outcome": "delivered",
+    "payload": {"order": 1042, "state": "paid"},
+    "response": "ok",
+    "responseStatusCode": 200,
+    "status": "active",
+    "tags": ["shop"],
+    "uid": "acme",
+    "url": "https://example.com/hooks",
+}
+
+_IDS = {
+    "ApiKeyMadeOut": ids.API_KEY,
+    "ApiKeyOut": ids.API_KEY,
+    "ApplicationOut": ids.APP,
+    "AttemptOut": ids.ATTEMPT,
+    "AttemptedMessageOut": ids.MESSAGE,
+    "BackgroundTaskOut": ids.TASK,
+    "DestinationOut": ids.ENDPOINT,
+    "EndpointOut": ids.ENDPOINT,
+    "MessageOut": ids.MESSAGE,
+}
+
+# Of an enumeration, what a reader would rather see.
+_USUAL = ("active", "running", "success", "standard", "none", "full", "full_jitter")
+
+
+class Examples:
+    def __init__(self, components: dict[str, Schema]) -> None:
+        self._components = components
+
+    def of(self, schema: Schema, *, required_only: bool = False) -> Any:
+        """`required_only` for what a caller sends: as little as will do, and something at least."""
+        return self._value(schema, "", "", 0, required_only)
+
+    def _value(self, schema: Schema, name: str, shape: str, depth: int, brief: bool) -> Any:
+        if "$ref" in schema:
+            shape = schema["$ref"].removeprefix(REF)
+            return self._value(self._components[shape], name, shape, depth, brief)
+        if "default" in schema:
+            return schema["default"]
+        if "enum" in schema:
+            return next((value for value in _USUAL if value in schema["enum"]), schema["enum"][0])
+        if "anyOf" in schema:
+            return self._value(schema["anyOf"][0], name, shape, depth, brief)
+        return self._plain(schema, name, shape, depth, brief)
+
+    def _plain(self, schema: Schema, name: str, shape: str, depth: int, brief: bool) -> Any:
+        kinds = schema.get("type", [])
+        kind = kinds if isinstance(kinds, str) else next(iter(kinds), None)
+        if kind == "object" and "properties" in schema:
+            return self._object(schema, shape, depth, brief) if depth < _DEEPEST else {}
+        if name in _NAMED and _is(kind, _NAMED[name]):
+            return _NAMED[name]
+        if kind == "array":
+            return [self._value(schema["items"], name, shape, depth + 1, brief)] if depth < _DEEPEST else []
+        if kind == "string":
+            return _text(schema, name, shape)
+        return {"integer": schema.get("minimum", 1), "number": 1.0, "boolean": False, "object": {}}.get(kind or "")
+
+    def _object(self, schema: Schema, shape: str, depth: int, brief: bool) -> dict[str, Any]:
+        required = schema.get("required", [])
+        wanted = (required or list(schema["properties"])[:1]) if brief else schema["properties"]
+        return {
+            name: self._value(found, name, shape, depth + 1, brief)
+            for name, found in schema["properties"].items()
+            if name in wanted
+        }
+
+
+def _is(kind: str | None, value: object) -> bool:
+    match value:
+        case str():
+            return kind == "string"
+        case int():
+            return kind == "integer"
+        case list():
+            return kind == "array"
+    return kind in (None, "object")
+
+
+def _text(schema: Schema, name: str, shape: str) -> str:
+    if schema.get("format") == "date-time":
+        return "2030-01-31T12:00:00Z"
+    if name == "id":
+        return f"{ids.DEAD_LETTER}1042" if shape.startswith("Dead") else f"{_IDS.get(shape, '')}{_KSUID}"
+    return "…"

@@ -1,0 +1,32 @@
+"""The one place where it is decided whether a request may come in: who calls, how often, with what scope."""
+
+from __future__ import annotations
+
+from starlette.types import Scope
+
+from hookline.api.auth import Caller
+from hookline.api.front import visit_of
+from hookline.api.operation import Operation
+from hookline.api.services import Services
+
+
+async def admit(services: Services, operation: Operation, scope: Scope) -> Caller:
+    """Before anything of the body is read, and before anything is looked up that the path names."""
+    caller = await services.auth.caller(_authorization(scope))
+    visit_of(scope).caller = caller
+    services.limits.take(caller.holder, caller.org_id)
+    services.auth.allow(caller, operation.needs)
+    if operation.whole:
+        services.auth.whole_organization(caller)
+    app_ref = scope.get("path_params", {}).get("app_id")
+    if app_ref is not None:
+        services.auth.reach(caller, app_ref)
+    return caller
+
+
+def _authorization(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            text: str = value.decode("latin-1")
+            return text
+    return None

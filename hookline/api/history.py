@@ -1,0 +1,54 @@
+"""What listings of messages and attempts have in common: which part of the history is asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+from hookline import ids
+from hookline.api.call import page_of
+from hookline.api.operation import ListQuery
+from hookline.api.wire.base import Instant
+from hookline.api.wire.ingest import Channel, EventTypeName, Tag
+from hookline.catalogue import EARLIEST, LATEST
+from hookline.errors import InvalidInput
+from hookline.model import MessageFilter
+from hookline.store.base import Page
+
+MOST_EVENT_TYPES = 100
+
+EventTypes = Annotated[tuple[EventTypeName, ...], Meta(min_length=1, max_length=MOST_EVENT_TYPES)]
+After = Annotated[Instant | None, Meta(description="Only what is later than this instant.")]
+Before = Annotated[Instant | None, Meta(description="Only what is earlier than this instant.")]
+
+
+class HistoryQuery(ListQuery, frozen=True, kw_only=True):
+    channel: Annotated[Channel | None, Meta(description="Only messages on this channel.")] = None
+    event_types: Annotated[EventTypes | None, Meta(description="Only messages of one of these types.")] = None
+    tag: Annotated[Tag | None, Meta(description="Only messages with this tag.")] = None
+    after: After = None
+    before: Before = None
+
+    def common(self) -> MessageFilter:
+        return MessageFilter(
+            event_types=self.event_types,
+            channel=self.channel,
+            tag=self.tag,
+            after=_within(self.after),
+            before=_within(self.before),
+        )
+
+
+def _within(at: datetime | None) -> datetime | None:
+    """In UTC, and where both databases can count: earlier and later instants bound nothing more."""
+    return None if at is None else min(max(at, EARLIEST), LATEST).astimezone(UTC)
+
+
+def history_page(asked: ListQuery, prefix: str) -> Page:
+    """The keys of these listings are ids: any other iterator would go on at a place that means nothing."""
+    page = page_of(asked)
+    if page.iterator is not None and not (page.iterator.startswith(prefix) and ids.minted_at(page.iterator)):
+        raise InvalidInput(f"iterator: {page.iterator[:40]!r} is none of this listing's")
+    return page

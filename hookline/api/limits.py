@@ -1,0 +1,51 @@
+"""How many requests a second one caller, or one organization, may make of this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+
+from hookline.api.errors import Refused
+
+ROUNDING = 1e-6  # seconds
+MOST_KNOWN = 10_000  # buckets; those that are full again are forgotten first
+
+
+class Buckets:
+    """Token buckets that hold one second's worth, each kept as the instant at which it will be full again."""
+
+    def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
+        """`rate` a second; 0: without limit."""
+        self._step = 1 / rate if rate else 0.0
+        self._room = max(1.0, self._step) - self._step + ROUNDING  # how far ahead of now the bucket may be
+        self._monotonic = monotonic
+        self._full_at: dict[Hashable, float] = {}
+
+    def wait(self, name: Hashable) -> float:
+        """0 if there is a token, which is taken; else the seconds until there will be one."""
+        if not self._step:
+            return 0.0
+        now = self._monotonic()
+        full_at = max(self._full_at.get(name, now), now)
+        if full_at - now > self._room:
+            return full_at - now - self._room
+        self._full_at[name] = full_at + self._step
+        if len(self._full_at) > MOST_KNOWN:
+            self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+        return 0.0
+
+
+class Limits:
+    def __init__(self, *, caller: float, organization: float, monotonic: Callable[[], float]) -> None:
+        self._callers = Buckets(caller, monotonic)
+        self._organizations = Buckets(organization, monotonic)
+
+    def take(self, holder: Hashable, org_id: str) -> None:
+        """One request of this token or key; 429 with the time to wait if it is one too many."""
+        for buckets, name, whose in (
+            (self._callers, holder, "this token or key"),
+            (self._organizations, org_id, "this organization"),
+        ):
+            wait = buckets.wait(name)
+            if wait:
+                raise Refused(429, f"too many requests with {whose}; slow down", retry_after=math.ceil(wait))

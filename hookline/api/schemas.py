@@ -1,0 +1,84 @@
+"""JSON Schemas of the shapes: what msgspec says of them, made plainer for readers and for generators of clients."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+Schema = dict[str, Any]
+
+REF = "#/components/schemas/"
+
+_TYPES = {str: "string", int: "integer"}
+
+
+class Shapes:
+    """The schemas of some shapes and of everything that they are made of."""
+
+    def __init__(self, shapes: Iterable[Any]) -> None:
+        distinct = list(dict.fromkeys(shapes))
+        schemas, components = msgspec.json.schema_components(distinct, ref_template=REF + "{name}")
+        self._schemas: dict[Any, Schema] = dict(zip(distinct, map(plain, schemas), strict=True))
+        self.components: dict[str, Schema] = {name: plain(schema) for name, schema in components.items()}
+
+    def schema(self, shape: Any) -> Schema:
+        """As it is written where the shape is used: a reference, where the shape has a name."""
+        return self._schemas[shape]
+
+    def take(self, shape: Any) -> Schema:
+        """The whole schema of a named shape, which is not a component any more."""
+        return self.components.pop(name_of(self.schema(shape)))
+
+    def resolve(self, schema: Schema) -> Schema:
+        return self.components[name_of(schema)] if "$ref" in schema else schema
+
+
+def name_of(reference: Schema) -> str:
+    name: str = reference["$ref"].removeprefix(REF)
+    return name
+
+
+def plain(schema: Any) -> Any:
+    """The same schema without what says nothing: `default: null`, `required: []`, and `anyOf` for what may be null."""
+    if isinstance(schema, list):
+        return [plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: plain(value) for key, value in schema.items() if not _says_nothing(key, value)}
+    if isinstance(found.get("description"), str):
+        found["description"] = inspect.cleandoc(found["description"])
+    if "enum" in found and "type" not in found:
+        found["type"] = _type_of(found["enum"])
+    return _or_null(found)
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return (key == "default" and value is None) or (key == "required" and value == [])
+
+
+def _type_of(values: list[Any]) -> Any:
+    types = sorted({_TYPES[type(value)] for value in values})
+    return types[0] if len(types) == 1 else types
+
+
+def _or_null(schema: Schema) -> Schema:
+    """`{"anyOf": [{"type": "string", ...}, {"type": "null"}]}` as `{"type": ["string", "null"], ...}`."""
+    match schema.get("anyOf"):
+        case [{"type": str(kind)} as inner, {"type": "null"}] if "enum" not in inner:
+            around = {key: value for key, value in schema.items() if key != "anyOf"}
+            return {**inner, **around, "type": [kind, "null"]}
+    return schema
+
+
+def without_null(schema: Schema) -> Schema:
+    """For what is written in an address, where nothing is null: what is meant is that it may be left out."""
+    if isinstance(schema.get("type"), list):
+        return {**schema, "type": next(kind for kind in schema["type"] if kind != "null")}
+    match schema.get("anyOf"):
+        case [dict(inner), {"type": "null"}]:
+            around = {key: value for key, value in schema.items() if key != "anyOf"}
+            return {**inner, **around}
+    return schema

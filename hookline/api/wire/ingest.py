@@ -1,0 +1,83 @@
+"""Messages on their way in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from hookline.api.wire.applications import ApplicationIn
+from hookline.api.wire.base import In, Instant, Out, Policy
+from hookline.api.wire.messages import MessageOut
+from hookline.catalogue import MAX_MESSAGE_CHANNELS, MAX_TAGS
+
+MOST_IN_BATCH = 1000
+
+_NAME = r"^[a-zA-Z0-9\-_.]+$"
+
+EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
+EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
+Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=_NAME)]
+Channels = Annotated[tuple[Channel, ...], Meta(min_length=1, max_length=MAX_MESSAGE_CHANNELS)]
+Tag = Annotated[str, Meta(min_length=1, max_length=128)]
+Tags = Annotated[tuple[Tag, ...], Meta(min_length=1, max_length=MAX_TAGS)]
+
+
+class MessageIn(In, frozen=True, kw_only=True):
+    """One event. Its payload is any JSON; these very bytes are stored, signed and sent."""
+
+    event_type: EventTypeName
+    payload: Raw
+    event_id: Annotated[EventId | None, Meta(description="Unique in the application: a second one is a 409.")] = None
+    channels: Channels | None = None
+    tags: Tags | None = None
+    ordering_key: str | None = None
+    deliver_at: Annotated[Instant | None, Meta(description="Not before this; at most 30 days ahead.")] = None
+    policy: Annotated[Policy | None, Meta(description="Overrides the retry policy for this message.")] = None
+    application: Annotated[
+        ApplicationIn | None,
+        Meta(description="Made first where no application has the id or uid in the path; that becomes its uid."),
+    ] = None
+    payload_retention_period: Annotated[
+        Annotated[int, Meta(ge=5, le=90)] | None,
+        Meta(description="Days. The deployment's own retention may take the payload before; it must not be longer."),
+    ] = None
+    payload_retention_hours: Annotated[
+        Annotated[int, Meta(ge=1, le=2160)] | None, Meta(description="The same in hours.")
+    ] = None
+    transformations_params: Annotated[
+        dict[str, Any] | None, Meta(description="Nothing is transformed: anything in it is refused.")
+    ] = None
+
+
+class MessageBatchIn(In, frozen=True, kw_only=True):
+    """Messages that are accepted in one transaction. One that is refused leaves the others as they are."""
+
+    messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+    application: Annotated[ApplicationIn | None, Meta(description="As of a message, for all of them.")] = None
+
+
+class MessageBatchParts(In, frozen=True, kw_only=True):
+    """`MessageBatchIn` with its messages unread: when one of them does not fit, the others still do."""
+
+    messages: Annotated[list[Raw], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+    application: ApplicationIn | None = None
+
+
+class BatchErrorOut(Out, frozen=True, kw_only=True):
+    code: str
+    detail: str
+
+
+class BatchResultOut(Out, frozen=True, kw_only=True):
+    """What came of one message: either `message` or `error`."""
+
+    status: Annotated[int, Meta(description="As if it had been sent alone: 202, 409 or 422.")]
+    message: MessageOut | UnsetType = UNSET
+    error: BatchErrorOut | UnsetType = UNSET
+
+
+class MessageBatchOut(Out, frozen=True, kw_only=True):
+    """A result for each message, in the order of the request."""
+
+    results: list[BatchResultOut]

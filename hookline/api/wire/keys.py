@@ -1,0 +1,59 @@
+"""API keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from hookline.api.wire.base import In, Instant, Out
+from hookline.model import ApiKey, Scope
+
+REF = r"^[a-zA-Z0-9\-_.]{1,256}$"
+
+
+class ApiKeyIn(In, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=256, description="For people: who uses it, and where.")]
+    scope: Annotated[Scope, Meta(description="What its holder may do.")] = Scope.FULL
+    app_id: (
+        Annotated[str, Meta(pattern=REF, description="The only application it reaches, by id or uid; else all.")] | None
+    ) = None
+    expires_at: Annotated[Instant | None, Meta(description="From then on it is void; else it lasts.")] = None
+
+
+class ApiKeyOut(Out, frozen=True, kw_only=True):
+    """Without the key itself."""
+
+    id: str
+    name: str
+    scope: Scope
+    app_id: str | None
+    hint: Annotated[str, Meta(description="The key's last characters.")]
+    created_at: Instant
+    expires_at: Instant | None
+    last_used_at: Annotated[Instant | None, Meta(description="To the minute.")]
+
+
+class ApiKeyMadeOut(ApiKeyOut, frozen=True, kw_only=True):
+    key: Annotated[str, Meta(description="Shown this once: only its hash is kept.")]
+
+    def __repr__(self) -> str:
+        return f"ApiKeyMadeOut(id={self.id!r}, key='…')"
+
+
+def api_key(found: ApiKey) -> ApiKeyOut:
+    return ApiKeyOut(
+        id=found.id,
+        name=found.name,
+        scope=found.scope,
+        app_id=found.app_id,
+        hint=found.hint,
+        created_at=found.created_at,
+        expires_at=found.expires_at,
+        last_used_at=found.last_used_at,
+    )
+
+
+def api_key_made(made: ApiKey, key: str) -> ApiKeyMadeOut:
+    return ApiKeyMadeOut(**asdict(api_key(made)), key=key)

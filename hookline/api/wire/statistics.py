@@ -1,0 +1,72 @@
+"""Statistics."""
+
+from __future__ import annotations
+
+from hookline.api.wire.base import Instant, Out
+from hookline.model import Stats, StatsFilter
+
+
+class EndpointStats(Out, frozen=True, kw_only=True):
+    """One endpoint's deliveries: open ones as they are now, the others by when they ended."""
+
+    success: int
+    pending: int
+    sending: int
+    fail: int
+    canceled: int  # dead letters that somebody resolved
+
+
+def endpoint_stats(found: Stats) -> EndpointStats:
+    return EndpointStats(
+        success=found.delivered,
+        pending=found.pending + found.scheduled,
+        sending=found.delivering,
+        fail=found.dead,
+        canceled=found.resolved,
+    )
+
+
+class DeliveryCounts(Out, frozen=True, kw_only=True):
+    """Pending, scheduled and delivering: now. The others ended in the window."""
+
+    pending: int
+    scheduled: int
+    delivering: int
+    delivered: int
+    dead: int
+    resolved: int
+
+
+class AttemptCounts(Out, frozen=True, kw_only=True):
+    delivered: int
+    retry: int
+    dead: int
+
+
+class StatsOut(Out, frozen=True, kw_only=True):
+    since: Instant
+    until: Instant
+    messages: int  # accepted in the window
+    deliveries: DeliveryCounts
+    attempts: AttemptCounts
+    dead_letters: int  # open now, whenever they died
+    complete: bool  # false: a figure reached the bound up to which is counted
+
+
+def stats(found: Stats, where: StatsFilter) -> StatsOut:
+    return StatsOut(
+        since=where.since,
+        until=where.until,
+        messages=found.messages,
+        deliveries=DeliveryCounts(
+            pending=found.pending,
+            scheduled=found.scheduled,
+            delivering=found.delivering,
+            delivered=found.delivered,
+            dead=found.dead,
+            resolved=found.resolved,
+        ),
+        attempts=AttemptCounts(delivered=found.delivered, retry=found.retries, dead=found.deaths),
+        dead_letters=found.dead_open,
+        complete=found.complete,
+    )

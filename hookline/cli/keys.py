@@ -1,0 +1,111 @@
+"""`keys create|list|revoke`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from hookline import manage
+from hookline.api.wire.keys import api_key, api_key_made
+from hookline.cli import params
+from hookline.cli.output import Output
+from hookline.cli.session import run, session
+from hookline.model import ApiKey, Scope
+from hookline.store.base import Page
+
+LONGEST = 36_500.0  # days
+
+app = typer.Typer(
+    help="API keys: with a scope, for one application or all, revocable one by one.", no_args_is_help=True
+)
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="For people: who uses it, and where.")],
+    scope: Annotated[Scope, typer.Option("--scope", help="What its holder may do.")] = Scope.FULL,
+    app_ref: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
+    days: Annotated[
+        float | None, typer.Option("--days", help="How long it is valid.", show_default="until it is revoked")
+    ] = None,
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Make an API key. It is printed this once; only its hash is kept.
+
+    hookline keys create "checkout service" --scope publish
+    """
+    out = Output(as_json)
+    if days is not None:
+        params.check_number("--days", days, LONGEST)
+    made, key = run(_create(org, name, scope, app_ref, days))
+    out.result(api_key_made(made, key), people=lambda: out.line(key))
+
+
+async def _create(org: str, name: str, scope: Scope, app_ref: str | None, days: float | None) -> tuple[ApiKey, str]:
+    async with session(org, creates=True) as opened:
+        return await manage.add_api_key(
+            opened.store,
+            opened.org_id,
+            name=name,
+            scope=scope,
+            app=None if app_ref is None else await opened.application(app_ref),
+            expires_at=None if days is None else opened.now + timedelta(days=days),
+            now=opened.now,
+        )
+
+
+@app.command("list")
+def list_keys(
+    org: params.Org = params.DEFAULT_ORG_ID,
+    limit: params.Limit = 50,
+    after: params.After = None,
+    as_json: params.Json = False,
+) -> None:
+    """List the API keys that were not revoked, with their last use."""
+    out = Output(as_json)
+    found = run(_list(org, Page(limit=limit, iterator=after)))
+    out.result(
+        {"data": [api_key(each) for each in found]},
+        people=lambda: out.table(
+            ("id", "name", "scope", "application", "ends in", "created", "expires", "last used"),
+            [
+                (
+                    each.id,
+                    each.name,
+                    each.scope.value,
+                    each.app_id or "all",
+                    each.hint,
+                    each.created_at,
+                    each.expires_at,
+                    each.last_used_at,
+                )
+                for each in found
+            ],
+            empty="No API keys. Make one: hookline keys create NAME",
+        ),
+    )
+
+
+async def _list(org: str, page: Page) -> list[ApiKey]:
+    async with session(org) as opened:
+        return await opened.store.api_keys(opened.org_id, page)
+
+
+@app.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="Such as key_2b..., as `keys list` shows it.")],
+    org: params.Org = params.DEFAULT_ORG_ID,
+    as_json: params.Json = False,
+) -> None:
+    """Revoke an API key, for good. Servers notice within moments."""
+    out = Output(as_json)
+    run(_revoke(org, key_id))
+    out.result({"revoked": key_id}, people=lambda: out.line(f"revoked {key_id}"))
+
+
+async def _revoke(org: str, key_id: str) -> None:
+    async with session(org) as opened:
+        await opened.store.revoke_api_key(opened.org_id, key_id)

@@ -1,0 +1,277 @@
+"""Operational webhooks: what an organization is told of its own endpoints and deliveries, and in which words. Pure.
+
+An event is a row of the outbox, written in the transaction of the change that it tells of: neither lost nor invented. Its
+receiver is an endpoint like any other, in an application that the management organization has for each organization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from hookline import ids
+from hookline.clock import to_micros
+from hookline.model import Dead, Delivered, LaneEvent, LaneEventKind, Result, Retry
+from hookline.states import Reason
+
+# As Svix's server has it. What happens to its own endpoints is not told: an event about an event would make another.
+MANAGEMENT = "org_00000000000SvixManagement00"
+FAILING = 4  # the failed attempt of a delivery that is told of, as Svix does
+
+_MANUAL = 1  # the trigger of what was sent again by hand
+
+
+class Kind(StrEnum):
+    """The event's type. Svix's names; those that it does not have are in the same style."""
+
+    ENDPOINT_CREATED = "endpoint.created"
+    ENDPOINT_UPDATED = "endpoint.updated"
+    ENDPOINT_DELETED = "endpoint.deleted"
+    ENDPOINT_DISABLED = "endpoint.disabled"
+    ENDPOINT_ENABLED = "endpoint.enabled"
+    ENDPOINT_PAUSED = "endpoint.paused"
+    ENDPOINT_RESUMED = "endpoint.resumed"
+    CIRCUIT_OPENED = "circuit.opened"
+    CIRCUIT_CLOSED = "circuit.closed"
+    ATTEMPT_FAILING = "message.attempt.failing"
+    ATTEMPT_EXHAUSTED = "message.attempt.exhausted"
+    ATTEMPT_RECOVERED = "message.attempt.recovered"
+
+
+DESCRIPTIONS: Mapping[Kind, str] = {
+    Kind.ENDPOINT_CREATED: "An endpoint was created.",
+    Kind.ENDPOINT_UPDATED: "An endpoint was changed.",
+    Kind.ENDPOINT_DELETED: "An endpoint was deleted.",
+    Kind.ENDPOINT_DISABLED: "An endpoint was disabled, by hand or because it was gone or failing for long.",
+    Kind.ENDPOINT_ENABLED: "A disabled endpoint was enabled.",
+    Kind.ENDPOINT_PAUSED: "An endpoint was paused, by hand or because too many of its deliveries died.",
+    Kind.ENDPOINT_RESUMED: "A paused endpoint was resumed.",
+    Kind.CIRCUIT_OPENED: "An endpoint failed again and again: nothing but probes is sent to it.",
+    Kind.CIRCUIT_CLOSED: "An endpoint is well again, or its circuit was reset.",
+    Kind.ATTEMPT_FAILING: "The fourth attempt of a delivery failed.",
+    Kind.ATTEMPT_EXHAUSTED: "A delivery died: it is a dead letter now.",
+    Kind.ATTEMPT_RECOVERED: "A delivery that had been failing, or was replayed, succeeded.",
+}
+
+_OF_LANES = {
+    LaneEventKind.CIRCUIT_OPENED: Kind.CIRCUIT_OPENED,
+    LaneEventKind.CIRCUIT_CLOSED: Kind.CIRCUIT_CLOSED,
+    LaneEventKind.ENDPOINT_PAUSED: Kind.ENDPOINT_PAUSED,
+    LaneEventKind.ENDPOINT_RESUMED: Kind.ENDPOINT_RESUMED,
+    LaneEventKind.ENDPOINT_DISABLED: Kind.ENDPOINT_DISABLED,
+    LaneEventKind.ENDPOINT_ENABLED: Kind.ENDPOINT_ENABLED,
+}
+
+
+# ── what happened ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """Something happened to an endpoint."""
+
+    kind: Kind
+    endpoint_no: int
+    cause: str | None = None
+    by_hand: bool = False
+
+
+class LastAttempt(Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    response_status_code: int  # 0: there was no answer
+    timestamp: datetime
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """Something happened to a delivery."""
+
+    kind: Kind
+    endpoint_no: int
+    delivery_id: int
+    message_id: str
+    accepted_at: datetime
+    sent: int  # attempts until now
+    at: datetime  # of this turn; with the delivery it tells it from all others
+    reason: Reason | None = None  # of a death
+    last: LastAttempt | None = None  # None: to be looked up, if any was sent
+
+
+Note = Change | Turn
+
+
+def created(endpoint_no: int) -> list[Change]:
+    return [Change(kind=Kind.ENDPOINT_CREATED, endpoint_no=endpoint_no)]
+
+
+def updated(endpoint_no: int) -> list[Change]:
+    return [Change(kind=Kind.ENDPOINT_UPDATED, endpoint_no=endpoint_no)]
+
+
+def deleted(endpoint_nos: Iterable[int]) -> list[Change]:
+    return [Change(kind=Kind.ENDPOINT_DELETED, endpoint_no=no) for no in endpoint_nos]
+
+
+def circuit_reset(endpoint_no: int, cause: str) -> list[Change]:
+    """For a circuit that was not closed: to forget the failures of one that is tells nobody anything."""
+    return [Change(kind=Kind.CIRCUIT_CLOSED, endpoint_no=endpoint_no, cause=cause, by_hand=True)]
+
+
+def of_lanes(events: Iterable[LaneEvent], *, by_hand: bool = False) -> list[Change]:
+    return [
+        Change(kind=_OF_LANES[event.kind], endpoint_no=event.endpoint_no, cause=event.cause, by_hand=by_hand)
+        for event in events
+        if event.kind in _OF_LANES
+    ]
+
+
+def of_results(results: Iterable[Result]) -> list[Turn]:
+    return [_turn(result, kind) for result in results if (kind := _kind(result)) is not None]
+
+
+def recovers(result: Result) -> bool:
+    """Delivered after it had been failing, or after it was dead and was replayed."""
+    job = result.job
+    replayed = job.trigger == _MANUAL and job.sent > job.attempts
+    return (job.sent >= FAILING or replayed) and isinstance(result.judgement.verdict, Delivered)
+
+
+def _kind(result: Result) -> Kind | None:
+    match result.judgement.verdict:
+        case Dead():
+            return Kind.ATTEMPT_EXHAUSTED
+        case Retry():
+            return Kind.ATTEMPT_FAILING if result.job.sent + 1 == FAILING else None
+        case Delivered():
+            return Kind.ATTEMPT_RECOVERED if recovers(result) else None
+
+
+def _turn(result: Result, kind: Kind) -> Turn:
+    job, sent, verdict = result.job, result.sent, result.judgement.verdict
+    return Turn(
+        kind=kind,
+        endpoint_no=job.endpoint_no,
+        delivery_id=job.delivery_id,
+        message_id=job.message_id,
+        accepted_at=job.accepted_at,
+        sent=job.sent + 1,
+        at=job.claimed_at,
+        reason=verdict.reason if isinstance(verdict, Dead) else None,
+        last=LastAttempt(id=result.attempt_id, response_status_code=sent.status or 0, timestamp=sent.started_at),
+    )
+
+
+# ── the event ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """Whom it happened to, as it is now. Only those have one whose organization listens."""
+
+    org_id: str
+    app_id: str
+    app_uid: str | None
+    endpoint_id: str
+    endpoint_uid: str | None
+    revision: int  # of the endpoint
+    epoch: int  # of its lane
+    failing_since: datetime | None
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What a `Turn` does not carry."""
+
+    event_ids: Mapping[str, str] = {}  # by message, where it has one
+    last: Mapping[int, LastAttempt] = {}  # by delivery
+
+
+class EndpointData(Struct, frozen=True, kw_only=True, rename="camel"):
+    app_id: str
+    app_uid: str | None
+    endpoint_id: str
+    endpoint_uid: str | None
+
+
+class CauseData(EndpointData, frozen=True, kw_only=True, rename="camel"):
+    cause: str | None
+
+
+class DisabledData(CauseData, frozen=True, kw_only=True, rename="camel"):
+    fail_since: datetime | None
+    trigger: str  # manual | automatic
+
+
+class AttemptData(EndpointData, frozen=True, kw_only=True, rename="camel"):
+    msg_id: str
+    msg_event_id: str | None
+    last_attempt: LastAttempt | None  # None: it died before any was made
+
+
+class ExhaustedData(AttemptData, frozen=True, kw_only=True, rename="camel"):
+    reason: Reason
+    dead_letter_id: str
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """A row of the outbox."""
+
+    org_id: str  # who is told
+    kind: Kind
+    event_id: str  # the same change has the same one
+    payload: bytes
+
+
+def told(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
+    """The events, in the order of what happened; those whose organization does not listen are left out."""
+    return [_event(note, subject, known) for note in notes if (subject := subjects.get(note.endpoint_no)) is not None]
+
+
+def of_deliveries(notes: Iterable[Note], subjects: Mapping[int, Subject]) -> list[Turn]:
+    """Those of which more must be known."""
+    return [note for note in notes if isinstance(note, Turn) and note.endpoint_no in subjects]
+
+
+def without_attempt(turns: Sequence[Turn]) -> list[Turn]:
+    """Those whose last attempt is to be looked up."""
+    return [turn for turn in turns if turn.last is None and turn.sent]
+
+
+def _event(note: Note, subject: Subject, known: Known) -> Event:
+    who = EndpointData(
+        app_id=subject.app_id,
+        app_uid=subject.app_uid,
+        endpoint_id=subject.endpoint_id,
+        endpoint_uid=subject.endpoint_uid,
+    )
+    data = _attempt_data(note, who, known) if isinstance(note, Turn) else _endpoint_data(note, who, subject)
+    payload = msgspec.json.encode({"type": note.kind, "data": data})
+    return Event(org_id=subject.org_id, kind=note.kind, event_id=f"{note.kind}.{_key(note, subject)}", payload=payload)
+
+
+def _key(note: Note, subject: Subject) -> str:
+    """Each change of an endpoint raises its revision, and each of a circuit its lane's epoch."""
+    if isinstance(note, Turn):
+        return f"{note.delivery_id}.{to_micros(note.at)}"
+    step = subject.epoch if note.kind in (Kind.CIRCUIT_OPENED, Kind.CIRCUIT_CLOSED) else subject.revision
+    return f"{subject.endpoint_id}.{step}"
+
+
+def _endpoint_data(note: Change, who: EndpointData, subject: Subject) -> EndpointData:
+    if note.kind == Kind.ENDPOINT_DISABLED:
+        trigger = "manual" if note.by_hand else "automatic"
+        return DisabledData(**asdict(who), cause=note.cause, fail_since=subject.failing_since, trigger=trigger)
+    return who if note.cause is None else CauseData(**asdict(who), cause=note.cause)
+
+
+def _attempt_data(turn: Turn, who: EndpointData, known: Known) -> AttemptData:
+    data = AttemptData(
+        **asdict(who),
+        msg_id=turn.message_id,
+        msg_event_id=known.event_ids.get(turn.message_id),
+        last_attempt=turn.last or known.last.get(turn.delivery_id),
+    )
+    if turn.reason is None:
+        return data
+    return ExhaustedData(**asdict(data), reason=turn.reason, dead_letter_id=f"{ids.DEAD_LETTER}{turn.delivery_id}")

@@ -1,0 +1,38 @@
+"""A batch under its idempotency key: what is kept of it, and what a request with that key is told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hookline.errors import NotFound
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch
+
+
+class _Kept(Struct, frozen=True, kw_only=True, array_like=True):
+    answers: tuple[Accepted, ...]
+    faults: dict[int, str]
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+
+
+def keep(accepted: BatchAccepted) -> bytes:
+    return msgspec.json.encode(_Kept(answers=accepted.answers, faults=accepted.faults))
+
+
+def accepted(batch: NewBatch, answers: Sequence[Accepted]) -> BatchAccepted:
+    """The application is gone for all of them or for none."""
+    if any(answer.status == IngestStatus.NO_APPLICATION for answer in answers):
+        raise NotFound("the application is gone")
+    return BatchAccepted(status=IngestStatus.ACCEPTED, answers=tuple(answers), faults=batch.faults)
+
+
+def again(batch: NewBatch, body: bytes, kept: bytes) -> BatchAccepted:
+    """For the second request with a key: the first one's answers, if it asks for the same."""
+    if body != (batch.idempotency_body or b""):
+        return BatchAccepted(status=IngestStatus.KEY_REUSED)
+    found = _decoder.decode(kept)
+    return BatchAccepted(status=IngestStatus.REPLAYED, answers=found.answers, faults=found.faults)

@@ -1,0 +1,43 @@
+-- Statistics: what happened in a stretch of time, counted along indexes and up to a bound. Ids begin with their instant, so
+-- the indexes on them are indexes on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
+
+-- name: stats_apps
+SELECT no FROM application WHERE org_id = ?;
+
+-- name: stats_endpoints
+SELECT e.no FROM json_each(?) CROSS JOIN endpoint e WHERE e.app_no = json_each.value;
+
+-- name: stats_messages
+SELECT count(*) FROM (
+  SELECT 1 FROM json_each(:apps) CROSS JOIN message m
+   WHERE m.app_no = json_each.value AND m.id >= :first AND m.id < :last LIMIT :bound);
+
+-- name: stats_waiting
+SELECT sum(state = 0), sum(state = 1) FROM (
+  SELECT d.state AS state FROM json_each(:endpoints) CROSS JOIN delivery d
+   WHERE d.endpoint_no = json_each.value AND d.state < 2 LIMIT :bound);
+
+-- name: stats_delivering
+-- Those of all lanes are looked at: no more than the workers have in flight.
+SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0 AND +endpoint_no IN (SELECT value FROM json_each(?));
+
+-- name: stats_attempts
+SELECT count(*) FROM (
+  SELECT 1 FROM json_each(:endpoints) CROSS JOIN attempt t
+   WHERE t.endpoint_no = json_each.value AND t.id >= :first AND t.id < :last LIMIT :bound);
+
+-- name: stats_failed
+-- Likewise, by outcome, those that did not deliver.
+SELECT sum(outcome = 'retry'), sum(outcome = 'dead') FROM (
+  SELECT t.outcome AS outcome FROM json_each(:endpoints) CROSS JOIN attempt t
+   WHERE t.endpoint_no = json_each.value AND t.id >= :first AND t.id < :last AND t.outcome <> 'delivered' LIMIT :bound);
+
+-- name: stats_dead
+SELECT sum(NOT resolved), sum(resolved) FROM (
+  SELECT l.resolved_at IS NOT NULL AS resolved FROM json_each(:endpoints) CROSS JOIN dead_letter l
+   WHERE l.endpoint_no = json_each.value AND l.died_at >= :since AND l.died_at < :until LIMIT :bound);
+
+-- name: stats_dead_open
+SELECT count(*) FROM (
+  SELECT 1 FROM json_each(:endpoints) CROSS JOIN dead_letter l
+   WHERE l.endpoint_no = json_each.value AND l.resolved_at IS NULL LIMIT :bound);

@@ -1,0 +1,156 @@
+"""Bounds: requests a second, bodies, headers. Each says clearly what was too much."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from hookline import clock, tokens
+from hookline.api.errors import Refused
+from hookline.api.limits import MOST_KNOWN, Buckets, Limits
+from hookline.api.services import Services
+from hookline.model import Application, Organization
+from tests.api.conftest import JWT_SECRET, Client, serving
+from tests.api.test_hostile import read_to_end
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limits(caller: float = 0, organization: float = 0, at: Clock | None = None) -> Limits:
+    return Limits(caller=caller, organization=organization, monotonic=at or Clock())
+
+
+# ── requests a second ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_bucket_holds_one_seconds_worth() -> None:
+    at = Clock()
+    buckets = Buckets(10, at)
+    assert [buckets.wait("a") for _ in range(10)] == [0.0] * 10
+    assert buckets.wait("a") == pytest.approx(0.1, abs=1e-4)
+    assert buckets.wait("b") == 0.0
+    at.now += 0.1001
+    assert (buckets.wait("a"), buckets.wait("a") > 0) == (0.0, True)
+    at.now += 3600
+    assert [buckets.wait("a") for _ in range(11)].count(0.0) == 10
+
+
+def test_a_rate_below_one() -> None:
+    at = Clock()
+    buckets = Buckets(0.5, at)
+    assert (buckets.wait("a"), buckets.wait("a")) == (0.0, pytest.approx(2.0, abs=1e-4))
+    at.now += 2.0001
+    assert buckets.wait("a") == 0.0
+
+
+def test_without_a_limit() -> None:
+    assert [Buckets(0, Clock()).wait("a") for _ in range(1000)] == [0.0] * 1000
+
+
+def test_buckets_that_are_full_again_are_forgotten() -> None:
+    at = Clock()
+    buckets = Buckets(1, at)
+    for name in range(MOST_KNOWN):
+        buckets.wait(name)
+    at.now += 2
+    buckets.wait("one more")
+    assert len(buckets._full_at) == 1
+
+
+def test_one_caller_and_all_of_an_organization() -> None:
+    at = Clock()
+    both = limits(2, 3, at)
+    for holder in ("a", "a", "b"):
+        both.take(holder, "org")
+    with pytest.raises(Refused, match="this organization") as refused:
+        both.take("b", "org")
+    assert (refused.value.status, refused.value.retry_after) == (429, 1)
+    both.take("c", "another")
+
+
+async def test_too_many_requests(served: Services, token: str, organization: Organization, app: Application) -> None:
+    other = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    async with serving(replace(served, limits=limits(3))) as address:
+        client = Client(address, token)
+        for _ in range(3):
+            (await client.get("/api/v1/app")).json()
+        answer = await client.post(f"/api/v1/app/{app.id}/msg", {"eventType": "a", "payload": {}})
+        assert "too many" in answer.problem(429, "too_many_requests")
+        assert answer.headers["retry-after"] == "1"
+        (await Client(address, other).get("/api/v1/app")).json()
+        assert (await client.get("/api/v1/health")).status == 204
+
+
+# ── bodies and headers ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_body_that_is_announced_as_too_large_is_not_read(address: str, token: str) -> None:
+    for length in ("262145", "9" * 18, "0" * 20 + "1"):
+        head = f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: {length}\r\n"
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode() + b"\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+
+
+async def test_a_body_that_turns_out_too_large(client: Client, served: Services) -> None:
+    chunk = b"x" * 65_536
+    answer = await client.request("POST", "/api/v1/app", iter([chunk] * 5), {})  # type: ignore[arg-type]
+    assert "262144 bytes" in answer.problem(413, "payload_too_large")
+
+
+async def test_too_many_headers(client: Client) -> None:
+    many = {f"x-{number}": "y" for number in range(120)}
+    answer = await client.request("GET", "/api/v1/app", None, many)
+    assert "100 headers" in answer.problem(431, "headers_too_large")
+    large = await client.request("GET", "/api/v1/app", None, {"x-large": "y" * 40_000})
+    assert "32768 bytes" in large.problem(431, "headers_too_large")
+    (await client.get("/api/v1/app")).json()
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nhost: a\r\nx-endless: ", b"\r\n"])
+async def test_a_head_that_does_not_end(address: str, start: bytes) -> None:
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(start)
+    got = b""
+    try:
+        for _ in range(100):
+            writer.write(b"a" * 10_000)
+            await asyncio.wait_for(writer.drain(), 10)
+        got = await asyncio.wait_for(reader.read(), 10)
+    except (ConnectionError, TimeoutError):
+        pass  # hung up on, which may overtake the answer
+    finally:
+        writer.close()
+    assert got == b"" or got.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+    whole = b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    assert (await read_to_end(address, whole)).startswith(b"HTTP/1.1 204 ")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"nonsense\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nhost: a\r\n\r\n"]
+)
+async def test_what_is_no_request_is_answered_in_json(address: str, sent: bytes) -> None:
+    found = await read_to_end(address, sent)
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in found
+    assert b'"code":"bad_request"' in found
+
+
+async def test_trailers_are_not_headers(address: str, token: str) -> None:
+    sent = (
+        f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\nconnection: close\r\n"
+        'transfer-encoding: chunked\r\n\r\nf\r\n{"name": "Acme"}\r\n0\r\nx-late: y\r\n\r\n'
+    )
+    found = await read_to_end(address, sent.replace("\nf\r", "\n10\r").encode())
+    assert found.startswith(b"HTTP/1.1 201 ")

@@ -1,0 +1,119 @@
+"""The reference page: complete, well formed, and at home under a strict content security policy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from hookline.api import docs, openapi
+from hookline.api.docs.examples import Examples
+from hookline.api.docs.page import Reference
+from hookline.api.routes import OPERATIONS
+from tests.api.conftest import Client
+
+VOID = {"br", "hr", "input", "link", "meta", "wbr"}
+
+
+class Page(HTMLParser):
+    """What is on a page, and whether everything that was opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, attribute: str) -> list[str]:
+        return [value for _, given in self.tags if (value := given.get(attribute)) is not None]
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(docs.rendered().decode())
+
+
+async def test_anybody_may_read_it(nobody: Client) -> None:
+    for path in ("/docs", "/docs/"):
+        answer = await nobody.get(path)
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.body == docs.rendered()
+
+
+async def test_what_it_loads_is_served_here(nobody: Client, page: Page) -> None:
+    loaded = [*page.all("src"), *(given["href"] or "" for tag, given in page.tags if tag == "link")]
+    assert len(loaded) == 2
+    for path in loaded:
+        answer = await nobody.get(path)
+        assert answer.status == 200
+        assert answer.headers["content-type"].split(";")[0] in ("text/css", "text/javascript")
+        assert b"http:" not in answer.body
+        assert b"https:" not in answer.body
+
+
+def test_nothing_is_inline_and_nothing_is_elsewhere(page: Page) -> None:
+    for tag, given in page.tags:
+        assert tag != "style"
+        assert tag != "script" or given.get("src")
+        assert not [name for name in given if name == "style" or name.startswith("on")]
+    assert [each for each in (*page.all("href"), *page.all("src")) if not each.startswith(("#", "/"))] == []
+
+
+def test_every_operation_is_on_it(page: Page) -> None:
+    assert {operation.name for operation in OPERATIONS} <= set(page.all("id"))
+
+
+def test_links_lead_somewhere(page: Page) -> None:
+    assert [name for name, count in Counter(page.all("id")).items() if count > 1] == []
+    anchors = {href[1:] for href in page.all("href") if href.startswith("#")}
+    assert anchors <= set(page.all("id"))
+
+
+def test_it_can_be_used_without_a_mouse_or_eyes(page: Page) -> None:
+    labelled = set(page.all("for"))
+    inputs = [given for tag, given in page.tags if tag == "input"]
+    assert {given.get("id") for given in inputs} <= labelled
+    tags = Counter(tag for tag, _ in page.tags)
+    assert (tags["main"], tags["h1"], tags["nav"], tags["header"]) == (1, 1, 1, 1)
+    assert page.tags[0][1].get("lang") == "en"
+    assert all(given.get("tabindex") == "0" for tag, given in page.tags if tag == "pre")  # they scroll
+
+
+def test_text_stays_text() -> None:
+    document = msgspec.json.decode(openapi.describe([]))
+    path = document["paths"]["/api/v1/app"]["get"]
+    path["summary"] = "<script>alert(1)</script>"
+    path["parameters"][0]["description"] = '"><img src=x onerror=alert(1)> `</code><b>`'
+    shown = Page(Reference(document).page())
+    assert "<script>alert(1)</script>" in shown.texts
+    assert not [tag for tag, _ in shown.tags if tag in ("img", "b")]
+
+
+def test_examples_are_of_their_schemas() -> None:
+    """Every body that the page tells to send is one that the operation takes."""
+    document = msgspec.json.decode(openapi.describe([]))
+    examples = Examples(document["components"]["schemas"])
+    for operation in OPERATIONS:
+        if operation.body is not None:
+            entry = document["paths"][f"/api/v1{operation.path}"][operation.method.lower()]
+            schema = entry["requestBody"]["content"]["application/json"]["schema"]
+            raw = msgspec.json.encode(examples.of(schema, required_only=True))
+            msgspec.json.decode(raw, type=operation.body)

@@ -1,0 +1,72 @@
+"""Every operation of the API, through the SDK that this interpreter has: `run.py http://127.0.0.1:8071`, the token in SVIX_TOKEN.
+
+Prints a report as JSON: the SDK's methods with the requests they make, and which of them were called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import applications
+import attempts
+import authentication
+import endpoints
+import event_types
+import messages
+import recovery
+import sdk
+import service
+from receiver import Receiver
+from world import World
+
+HERE = str(Path(__file__).parent)
+RESOURCES: tuple[ModuleType, ...] = (
+    service,
+    applications,
+    event_types,
+    endpoints,
+    messages,
+    attempts,
+    recovery,
+    authentication,
+)
+
+
+def main(server: str, only: str = "") -> int:
+    failed = []
+    with Receiver() as receiver:
+        world = World(server, os.environ["SVIX_TOKEN"], receiver)
+        for resource in RESOURCES:
+            for check in resource.CHECKS:
+                name = f"{resource.__name__}.{check.__name__}"
+                if only in name and not _passes(name, check, world):
+                    failed.append(name)
+    methods = {name: [method, path] for name, method, path in sdk.methods()}
+    print(json.dumps({"version": sdk.VERSION, "methods": methods, "called": sorted(world.called), "failed": failed}))
+    return 1 if failed else 0
+
+
+def _passes(name: str, check: Callable[[World], None], world: World) -> bool:
+    try:
+        check(world)
+    except Exception as error:
+        print(f"\n── {name} ──\n{_told(error)}", file=sys.stderr)
+        return False
+    return True
+
+
+def _told(error: Exception) -> str:
+    """Where it happened, with the values there; without the insides of the SDK."""
+    told = traceback.TracebackException.from_exception(error, capture_locals=True)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if HERE in frame.filename])
+    return "".join(told.format())
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""Answers to POSTs with an idempotency key: one holder, fenced, sealed, and forgotten in time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from hookline.errors import VaultError
+from hookline.store import Store
+from tests.support.raw import Raw
+from tests.support.timeshift import age
+
+KEY, REQUEST, OTHER = b"k" * 32, b"r" * 32, b"o" * 32
+SECRET = b'{"key":"hk_shown_once"}'
+
+
+async def hold(store: Store, request: bytes = REQUEST, seconds: float = 30.0) -> int:
+    held = await store.hold_answer(KEY, request, seconds)
+    assert held.claim is not None
+    assert (held.request, held.status) == (request, None)
+    return held.claim
+
+
+async def test_an_answer_is_kept_for_whoever_comes_again(store: Store, second: Store) -> None:
+    claim = await hold(store)
+    assert await store.keep_answer(KEY, claim, 201, SECRET)
+
+    for handle in (store, second):
+        for found in (await handle.hold_answer(KEY, REQUEST, 30), await handle.answer(KEY)):
+            assert found is not None
+            assert (found.claim, found.request, found.status, found.response) == (None, REQUEST, 201, SECRET)
+    assert (await store.hold_answer(KEY, OTHER, 30)).request == REQUEST
+
+
+async def test_only_one_holds_a_key(store: Store, second: Store) -> None:
+    held = await asyncio.gather(*(handle.hold_answer(KEY, REQUEST, 30) for handle in (store, second) * 5))
+    assert len([each for each in held if each.claim is not None]) == 1
+    assert {each.request for each in held} == {REQUEST}
+    seen = await store.answer(KEY)
+    assert seen is not None
+    assert (seen.claim, seen.status) == (None, None)
+    assert (await store.hold_answer(KEY, OTHER, 30)).claim is None
+
+
+async def test_a_lease_that_lapsed_is_taken_over_by_the_same_request(store: Store, raw: Raw) -> None:
+    first = await hold(store, seconds=30)
+    await age(raw, 31)
+    assert await store.answer(KEY) is None
+    stranger = await store.hold_answer(KEY, OTHER, 30)
+    assert (stranger.claim, stranger.request) == (None, REQUEST)
+    second = await hold(store)
+
+    assert not await store.keep_answer(KEY, first, 201, b"late")
+    assert not await store.renew_answer(KEY, first, 30)
+    await store.drop_answer(KEY, first)
+    assert await store.keep_answer(KEY, second, 200, b"in time")
+    found = await store.answer(KEY)
+    assert found is not None
+    assert (found.status, found.response) == (200, b"in time")
+
+
+async def test_a_lease_is_renewed(store: Store, raw: Raw) -> None:
+    claim = await hold(store, seconds=30)
+    await age(raw, 20)
+    assert await store.renew_answer(KEY, claim, 30)
+    await age(raw, 20)
+    assert (await store.hold_answer(KEY, REQUEST, 30)).claim is None
+    assert await store.keep_answer(KEY, claim, 204, b"")
+    assert not await store.renew_answer(KEY, claim, 30)
+
+
+async def test_what_came_to_nothing_leaves_the_key_free(store: Store) -> None:
+    claim = await hold(store)
+    await store.drop_answer(KEY, claim)
+    assert await store.answer(KEY) is None
+    claim = await hold(store, OTHER)
+    assert await store.keep_answer(KEY, claim, 201, b"{}")
+    await store.drop_answer(KEY, claim)
+    found = await store.answer(KEY)
+    assert found is not None
+    assert found.status == 201
+
+
+@pytest.mark.store_options(idempotency_hours=2.0)
+async def test_an_answer_is_forgotten_after_the_window(store: Store, raw: Raw) -> None:
+    assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
+    await age(raw, 2 * 3600 - 60)
+    await store.retire()
+    assert await store.answer(KEY) is not None
+    await age(raw, 120)
+    assert await store.answer(KEY) is None
+    assert (await store.retire()).retired == 1
+    assert await raw.count("answer") == 0
+    await hold(store, OTHER)
+
+
+@pytest.mark.store_options(idempotency_hours=2.0)
+async def test_an_old_key_is_free_before_it_was_swept(store: Store, raw: Raw) -> None:
+    assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
+    await age(raw, 2 * 3600 + 1)
+    claim = await hold(store, OTHER)
+    found = await store.answer(KEY)
+    assert found is not None
+    assert (found.status, found.response, found.request) == (None, b"", OTHER)
+    assert await store.keep_answer(KEY, claim, 200, b"new")
+
+
+async def test_answers_are_sealed_and_bound_to_their_row(store: Store, raw: Raw) -> None:
+    assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
+    (row,) = await raw.rows("SELECT response FROM answer")
+    assert b"hk_" not in bytes(row["response"])
+    await raw.execute("UPDATE answer SET key = $1", b"x" * 32)
+    with pytest.raises(VaultError):
+        await store.answer(b"x" * 32)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_lock_the_key(store: Store, raw: Raw) -> None:
+    await hold(store)
+    ahead = await store.now() + timedelta(days=365)
+    await raw.execute("UPDATE answer SET held_until = $1, expires_at = $1", ahead)
+    assert await store.answer(KEY) is None
+    await hold(store)

@@ -1,0 +1,55 @@
+"""A real `hookline serve` for clients of the API: its address, a token, and what it logged."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from hookline import clock, manage, tokens
+from tests.support.processes import Process, environment, running
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    address: str  # http://127.0.0.1:12345
+    token: str  # the organization's
+    process: Process
+
+    def ended_well(self) -> None:
+        """It stops as it should, and no request made it fail."""
+        code, said = self.process.stop(), self.process.said()
+        assert code == 0, said
+        assert "Traceback" not in said, said
+        assert "request failed" not in said, said
+
+
+@contextmanager
+def serving(database_url: str, directory: Path, **settings: str) -> Iterator[Served]:
+    env = environment(database_url, HOOKLINE_PORT=_free_port(), **settings)
+    with running(["serve", "--json"], env, directory / "serve.log") as process:
+        address = _announced(process)
+        token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, now=clock.wall())
+        yield Served(address=address, token=token, process=process)
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _announced(process: Process, timeout: float = 60) -> str:
+    """Where it listens: it says so once it does. The log is a file, so there is no event to wait for."""
+    deadline = time.monotonic() + timeout
+    while process.running and time.monotonic() < deadline:
+        for line in process.said().splitlines():
+            if line.startswith('{"address":'):
+                address: str = json.loads(line)["address"]
+                return address
+        time.sleep(0.05)
+    raise AssertionError(f"`hookline serve` did not start: {process.said()}")

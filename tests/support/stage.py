@@ -1,0 +1,30 @@
+"""One of everything that a path of the API can name: made anew for each operation, because some delete it."""
+
+from __future__ import annotations
+
+from hookline import ids
+from hookline.model import DeadFilter, Organization
+from hookline.store import Store
+from hookline.store.base import Page
+from tests.support import factory
+
+
+async def names(store: Store, organization: Organization) -> dict[str, str]:
+    """An application with an endpoint, a message that was delivered and one that died."""
+    event_type = await store.save_event_type(factory.event_type(organization.id))
+    app = await store.create_application(organization.id, factory.new_application())
+    endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
+    await store.ingest(factory.new_messages(app.no, 2, event_type=event_type.name))
+    batch = await store.claim(1000, held={}, share=1000)
+    delivered, dead = (job for job in batch.jobs if job.endpoint_no == endpoint.no)
+    await store.record([factory.delivered(delivered), factory.dead(dead)])
+    letters = await store.dead_letters(DeadFilter(org_id=organization.id, app_no=app.no), Page(limit=1))
+    attempts = await store.attempts(delivered.message_id)
+    return {
+        "app_id": app.id,
+        "attempt_id": attempts[0].id,
+        "dead_letter_id": f"{ids.DEAD_LETTER}{letters[0].id}",
+        "endpoint_id": endpoint.id,
+        "event_type_name": event_type.name,
+        "msg_id": delivered.message_id,
+    }
