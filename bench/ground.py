@@ -40,7 +40,7 @@ async def opened(url: str, env: dict[str, str]) -> Store:
 
 async def application(store: Store, url: str) -> Application:
     organization = await store.save_organization(factory.organization())
-    app = await store.createapplication(organization.id, factory.newapplication())
+    app = await store.create_application(organization.id, factory.new_application())
     await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
     return app
 

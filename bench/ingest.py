@@ -25,7 +25,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from bench.__main__ import BODY, database
+from bench.ground import BODY, database
 from bench.poster import Load, Target, post
 from hookline import clock, tokens
 from hookline.manage import DEFAULT_ORG

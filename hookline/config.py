@@ -197,7 +197,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("host", host_name, "127.0.0.1", "Address that the HTTP server listens on."),
     Setting("port", integer(1, 65535), "8071", "Port that the HTTP server listens on."),
     Setting(
-        "public_url", web_url, "", "Where browsers reach this server, for links to the portal; else as the API was called."
+        "public_url",
+        web_url,
+        "",
+        "Where browsers reach this server, for links to the portal; else as the API was called.",
     ),
     Setting(
         "portal_origins",

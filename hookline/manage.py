@@ -112,10 +112,14 @@ async def change_application(store: Store, app: Application, change: Application
 
 async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint) -> Endpoint:
     """The URL is checked by its spelling alone; a secret is made where none is given."""
-    secrets = tuple(replace(each, key=signing.with_prefix(each.key, new.scheme)) for each in new.secrets)
-    checked = catalogue.check_endpoint(replace(new, secrets=secrets), guard)
+    checked = _checked(guard, new)
     await _check_event_types(store, app.org_id, checked.event_types or ())
     return await store.create_endpoint(app.no, checked)
+
+
+def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:
+    secrets = tuple(replace(each, key=signing.with_prefix(each.key, new.scheme)) for each in new.secrets)
+    return catalogue.check_endpoint(replace(new, secrets=secrets), guard)
 
 
 async def change_endpoint(
@@ -171,7 +175,9 @@ def _new_key(endpoint: Endpoint) -> str:
 def check_opened(endpoint: Endpoint) -> Endpoint:
     """What is sealed can only be read, or changed in part, where a key of this deployment opens it."""
     if not endpoint.secrets:
-        raise Conflict(f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret")
+        raise Conflict(
+            f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret"
+        )
     return endpoint
 
 
@@ -222,25 +228,25 @@ async def operational_application(store: Store, org_id: str) -> Application | No
 
 async def add_operational_endpoint(store: Store, guard: Guard, org_id: str, new: NewEndpoint) -> Endpoint:
     """What it needs is made on first use, once it is clear that the endpoint itself can be."""
-    catalogue.check_endpoint(new, guard)
+    checked = _checked(guard, new)
     now = await store.now()
     management = Organization(id=operational.MANAGEMENT, name="operational webhooks", created_at=now)
     await store.save_organization(management)
     await _save_operational_types(store, now)
     home = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
     app, _ = await get_or_add_application(store, management.id, home)
-    return await add_endpoint(store, guard, app, new)
+    return await add_endpoint(store, guard, app, checked)
 
 
 async def _save_operational_types(store: Store, now: datetime) -> None:
     known = await store.event_types(operational.MANAGEMENT, Page(limit=250))
-    missing = set(operational.DESCRIPTIONS) - {each.name for each in known}
-    for name in sorted(missing):
-        text = operational.DESCRIPTIONS[operational.Kind(name)]
-        made = EventType(
-            org_id=operational.MANAGEMENT, name=name, description=text, created_at=now, updated_at=now
-        )
-        await store.save_event_type(made)
+    names = {each.name for each in known}
+    for kind, text in operational.DESCRIPTIONS.items():
+        if kind.value not in names:
+            made = EventType(
+                org_id=operational.MANAGEMENT, name=kind.value, description=text, created_at=now, updated_at=now
+            )
+            await store.save_event_type(made)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:

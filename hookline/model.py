@@ -300,7 +300,9 @@ class NewBatch(Struct, frozen=True, kw_only=True):
 
 class BatchAccepted(Struct, frozen=True, kw_only=True):
     status: IngestStatus  # of the batch as a whole: accepted, replayed or key_reused
-    answers: tuple[Accepted, ...] = ()  # one for each message, in order; of a batch that is replayed, the first ones again
+    answers: tuple[
+        Accepted, ...
+    ] = ()  # one for each message, in order; of a batch that is replayed, the first ones again
     faults: dict[int, str] = {}  # likewise
 
 

@@ -21,6 +21,7 @@ from hookline.states import Reason
 
 # As Svix's server has it. What happens to its own endpoints is not told: an event about an event would make another.
 MANAGEMENT = "org_00000000000SvixManagement00"
+LONGEST = 64 * 1024  # bytes of an event: more than any has
 FAILING = 4  # the failed attempt of a delivery that is told of, as Svix does
 
 _MANUAL = 1  # the trigger of what was sent again by hand
@@ -185,6 +186,11 @@ class Known(Struct, frozen=True, kw_only=True):
 
     event_ids: Mapping[str, str] = {}  # by message, where it has one
     last: Mapping[int, LastAttempt] = {}  # by delivery
+
+
+def room(org_id: str | None, max_payload: int) -> int:
+    """How long the payload of an outbox row may be. A deployment's limit is for its publishers, not for what it is told."""
+    return max(max_payload, LONGEST) if org_id == MANAGEMENT else max_payload
 
 
 class EndpointData(Struct, frozen=True, kw_only=True, rename="camel"):

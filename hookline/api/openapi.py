@@ -46,6 +46,7 @@ TAGS = {
     "dead-letter": "Deliveries that gave up, with the reason. They can be replayed or resolved.",
     "statistics": "Counts of what was accepted, delivered and given up.",
     "background-task": "Work on many deliveries, and how far it is.",
+    "operational-webhook": "Webhooks to yourself: what happens to endpoints and deliveries of all applications.",
     "authentication": "Short-lived access for one application's own portal.",
     "api-key": "Keys with a scope, which can be revoked one by one.",
     "health": "Whether this process answers, and what it can be asked.",

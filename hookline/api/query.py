@@ -18,9 +18,8 @@ T = TypeVar("T")
 NONE = QueryParams()
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_BOUND = re.compile(
-    r"^Expected .*(<=|>=|length|matching)"
-)  # how msgspec words a value out of bounds, of the right type
+# How msgspec words a value of the right type that is out of bounds.
+_BOUND = re.compile(r"^Expected .*(<=|>=|length|matching)")
 _DATE = re.compile(r"\d{4}-")  # msgspec would take seconds since 1970 too
 
 

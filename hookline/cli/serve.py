@@ -136,9 +136,7 @@ def services(store: Store, config: Config, ingest: Ingest) -> Services:
         auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
         guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
-        limits=Limits(
-            caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic
-        ),
+        limits=Limits(caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic),
         answers=Answers(store),
         front=FrontSettings(access_log=config.access_log, portal_origins=config.portal_origins),
         public_url=config.public_url,

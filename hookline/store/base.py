@@ -122,7 +122,10 @@ def after_death(iterator: str | None) -> tuple[datetime, int] | None:
 
 
 class Store(Protocol):
-    """One database. Open it with `hookline.store.open_store`."""
+    """One database. Open it with `hookline.store.open_store`.
+
+    What `operational.Kind` names is told in the transaction in which it happens, where the organization listens.
+    """
 
     engine: str  # "sqlite" | "postgres"
 
@@ -414,9 +417,7 @@ class Store(Protocol):
     async def message(self, app_no: int, ref: str) -> Message | None:
         """By id or event id."""
 
-    async def messages(
-        self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False
-    ) -> Walk[Message]:
+    async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
         """Newest first; with payloads only where asked for."""
 
     async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:

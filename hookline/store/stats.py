@@ -7,7 +7,9 @@ from msgspec import Struct
 from hookline import ids
 from hookline.model import Stats, StatsFilter
 
-MOST_COUNTED = 250_000  # of each figure, about a second of the database's time: a busy month must not keep it from its work
+MOST_COUNTED = (
+    250_000  # of each figure, about a second of the database's time: a busy month must not keep it from its work
+)
 
 
 class Span(Struct, frozen=True, kw_only=True):

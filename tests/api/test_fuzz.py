@@ -34,22 +34,34 @@ DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi.describe([]))
 
 Names = dict[str, str]
 Setting = tuple[Client, Names]
-Set = Callable[[], Awaitable[Setting]]
+Set = Callable[[str], Awaitable[Setting]]
 
 
 @pytest.fixture
 def anew(store: Store, organization: Organization, nobody: Client) -> Set:
-    """For one operation: a token, which it may revoke, and something for each path to name, which it may delete."""
+    """For the operations of one path: a token, which they may revoke, and what the path names, which they may delete."""
 
-    async def make() -> Setting:
-        client = nobody.holding(tokens.issue(JWT_SECRET, organization.id, now=clock.wall()))
+    async def make(path: str) -> Setting:
         names = await stage.names(store, organization)
-        key = await client.post("/api/v1/api-key", {"name": "to be fuzzed"})
-        endpoint = f"/api/v1/app/{names['app_id']}/endpoint/{names['endpoint_id']}"
-        task = await client.post(f"{endpoint}/recover", {"since": "2020-01-01T00:00:00Z"})
-        return client, {**names, "key_id": key.json(201)["id"], "task_id": task.json(202)["id"]}
+        client = nobody.holding(tokens.issue(JWT_SECRET, organization.id, now=clock.wall()))
+        names |= await _more_names(client, names, path)
+        if path.endswith("/auth/logout"):  # for the user of one application
+            app_id = names["app_id"]
+            client = nobody.holding(tokens.issue(JWT_SECRET, organization.id, app_id=app_id, now=clock.wall()))
+        return client, {name: names[name] for name in re.findall(r"{(\w+)}", path)}
 
     return make
+
+
+async def _more_names(client: Client, names: Names, path: str) -> Names:
+    key = await client.post("/api/v1/api-key", {"name": "to be fuzzed"})
+    endpoint = f"/api/v1/app/{names['app_id']}/endpoint/{names['endpoint_id']}"
+    task = await client.post(f"{endpoint}/recover", {"since": "2020-01-01T00:00:00Z"})
+    made = {"key_id": key.json(201)["id"], "task_id": task.json(202)["id"]}
+    if "/operational-webhook/" in path:
+        watcher = await client.post("/api/v1/operational-webhook/endpoint", {"url": "https://ops.example.com/"})
+        made["endpoint_id"] = watcher.json(201)["id"]
+    return made
 
 
 # ── by schemathesis ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -64,29 +76,24 @@ CHECKS = [
     "response_headers_conformance",
     "response_schema_conformance",
     "unsupported_method",
+    "allow_header_conformance",
+    "ignored_auth",
 ]
 
 # What the document cannot say: which addresses may be sent to, and which event types there are.
 MEANT = {"url": "https://hooks.example.com/", "eventTypes": None, "filterTypes": None, "secret": None, "headers": {}}
 
-# It ends the session of one application's user, and nobody else's.
-OF_ONE_APPLICATION = {"v1.authentication.logout"}
-
 BOTH = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
 
 
 @pytest.mark.timeout(900)
-async def test_no_undocumented_answer(anew: Set, organization: Organization) -> None:
-    schema = schemathesis.openapi.from_dict(DOCUMENT)
+async def test_no_undocumented_answer(anew: Set) -> None:
+    schema = schemathesis.openapi.from_dict(DOCUMENT, config=schemathesis.Config(seed=1))
     found: list[str] = []
     unreached: list[str] = []
     for result in schema.get_all_operations():
-        client, names = await anew()
         operation = result.ok()
-        if operation.definition.raw["operationId"] in OF_ONE_APPLICATION:
-            app_id = names["app_id"]
-            client = client.holding(tokens.issue(JWT_SECRET, organization.id, app_id=app_id, now=clock.wall()))
-        fuzz = Fuzz(client, operation, names)
+        fuzz = Fuzz(*await anew(operation.path), operation)
         await asyncio.to_thread(fuzz.run)
         found += fuzz.faults.values()
         if not any(status < 300 for status in fuzz.statuses):
@@ -98,10 +105,10 @@ async def test_no_undocumented_answer(anew: Set, organization: Organization) -> 
 class Fuzz:
     """One operation. Its faults are collected: one must not hide the others."""
 
-    def __init__(self, client: Client, operation: Any, names: Names) -> None:
+    def __init__(self, client: Client, names: Names, operation: Any) -> None:
         self._client = client
         self._operation = operation
-        self._names = {name: value for name, value in names.items() if f"{{{name}}}" in operation.path}
+        self._names = names
         self._checks = _checks()
         self._session = requests.Session()
         self._count = 0
@@ -219,6 +226,7 @@ QUERY = [
     "-1",
     "1e999",
     "nan",
+    "null",
     "",
     "'",
     "x" * 5_000,
@@ -240,7 +248,7 @@ async def test_bodies_that_are_none(anew: Set) -> None:
     for operation in OPERATIONS:
         if operation.body is None:
             continue
-        client, names = await anew()
+        client, names = await anew(operation.path)
         path = _path(operation, names)
         for name, body in BODIES.items():
             if operation.body_optional and name in ("nothing", "null"):
@@ -256,7 +264,7 @@ async def test_fields_of_another_type_or_out_of_all_bounds(anew: Set) -> None:
         if operation.body is None:
             continue
         schema = _resolve(_shape(operation))
-        client, names = await anew()
+        client, names = await anew(operation.path)
         path = _path(operation, names)
         for field, value in _bad_fields(schema):
             answer = await client.request(operation.method, path, _with(_good(schema), field, value), {})
@@ -287,25 +295,24 @@ async def test_queries_that_nobody_means(anew: Set) -> None:
     faults = []
     for operation in OPERATIONS:
         parameters = _parameters(operation)
-        client, names = await anew()
+        client, names = await anew(operation.path)
         path = _path(operation, names)
         body = b"{}" if operation.body is not None else None
         for name in parameters:
             for value in QUERY:
                 answer = await client.request(operation.method, f"{path}?{name}={value}", body, {})
                 faults += _unless_documented(operation, answer, f"{operation.name}: {name}={value[:40]}")
-                if _is_number(parameters[name]) and value.startswith("9" * 30):
-                    faults += _unless_refused(answer, f"{operation.name}: {name}={value[:40]}")
+                if _is_text(parameters[name]) or value == "-1":
+                    continue
+                faults += _unless_refused(answer, f"{operation.name}: {name}={value[:40]}")
     assert not faults, "\n".join(faults)
 
 
 async def test_paths_that_nobody_means(anew: Set) -> None:
     faults = []
     for operation in OPERATIONS:
-        client, names = await anew()
+        client, names = await anew(operation.path)
         for name in names:
-            if f"{{{name}}}" not in operation.path:
-                continue
             for value in PATHS:
                 if _makes(operation) and re.fullmatch(r"[\w.-]+|%2e%2e", value):
                     continue
@@ -418,5 +425,5 @@ def _parameters(operation: Operation) -> dict[str, dict[str, Any]]:
     return {each["name"]: each["schema"] for each in entry["parameters"] if each.get("in") == "query"}
 
 
-def _is_number(schema: dict[str, Any]) -> bool:
-    return bool(_kinds(schema) & {"integer", "number"})
+def _is_text(schema: dict[str, Any]) -> bool:
+    return "format" not in schema and bool(_kinds(schema) & {"string", "array"})

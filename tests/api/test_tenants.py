@@ -21,6 +21,7 @@ from hookline.model import Application, NewTask, Organization, Scope, TaskKind, 
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
+from tests.support.operational import listen
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 
@@ -56,8 +57,9 @@ class Tenant:
 
     def path(self, operation: Operation, path: str, **others: str) -> str:
         def fill(found: re.Match[str]) -> str:
-            assert found[1] in self.ids, f"{operation.name}: give tests/api/test_tenants.py a {found[1]}"
-            return (self.ids | others)[found[1]]
+            name = f"operational_{found[1]}" if operation.tag == "operational-webhook" else found[1]
+            assert name in self.ids, f"{operation.name}: give tests/api/test_tenants.py a {name}"
+            return (self.ids | others)[name]
 
         return PREFIX + re.sub(r"\{(\w+)\}", fill, path)
 
@@ -89,6 +91,7 @@ async def first(scene: Scene) -> Tenant:
         "dead_letter_id": f"dl_{dead['id']}",
         "key_id": key,
         "task_id": task.id,
+        "operational_endpoint_id": (await listen(store, app.org_id)).id,
     }
     return Tenant(scene.organization, app, ids)
 

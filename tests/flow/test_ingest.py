@@ -10,7 +10,7 @@ import pytest
 
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.flow.ingest import MOST_DELIVERIES, Ingest
-from hookline.model import Accepted, IngestStatus, NewBatch, NewMessage
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -169,7 +169,7 @@ async def test_a_batch_is_a_commit_of_its_own(scene: Scene) -> None:
     accepted, *answers = await asyncio.gather(
         ingest.submit_batch(batch), *(ingest.submit(message) for message in others[5:]), *before, return_exceptions=True
     )
-    assert not isinstance(accepted, BaseException)
+    assert isinstance(accepted, BatchAccepted)
     assert {answer.status for answer in accepted.answers} == {IngestStatus.ACCEPTED}
     stamps = {answer.created_at for answer in accepted.answers}
     assert len(stamps) == 1

@@ -170,9 +170,7 @@ class TestPostgres:
     async def do_tasks(self, store: Store, endpoint: Endpoint) -> None:
         work = TaskWork(since=await store.now() - timedelta(days=1), reason=Reason.ENDPOINT_GONE)
         for kind in TaskKind:
-            new = NewTask(
-                org_id=endpoint.org_id, app_no=endpoint.app_no, endpoint_no=endpoint.no, kind=kind, work=work
-            )
+            new = NewTask(org_id=endpoint.org_id, app_no=endpoint.app_no, endpoint_no=endpoint.no, kind=kind, work=work)
             task = await store.add_task(new)
             assert task.id in await store.open_tasks(50)
             await store.step_task(task.id, 20)

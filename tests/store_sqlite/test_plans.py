@@ -17,7 +17,16 @@ SQL = load("sqlite")
 SMALL = {"sqlite_sequence", "sqlite_schema", "organization", "json_each", "CONSTANT"}
 FILTERS = ["1", *_CONDITIONS.values(), " AND ".join(_CONDITIONS.values())]
 # These sort, or group, what an index has already narrowed down to one message, one lane or one filter.
-SORTS = {"dead_stats", "dead_stats_applications", "dead_attempts", "deliveries", "attempts", "lane_view", "counts_waiting", "sweep_failing_dead"}
+SORTS = {
+    "dead_stats",
+    "dead_stats_applications",
+    "dead_attempts",
+    "deliveries",
+    "attempts",
+    "lane_view",
+    "counts_waiting",
+    "sweep_failing_dead",
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +42,7 @@ def empty() -> Iterator[sqlite3.Connection]:
 
 # Likewise, written for both directions.
 SORTS |= {f"{name}{way}" for name in ("message_attempts", "attempted_messages") for way in ("", "_back")}
+SORTS |= {"operational_attempts"}
 
 
 def texts(name: str) -> list[str]:

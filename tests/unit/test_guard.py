@@ -558,7 +558,17 @@ def test_a_header_that_passes_is_one_line_that_libcurl_takes(name: str, value: s
 
 @pytest.mark.parametrize(
     "name",
-    ["Authorization", "X-Api-Key", "apikey", "X-Auth-Token", "x-client-secret", "Cookie", "X-Session-Id", "X-PIN", "x-jwt"],
+    [
+        "Authorization",
+        "X-Api-Key",
+        "apikey",
+        "X-Auth-Token",
+        "x-client-secret",
+        "Cookie",
+        "X-Session-Id",
+        "X-PIN",
+        "x-jwt",
+    ],
 )
 def test_headers_whose_values_are_not_shown(name: str) -> None:
     assert is_sensitive(name)

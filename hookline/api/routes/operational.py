@@ -64,10 +64,8 @@ async def create(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    app, page = (
-        await manage.operational_application(call.store, call.organization()),
-        page_of(call.query(OrderedQuery)),
-    )
+    page = page_of(call.query(OrderedQuery))
+    app = await manage.operational_application(call.store, call.organization())
     found = [] if app is None else await call.store.endpoints(app.no, page)
     return listing([operational_endpoint(each) for each in found], [each.id for each in found], page)
 

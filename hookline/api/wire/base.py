@@ -13,7 +13,9 @@ from hookline.model import PolicyOverride, Strategy
 
 T = TypeVar("T")
 
-Instant = Annotated[datetime, Meta(tz=True)]  # with its offset: one without is refused, and the document says `date-time`
+Instant = Annotated[
+    datetime, Meta(tz=True)
+]  # with its offset: one without is refused, and the document says `date-time`
 
 encode = msgspec.json.Encoder().encode
 

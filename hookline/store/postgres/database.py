@@ -27,8 +27,11 @@ _COMMON = {
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "timezone": "UTC",
-    # A machine that vanishes in the middle of a transaction would hold its locks until TCP gives up: two hours.
+    # A machine that vanishes in the middle of a transaction would hold its locks until the server's TCP gives up: two hours.
     "idle_in_transaction_session_timeout": "30s",
+    "tcp_keepalives_idle": "20",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
 }
 _HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 

@@ -121,9 +121,8 @@ class Ingest(Part):
                 raise InvalidInput(f"a message cannot be stored: {error}") from error
             if found is not None:
                 return found
-            await asyncio.sleep(
-                pause
-            )  # without a connection: another process has the key, and tells nobody when it is done
+            # Without a connection: another process has the key, and tells nobody when it is done.
+            await asyncio.sleep(pause)
         raise Conflict("another request with this idempotency key is still at work; try again in a moment")
 
     async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:

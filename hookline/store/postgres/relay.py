@@ -14,7 +14,7 @@ from hookline.clock import wall
 from hookline.errors import InvalidInput
 from hookline.flow.record import clean
 from hookline.model import IngestStatus, NewMessage, RelayReport
-from hookline.operational import MANAGEMENT
+from hookline.operational import MANAGEMENT, room
 from hookline.store import rows
 from hookline.store.postgres.database import DATA_ERRORS, Connection
 from hookline.store.postgres.ingest import Ingest
@@ -72,7 +72,8 @@ def _messages(found: Sequence[Any], now: datetime, max_payload: int) -> tuple[li
             continue
         try:
             message = _message(row, ids.mint(ids.MESSAGE, now))
-            taken.append((row["id"], check_message(message, now=now, max_payload=max_payload)))
+            most = room(row["org_id"], max_payload)
+            taken.append((row["id"], check_message(message, now=now, max_payload=most)))
         except msgspec.MsgspecError as error:
             faults[row["id"]] = clean(f"the policy cannot be used: {error}")
         except InvalidInput as error:

@@ -13,7 +13,7 @@ from hookline.catalogue import check_message
 from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, RelayReport
-from hookline.operational import MANAGEMENT
+from hookline.operational import MANAGEMENT, room
 from hookline.store import batches
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
@@ -225,7 +225,7 @@ def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:
         deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
         policy=read_policy(row["policy"]),
     )
-    return check_message(message, now=tx.at, max_payload=tx.options.max_payload)
+    return check_message(message, now=tx.at, max_payload=room(row["org_id"], tx.options.max_payload))
 
 
 def _application(tx: Tx, org_id: str | None, app: str) -> int:

@@ -467,9 +467,7 @@ class SqliteStore:
     async def message(self, app_no: int, ref: str) -> Message | None:
         return await self._read(views.message, app_no, ref)
 
-    async def messages(
-        self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False
-    ) -> Walk[Message]:
+    async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
         return await self._read(views.messages, app_no, where, page, content)
 
     async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:

@@ -15,6 +15,7 @@ const RESOURCES = [
   "messages",
   "attempts",
   "recovery",
+  "operational",
   "authentication",
 ];
 

@@ -19,6 +19,7 @@ import authentication
 import endpoints
 import event_types
 import messages
+import operational
 import recovery
 import sdk
 import service
@@ -34,6 +35,7 @@ RESOURCES: tuple[ModuleType, ...] = (
     messages,
     attempts,
     recovery,
+    operational,
     authentication,
 )
 

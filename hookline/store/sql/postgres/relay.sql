@@ -7,7 +7,7 @@ SELECT pg_try_advisory_xact_lock(1214542, 1)
 -- name: relay_rows
 -- The application by id or uid; a uid needs its organization, unless there is only one. $3 is the management organization:
 -- it is nobody's, and does not count.
-SELECT o.id, o.app, o.event_type, o.payload, o.event_id, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy,
+SELECT o.id, o.org_id, o.app, o.event_type, o.payload, o.event_id, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy,
        coalesce(
          (SELECT a.no FROM hookline.application a
           WHERE a.id = o.app AND a.deleted_at IS NULL AND (o.org_id IS NULL OR a.org_id = o.org_id)),

@@ -1,0 +1,577 @@
+"""Operational webhooks: each change that an organization asked to hear of is told once, with the change or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from hookline import manage
+from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound
+from hookline.model import (
+    ApplicationChange,
+    DeadFilter,
+    Endpoint,
+    EndpointChange,
+    Job,
+    NewApplication,
+    Organization,
+    PolicyOverride,
+)
+from hookline.operational import FAILING, MANAGEMENT, Kind
+from hookline.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
+from hookline.store.base import Page, Store
+from tests.support import factory
+from tests.support.operational import Told, forget, listen, told
+from tests.support.scene import Scene
+
+
+@pytest.fixture
+async def scene(scene: Scene) -> Scene:
+    """Whose application has a uid."""
+    change = ApplicationChange(uid=f"tenant-{factory.number()}")
+    scene.app = await scene.store.change_application(scene.app.no, change)
+    return scene
+
+
+async def kinds(scene: Scene) -> list[str]:
+    return [each.type for each in await told(scene.raw)]
+
+
+async def only(scene: Scene) -> Told:
+    (found,) = await told(scene.raw)
+    return found
+
+
+async def a_listened_endpoint(scene: Scene, **fields: Any) -> Endpoint:
+    """Its organization listens, and has not been told of anything yet."""
+    endpoint = await scene.endpoint(**fields)
+    await listen(scene.store, scene.organization.id)
+    assert await told(scene.raw) == []
+    return endpoint
+
+
+def who(scene: Scene, endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "appId": scene.app.id,
+        "appUid": scene.app.uid,
+        "endpointId": endpoint.id,
+        "endpointUid": endpoint.uid,
+    }
+
+
+async def fail(scene: Scene, times: int, **fields: Any) -> Job:
+    """The one delivery that there is: claimed, with so many failed attempts behind it. They say nothing about health."""
+    for _ in range(times):
+        (job,) = await scene.claim_all()
+        await scene.record(factory.retry(job, after=0.0, health=Health.NONE, **fields))
+    (job,) = await scene.claim_all()
+    return job
+
+
+# ── endpoints ──
+
+
+async def test_created_updated_and_deleted(scene: Scene) -> None:
+    await listen(scene.store, scene.organization.id)
+    endpoint = await scene.endpoint(uid=f"gate-{factory.number()}")
+    changed = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="new"))
+    again = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="newer"))
+    await scene.store.delete_endpoint(endpoint.no)
+    found = await told(scene.raw)
+    assert [each.type for each in found] == [
+        "endpoint.created",
+        "endpoint.updated",
+        "endpoint.updated",
+        "endpoint.deleted",
+    ]
+    assert [each.data for each in found] == [who(scene, endpoint)] * 4
+    assert {each.org_id for each in found} == {scene.organization.id}
+    assert [each.event_id for each in found] == [
+        f"endpoint.created.{endpoint.id}.{endpoint.revision}",
+        f"endpoint.updated.{endpoint.id}.{changed.revision}",
+        f"endpoint.updated.{endpoint.id}.{again.revision}",
+        f"endpoint.deleted.{endpoint.id}.{again.revision + 1}",
+    ]
+
+
+async def test_names_that_were_not_given_are_null(scene: Scene) -> None:
+    app = await scene.store.create_application(scene.organization.id, NewApplication(name="without a uid"))
+    await listen(scene.store, scene.organization.id)
+    endpoint = await scene.endpoint(app)
+    assert (await only(scene)).data == {
+        "appId": app.id,
+        "appUid": None,
+        "endpointId": endpoint.id,
+        "endpointUid": None,
+    }
+
+
+async def test_an_application_is_deleted_with_all_its_endpoints(scene: Scene) -> None:
+    one, two, gone = [await scene.endpoint() for _ in range(3)]
+    await scene.store.delete_endpoint(gone.no)
+    await listen(scene.store, scene.organization.id)
+    await scene.store.delete_application(scene.app.no)
+    assert sorted((each.type, each.data["endpointId"]) for each in await told(scene.raw)) == sorted(
+        [("endpoint.deleted", one.id), ("endpoint.deleted", two.id)]
+    )
+
+
+async def test_status_changes_by_hand(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    for status, cause in (
+        (EndpointStatus.PAUSED, "their deploy"),
+        (EndpointStatus.PAUSED, "it is paused already"),
+        (EndpointStatus.ACTIVE, "deployed"),
+        (EndpointStatus.DISABLED, "their wish"),
+        (EndpointStatus.ACTIVE, "their other wish"),
+    ):
+        await scene.store.set_endpoint_status(endpoint.no, status, cause)
+    found = await told(scene.raw)
+    assert [(each.type, each.data["cause"]) for each in found] == [
+        ("endpoint.paused", "their deploy"),
+        ("endpoint.resumed", "deployed"),
+        ("endpoint.disabled", "their wish"),
+        ("endpoint.enabled", "their other wish"),
+    ]
+    disabled = found[2].data
+    assert disabled == who(scene, endpoint) | {"cause": "their wish", "failSince": None, "trigger": "manual"}
+    assert found[0].data == who(scene, endpoint) | {"cause": "their deploy"}
+    assert len({each.event_id for each in found}) == 4
+
+
+async def test_an_endpoint_that_is_gone(scene: Scene) -> None:
+    """Two events of one attempt: the delivery died, and the endpoint was disabled."""
+    endpoint = await a_listened_endpoint(scene)
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
+    exhausted, disabled = await told(scene.raw)
+    assert (exhausted.type, exhausted.data["reason"]) == ("message.attempt.exhausted", "endpoint_gone")
+    assert (disabled.type, disabled.data["trigger"]) == ("endpoint.disabled", "automatic")
+    assert disabled.data["endpointId"] == endpoint.id
+    assert "410" in disabled.data["cause"]
+
+
+async def test_the_sweep_pauses_and_disables(scene: Scene) -> None:
+    dying, failing = await scene.endpoint(), await scene.endpoint()
+    await scene.trip(failing)
+    await scene.claim_all()
+    since = (await scene.lane(failing)).failing_since
+    for job in [job for job in await scene.claim_all() if job.endpoint_no == dying.no]:
+        await scene.store.release([job])
+    await scene.send(3)
+    jobs = [job for job in await scene.claim_all() if job.endpoint_no == dying.no]
+    await scene.record(*(factory.dead(job) for job in jobs))
+    await listen(scene.store, scene.organization.id)
+    report = await scene.store.sweep_failing(pause_dead=2, disable_after=0.0)
+    assert (report.paused, report.disabled) == (1, 1)
+    by_type = {each.type: each.data for each in await told(scene.raw)}
+    assert set(by_type) == {"endpoint.paused", "endpoint.disabled"}
+    assert by_type["endpoint.paused"]["endpointId"] == dying.id
+    disabled = by_type["endpoint.disabled"]
+    assert (disabled["endpointId"], disabled["trigger"]) == (failing.id, "automatic")
+    assert since is not None
+    assert datetime.fromisoformat(disabled["failSince"]) == since
+    assert disabled["cause"]
+
+
+# ── circuits ──
+
+
+async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    probe = await scene.half_open(endpoint)
+    opened = await only(scene)
+    assert (opened.type, opened.data["endpointId"]) == ("circuit.opened", endpoint.id)
+    assert set(opened.data) == {*who(scene, endpoint), "cause"}
+    assert "503" in opened.data["cause"]
+    await scene.record(factory.retry(probe, health=Health.BAD))
+    assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
+    assert await kinds(scene) == ["circuit.opened"], "a failed probe is no news"
+    await forget(scene.raw)
+    await scene.record(factory.delivered(await scene.probe(endpoint)))
+    while (await scene.lane(endpoint)).circuit != Circuit.CLOSED:
+        await scene.age(2)
+        await scene.send()
+        jobs = await scene.claim(1)
+        await scene.record(*factory.all_delivered(jobs))
+    assert [kind for kind in await kinds(scene) if kind.startswith("circuit")] == ["circuit.closed"]
+
+
+async def test_a_circuit_is_reset(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    await scene.trip(endpoint)
+    await forget(scene.raw)
+    await scene.store.reset_circuit(endpoint.no, "they say it is fine")
+    closed = await only(scene)
+    assert (closed.type, closed.data["cause"]) == ("circuit.closed", "they say it is fine")
+
+
+async def test_to_forget_the_failures_of_a_closed_circuit_is_no_news(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job))
+    assert await scene.store.reset_circuit(endpoint.no, "a hiccup") is not None
+    assert await told(scene.raw) == []
+
+
+# ── deliveries ──
+
+
+async def test_a_death(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene, uid=f"gate-{factory.number()}")
+    (message,) = await scene.send(event_id="order-17")
+    (job,) = await scene.claim()
+    result = factory.dead(job, Reason.PERMANENT_FAILURE)
+    await scene.record(result)
+    found = await only(scene)
+    assert (found.org_id, found.type) == (scene.organization.id, "message.attempt.exhausted")
+    started = found.data["lastAttempt"].pop("timestamp")
+    assert datetime.fromisoformat(started) == result.sent.started_at
+    assert found.data == who(scene, endpoint) | {
+        "msgId": message,
+        "msgEventId": "order-17",
+        "lastAttempt": {"id": result.attempt_id, "responseStatusCode": 422},
+        "reason": "permanent_failure",
+        "deadLetterId": f"dl_{job.delivery_id}",
+    }
+
+
+async def test_an_attempt_without_an_answer_has_status_0(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.result(job, factory.dead(job).judgement.verdict, Health.NONE, factory.failed()))
+    data = (await only(scene)).data
+    assert (data["lastAttempt"]["responseStatusCode"], data["msgEventId"]) == (0, None)
+
+
+async def test_the_fourth_failure_is_told_once_and_so_is_the_recovery(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    (message,) = await scene.send()
+    fourth = await fail(scene, FAILING - 1)
+    assert await told(scene.raw) == []
+    result = factory.retry(fourth, after=0.0, health=Health.NONE)
+    await scene.record(result)
+    failing = await only(scene)
+    assert failing.type == "message.attempt.failing"
+    assert set(failing.data) == {*who(scene, endpoint), "msgId", "msgEventId", "lastAttempt"}
+    assert failing.data["msgId"] == message
+    assert failing.data["lastAttempt"]["id"] == result.attempt_id
+    assert failing.data["lastAttempt"]["responseStatusCode"] == 503
+    last = await fail(scene, 3)
+    assert await kinds(scene) == ["message.attempt.failing"]
+    good = factory.delivered(last)
+    await scene.record(good)
+    recovered = (await told(scene.raw))[-1]
+    assert recovered.type == "message.attempt.recovered"
+    assert recovered.data["lastAttempt"]["id"] == good.attempt_id
+    assert recovered.data["lastAttempt"]["responseStatusCode"] == 200
+    assert await kinds(scene) == ["message.attempt.failing", "message.attempt.recovered"]
+
+
+@pytest.mark.parametrize("failures", [0, 1, FAILING - 1])
+async def test_what_was_not_failing_does_not_recover(scene: Scene, failures: int) -> None:
+    await a_listened_endpoint(scene)
+    await scene.send()
+    await scene.record(factory.delivered(await fail(scene, failures)))
+    assert await told(scene.raw) == []
+
+
+async def test_a_dead_letter_that_is_replayed_and_delivered_has_recovered(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.dead(job))
+    assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
+    (again,) = await scene.claim_all()
+    await scene.record(factory.delivered(again))
+    assert await kinds(scene) == ["message.attempt.exhausted", "message.attempt.recovered"]
+
+
+async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    await scene.send(policy=PolicyOverride(max_age=1000.0))
+    (job,) = await scene.claim()
+    await scene.store.release([job])
+    for _ in range(2):
+        await scene.age(1001)
+        assert (await scene.store.sweep_expired()).expired == 1
+        assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
+    found = await told(scene.raw)
+    assert [each.type for each in found] == ["message.attempt.exhausted"] * 2
+    assert len({each.event_id for each in found}) == 2
+    assert (await scene.store.relay(10)).relayed == 2
+
+
+async def test_a_spent_budget(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    tried, fresh = await scene.send(2, policy=PolicyOverride(max_age=1000.0))
+    jobs = {job.message_id: job for job in await scene.claim()}
+    first = factory.retry(jobs[tried], after=0.001, health=Health.NONE)
+    await scene.record(first)
+    await scene.store.release([jobs[fresh]])
+    await scene.age(1)
+    again = {job.message_id: job for job in await scene.claim_all()}
+    last = factory.retry(again[tried], after=5000, health=Health.NONE)
+    await scene.record(last)
+    await scene.store.release([again[fresh]])
+    await scene.age(1001)
+    assert (await scene.store.sweep_expired()).expired == 2
+    found = {each.data["msgId"]: each.data for each in await told(scene.raw)}
+    assert {data["reason"] for data in found.values()} == {"budget_exhausted"}
+    assert found[tried]["lastAttempt"]["id"] == last.attempt_id, "the newest of its two attempts"
+    assert found[tried]["lastAttempt"]["responseStatusCode"] == 503
+    assert found[fresh]["lastAttempt"] is None
+    assert await kinds(scene) == ["message.attempt.exhausted"] * 2
+
+
+async def test_what_a_deleted_endpoint_held(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    messages = await scene.send(2)
+    await scene.store.delete_endpoint(endpoint.no)
+    assert (await scene.store.sweep_deleted()).deleted == 2
+    gone, *dead = await told(scene.raw)
+    assert gone.type == "endpoint.deleted"
+    assert [each.type for each in dead] == ["message.attempt.exhausted"] * 2
+    assert {each.data["msgId"] for each in dead} == set(messages)
+    assert {(each.data["reason"], each.data["endpointId"]) for each in dead} == {("endpoint_deleted", endpoint.id)}
+
+
+async def test_a_payload_that_is_gone(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    (message,) = await scene.send()
+    await scene.raw.execute("UPDATE message SET payload = NULL WHERE id = $1", message)
+    assert await scene.claim() == []
+    data = (await only(scene)).data
+    assert (data["msgId"], data["reason"], data["lastAttempt"]) == (message, "unsendable", None)
+
+
+async def test_a_batch_tells_each_its_own(scene: Scene) -> None:
+    one = await a_listened_endpoint(scene)
+    two = await scene.endpoint()
+    await forget(scene.raw)
+    await scene.send(3)
+    jobs = await scene.claim_all()
+    died = [factory.dead(job) for job in jobs if job.endpoint_no == one.no]
+    well = [factory.delivered(job) for job in jobs if job.endpoint_no == two.no]
+    await scene.record(*died, *well)
+    found = await told(scene.raw)
+    assert [each.data["msgId"] for each in found] == [result.job.message_id for result in died]
+    assert {each.data["endpointId"] for each in found} == {one.id}
+
+
+# ── only with the change ──
+
+
+async def test_a_change_that_is_refused_is_not_told(scene: Scene) -> None:
+    taken = await scene.endpoint(uid="taken")
+    endpoint = await a_listened_endpoint(scene)
+    with pytest.raises(Conflict):
+        await scene.endpoint(uid="taken")
+    with pytest.raises(Conflict):
+        await scene.store.change_endpoint(endpoint.no, EndpointChange(uid=taken.uid))
+    await scene.store.delete_endpoint(taken.no)
+    await forget(scene.raw)
+    with pytest.raises(NotFound):
+        await scene.store.delete_endpoint(taken.no)
+    with pytest.raises(NotFound):
+        await scene.store.set_endpoint_status(taken.no, EndpointStatus.PAUSED, "too late")
+    assert await told(scene.raw) == []
+
+
+async def test_what_is_rolled_back_was_not_told(scene: Scene) -> None:
+    """The event is written, and then a later part of the same transaction fails."""
+    await a_listened_endpoint(scene)
+    (message,) = await scene.send()
+    (job,) = await scene.claim()
+    await scene.raw.execute("ALTER TABLE lane_event RENAME TO elsewhere")
+    with pytest.raises(HooklineError):
+        await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
+    await scene.raw.execute("ALTER TABLE elsewhere RENAME TO lane_event")
+    assert await told(scene.raw) == []
+    assert await scene.state(message) == DeliveryState.DELIVERING
+    await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
+    assert await kinds(scene) == ["message.attempt.exhausted", "endpoint.disabled"]
+
+
+async def test_what_cannot_be_told_does_not_happen(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    await scene.raw.execute("ALTER TABLE outbox RENAME TO elsewhere")
+    with pytest.raises(HooklineError):
+        await scene.store.delete_endpoint(endpoint.no)
+    with pytest.raises(HooklineError):
+        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "their deploy")
+    await scene.raw.execute("ALTER TABLE elsewhere RENAME TO outbox")
+    found = await scene.store.endpoint(scene.app.no, endpoint.id)
+    assert found is not None
+    assert (found.status, found.revision) == (EndpointStatus.ACTIVE, endpoint.revision)
+    assert await told(scene.raw) == []
+
+
+async def test_a_stale_claim_tells_nothing(scene: Scene) -> None:
+    await a_listened_endpoint(scene)
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.dead(factory.with_claim(job, job.claim + 1)))
+    assert await told(scene.raw) == []
+    await scene.record(factory.dead(job), factory.dead(job))
+    await scene.record(factory.dead(job))
+    assert await kinds(scene) == ["message.attempt.exhausted"]
+
+
+async def test_what_goes_well_is_not_even_looked_at(scene: Scene) -> None:
+    """Nor are the first failures: to see who listens, the table that is away here would be read."""
+    await a_listened_endpoint(scene)
+    delivered, *failed = await scene.send(3)
+    jobs = {job.message_id: job for job in await scene.claim()}
+    await scene.raw.execute("ALTER TABLE application RENAME TO elsewhere")
+    await scene.record(factory.delivered(jobs[delivered]))
+    await scene.record(*(factory.retry(jobs[message], after=30) for message in failed))
+    await scene.raw.execute("ALTER TABLE elsewhere RENAME TO application")
+    assert await scene.state(delivered) == DeliveryState.DELIVERED
+    assert await told(scene.raw) == []
+
+
+async def test_where_nobody_listens_nothing_is_written(scene: Scene) -> None:
+    listener = await listen(scene.store, scene.organization.id)
+    await scene.store.delete_endpoint(listener.no)
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "their wish")
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.sweep_deleted()
+    assert await told(scene.raw) == []
+
+
+# ── tenants, loops ──
+
+
+@pytest.fixture
+async def other(store: Store) -> Organization:
+    return await store.save_organization(factory.organization())
+
+
+async def test_an_organization_hears_of_its_own_alone(scene: Scene, other: Organization) -> None:
+    theirs = await scene.store.create_application(other.id, factory.new_application())
+    listener = await listen(scene.store, other.id)
+    mine = await scene.endpoint()
+    assert await told(scene.raw) == []
+    their_endpoint = await scene.endpoint(theirs)
+    await listen(scene.store, scene.organization.id)
+    await scene.store.delete_endpoint(mine.no)
+    assert [(each.org_id, each.type, each.data["endpointId"]) for each in await told(scene.raw)] == [
+        (other.id, "endpoint.created", their_endpoint.id),
+        (scene.organization.id, "endpoint.deleted", mine.id),
+    ]
+    assert (await scene.store.relay(10)).relayed == 2
+    jobs = await scene.claim_all()
+    assert [job.event_type for job in jobs if job.endpoint_no == listener.no] == ["endpoint.created"]
+    assert sorted(job.event_type for job in jobs) == ["endpoint.created", "endpoint.deleted"]
+
+
+async def test_one_batch_of_two_organizations(scene: Scene, other: Organization) -> None:
+    theirs = await scene.store.create_application(other.id, factory.new_application())
+    await scene.endpoint()
+    await scene.endpoint(theirs)
+    await listen(scene.store, other.id)
+    (mine,) = await scene.send()
+    (his,) = [answer.message_id for answer in await scene.ingest([factory.new_message(theirs.no)])]
+    jobs = await scene.claim_all()
+    assert {job.message_id for job in jobs} == {mine, his}
+    await scene.record(*(factory.dead(job) for job in jobs))
+    assert [(each.org_id, each.data["msgId"]) for each in await told(scene.raw)] == [(other.id, his)]
+
+
+async def test_what_happens_to_an_operational_endpoint_is_not_told(scene: Scene) -> None:
+    """Not to its own organization, and not to the management organization, even if that listens."""
+    await listen(scene.store, MANAGEMENT)
+    listener = await listen(scene.store, scene.organization.id)
+    await scene.store.change_endpoint(listener.no, EndpointChange(description="new"))
+    endpoint = await scene.endpoint()
+    assert await kinds(scene) == ["endpoint.created"]
+    assert (await scene.store.relay(10)).relayed == 1
+    (job,) = await scene.claim_all()
+    assert job.endpoint_no == listener.no
+    await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
+    await scene.store.set_endpoint_status(listener.no, EndpointStatus.ACTIVE, "again")
+    await scene.store.delete_endpoint(listener.no)
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.sweep_deleted()
+    assert await told(scene.raw) == []
+
+
+# ── the outbox ──
+
+
+async def test_an_event_that_is_relayed_again_is_dropped(scene: Scene) -> None:
+    listener = await listen(scene.store, scene.organization.id)
+    await scene.endpoint()
+    (row,) = await scene.raw.rows("SELECT * FROM outbox")
+    assert (await scene.store.relay(10)).relayed == 1
+    await scene.raw.execute(
+        "INSERT INTO outbox (org_id, app, event_type, payload, event_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        *(row[name] for name in ("org_id", "app", "event_type", "payload", "event_id", "created_at")),
+    )
+    report = await scene.store.relay(10)
+    assert (report.relayed, report.repeated, report.set_aside) == (0, 1, 0)
+    assert [job.endpoint_no for job in await scene.claim_all()] == [listener.no]
+
+
+@pytest.mark.store_options(max_payload=10)
+async def test_the_publishers_limit_is_not_for_events(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "\x01" * 5000)
+    report = await scene.store.relay(10)
+    assert (report.relayed, report.set_aside) == (1, 0)
+
+
+async def test_the_only_organization_stays_the_only_one(scene: Scene) -> None:
+    """A publisher that names no organization need not know that there is one for management."""
+    await scene.endpoint()
+    await listen(scene.store, scene.organization.id)
+    await scene.raw.execute(
+        "INSERT INTO outbox (app, event_type, payload, created_at) VALUES ($1, $2, $3, $4)",
+        scene.app.uid,
+        "order.paid",
+        b"{}",
+        await scene.store.now(),
+    )
+    report = await scene.store.relay(10)
+    assert (report.relayed, report.set_aside) == (1, 0)
+
+
+# ── operational endpoints ──
+
+
+async def test_an_endpoint_hears_what_it_subscribes_to(scene: Scene) -> None:
+    some = await listen(scene.store, scene.organization.id, event_types=("endpoint.deleted",))
+    every = await listen(scene.store, scene.organization.id)
+    endpoint = await scene.endpoint()
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.relay(10)
+    heard: dict[int, list[str]] = {}
+    for job in await scene.claim_all():
+        heard.setdefault(job.endpoint_no, []).append(job.event_type)
+    assert heard == {some.no: ["endpoint.deleted"], every.no: ["endpoint.created", "endpoint.deleted"]}
+
+
+async def test_first_use_by_many_at_once(store: Store, second: Store, organization: Organization) -> None:
+    made = await asyncio.gather(*(listen(handle, organization.id) for handle in (store, second) * 4))
+    assert len({endpoint.app_no for endpoint in made}) == 1
+    assert len({endpoint.no for endpoint in made}) == 8
+    app = await manage.operational_application(store, organization.id)
+    assert app is not None
+    assert (app.org_id, app.uid, app.no) == (MANAGEMENT, organization.id, made[0].app_no)
+    names = [each.name for each in await store.event_types(MANAGEMENT, Page(limit=100))]
+    assert names == sorted(Kind)
+
+
+async def test_an_endpoint_that_is_refused_leaves_nothing_behind(store: Store, organization: Organization) -> None:
+    with pytest.raises(InvalidInput):
+        await listen(store, organization.id, url="ftp://hooks.example.com/")
+    assert await store.organization(MANAGEMENT) is None

@@ -1,0 +1,31 @@
+"""Who listens is found by indexes, however many organizations there are."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hookline.operational import MANAGEMENT
+from hookline.store.postgres import PostgresStore
+from tests.store_postgres.plans import buffers, explain, indexes, scanned
+from tests.support.operational import listen
+from tests.support.scene import Scene
+
+MANY = 20_000
+
+
+async def test_who_listens_is_found_by_index(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await listen(scene.store, scene.organization.id)
+    await scene.raw.execute(
+        "WITH a AS (INSERT INTO application (id, org_id, uid, name)"
+        "           SELECT 'app_' || n, $1, 'org_' || n, 'other' FROM generate_series(1, $2) n RETURNING no)"
+        " INSERT INTO endpoint (id, app_no, url, secrets) SELECT 'ep_' || no, no, 'https://hooks.example.com/', '' FROM a",
+        MANAGEMENT,
+        MANY,
+    )
+    await scene.raw.execute("ANALYZE")
+    plan = await explain(cast(PostgresStore, scene.store), "operational_subjects", MANAGEMENT, [endpoint.no])
+    assert plan["Actual Rows"] == 1
+    assert scanned(plan) == set()
+    assert "application_uid" in indexes(plan)
+    assert buffers(plan) < 30

@@ -1,0 +1,44 @@
+"""Who listens to operational webhooks, and what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hookline import manage
+from hookline.flow.guard import Guard
+from hookline.model import Endpoint
+from hookline.operational import MANAGEMENT
+from hookline.store import Store
+from tests.support import factory
+from tests.support.raw import Raw
+
+
+class Told(Struct, frozen=True):
+    org_id: str
+    type: str
+    data: dict[str, Any]
+    event_id: str
+
+
+async def listen(store: Store, org_id: str, **fields: Any) -> Endpoint:
+    """An operational endpoint of the organization."""
+    return await manage.add_operational_endpoint(store, Guard(), org_id, factory.new_endpoint(**fields))
+
+
+async def told(raw: Raw) -> list[Told]:
+    """Everything that waits in the outbox, in order."""
+    found = []
+    for row in await raw.rows("SELECT * FROM outbox ORDER BY id"):
+        assert (row["org_id"], row["error"]) == (MANAGEMENT, None)
+        body = msgspec.json.decode(row["payload"])
+        assert set(body) == {"type", "data"}
+        assert body["type"] == row["event_type"]
+        found.append(Told(row["app"], body["type"], body["data"], row["event_id"]))
+    return found
+
+
+async def forget(raw: Raw) -> None:
+    await raw.execute("DELETE FROM outbox")
