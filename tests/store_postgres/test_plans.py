@@ -10,6 +10,7 @@ import pytest
 from hookline.model import DeadFilter
 from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
+from hookline.store.postgres.record import _Move, _move, _receipt
 from hookline.store.sql import load as load_sql
 from tests.store_postgres.plans import Plan, buffers, explain, indexes, nodes, scanned
 from tests.support import bulk, factory
@@ -70,8 +71,14 @@ async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     assert indexes(take) >= {"delivery_due", "delivery_pkey"}
     assert buffers(take) < 6_000
     jobs = await scene.claim(100)
-    ids, claims = sorted(job.delivery_id for job in jobs), [job.claim for job in jobs]
-    done = await explain(store, "record_delivered", ids, claims)
+    receipts = sorted(_receipt(factory.delivered(job)) for job in jobs)
+    done = await explain(store, "record_plain", receipts, [endpoint.no], [])
+    assert scanned(done) == set()
+    assert buffers(done) < 4_000
+    moves = [_move(factory.delivered(job)) for job in sorted(jobs, key=lambda job: job.delivery_id)]
+    done = await explain(
+        store, "record_moves", *([getattr(move, name) for move in moves] for name in _Move.__struct_fields__)
+    )
     assert scanned(done) == set()
     assert buffers(done) < 3_000
 

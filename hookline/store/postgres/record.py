@@ -133,13 +133,8 @@ class Record(Part):
         """The claims that still held, and when. What comes twice in one batch is taken the first time."""
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
-        if all(move.kind == _DELIVERED for move in moves):
-            found = await connection.fetch(
-                self._sql["record_delivered"], [move.delivery_id for move in moves], [move.claim for move in moves]
-            )
-        else:
-            columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
-            found = await connection.fetch(self._sql["record_moves"], *columns)
+        columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
+        found = await connection.fetch(self._sql["record_moves"], *columns)
         at = found[0]["now"] if found else clock.EPOCH
         return {(row["id"], row["claim"]): True for row in found}, at
 

@@ -74,19 +74,6 @@ SELECT id, claim, now() AS now, NULL::void FROM gone
 UNION ALL
 SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
--- name: record_delivered
--- `record_moves` for a batch in which everything was delivered: the usual one.
-WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
-     gone AS (
-       DELETE FROM hookline.delivery d USING r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
-       RETURNING d.id, d.claim, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type, d.attempts,
-                 d.sent),
-     done AS (
-       INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
-                                           sent, finished_at)
-       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1, now() FROM gone)
-SELECT id, claim, now() AS now FROM gone
-
 -- name: record_wake
 -- What these lanes left has a token with its floor already, for later: whoever comes now consumes both.
 WITH w AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT no, now(), now() FROM unnest($1::bigint[]) AS no RETURNING 1)
