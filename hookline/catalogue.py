@@ -91,6 +91,8 @@ def _own_name(field: str, value: str, prefix: str) -> str:
 def _name(field: str, value: str, longest: int = 256) -> str:
     if not 1 <= len(value) <= longest or not _NAME.fullmatch(value):
         raise InvalidInput(f"{field}: {_shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .")
+    if value in (".", ".."):  # a step of a path that every client resolves away: nothing of that name could be reached
+        raise InvalidInput(f"{field}: {value!r} cannot stand in a URL")
     return value
 
 

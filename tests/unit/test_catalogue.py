@@ -474,3 +474,12 @@ def test_a_payload_that_passes_is_json_to_others_too(payload: bytes) -> None:
     except InvalidInput:
         return
     json.loads(payload.decode())
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_step_of_a_path_is_no_name(name: str) -> None:
+    with pytest.raises(InvalidInput, match="URL"):
+        catalogue.check_uid(name, "app_")
+    with pytest.raises(InvalidInput, match="URL"):
+        catalogue.check_event_type_name(name)
+    assert catalogue.check_uid("...", "app_") == "..."
