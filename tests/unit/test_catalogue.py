@@ -68,7 +68,7 @@ def fault(check: Any, *args: Any, **named: Any) -> str:
 # ── names ──
 
 
-@pytest.mark.parametrize("name", ["a", "order.paid", "Order_Paid-2", "0", "..", "x" * 256])
+@pytest.mark.parametrize("name", ["a", "order.paid", "Order_Paid-2", "0", "x" * 256])
 def test_names_that_fit(name: str) -> None:
     assert catalogue.check_event_type_name(name) == name
     assert catalogue.check_uid(name, ids.APP) == name
