@@ -316,7 +316,7 @@ def load(environ: Mapping[str, str]) -> Config:
         return config
     if config.database_file is None:
         missing = "HOOKLINE_SECRET_KEY" if config.jwt_secret else "HOOKLINE_JWT_SECRET"
-        raise ConfigError(f"{missing}: required on PostgreSQL, the same for every process")
+        raise ConfigError(f"{missing}: required on PostgreSQL, the same for every process (`openssl rand -base64 32`)")
     return _with_keys(config, config.database_file)
 
 
@@ -381,6 +381,8 @@ def _check_together(config: Config) -> None:
 
 def _with_keys(config: Config, database: Path) -> Config:
     path = Path(f"{database}.keys")
+    if not database.parent.is_dir():
+        raise ConfigError(f"HOOKLINE_DATABASE_URL: the directory {database.parent} does not exist")
     try:
         if not path.exists():
             _refuse_orphan(database, path)

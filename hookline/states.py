@@ -79,6 +79,7 @@ class ErrorKind(StrEnum):
     AMBIGUOUS = "ambiguous"  # the body was sent and a reused connection closed: it may have arrived
     BLOCKED = "blocked"
     UNSENDABLE = "unsendable"
+    INTERRUPTED = "interrupted"  # our own sender ended during the request: it may have arrived
     NETWORK = "network"  # any other failure of the network
 
 

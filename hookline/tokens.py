@@ -137,12 +137,14 @@ def _decode(key: bytes, token: object) -> _Claims:
         return msgspec.convert(claims, _Claims)
     # PyJWT parses the header before it checks the signature; some releases let a deeply nested one through to the caller.
     except (jwt.PyJWTError, msgspec.ValidationError, ValueError, TypeError, RecursionError):
-        raise SignatureError("the token is not valid") from None
+        raise SignatureError(
+            "the token is not valid: cut short, or of a server with another HOOKLINE_JWT_SECRET; `hookline token` makes one"
+        ) from None
 
 
 def _check_times(claims: _Claims, now: float) -> None:
     if claims.exp <= now:
-        raise SignatureError("the token has expired")
+        raise SignatureError("the token has expired; `hookline token` makes one")
     # One issued in the future would outlive every revocation.
     if max(claims.iat, claims.nbf) > now + _LEEWAY:
         raise SignatureError("the token is not valid yet")

@@ -92,11 +92,15 @@ def _sqlite_url(directory: Path) -> Iterator[str]:
 
 def _postgres_url(request: pytest.FixtureRequest, *, migrated: bool) -> Iterator[str]:
     databases: Databases = request.getfixturevalue("postgres_databases")
-    name = databases.create(request.getfixturevalue("postgres_template") if migrated else "template1")
-    try:
+    if not migrated:
+        name = databases.create()
         yield databases.server.url(name)
-    finally:
         databases.drop(name)
+        return
+    template: str = request.getfixturevalue("postgres_template")
+    name = databases.create(template)
+    yield databases.server.url(name)
+    databases.give_back(name, template)
 
 
 # ── stores ────────────────────────────────────────────────────────────────────────────────────────────────────────

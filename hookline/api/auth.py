@@ -87,7 +87,7 @@ class Auth:
         """From the `Authorization` header."""
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not token:
-            raise Refused(401, "give a token: `Authorization: Bearer ...` (hookline token makes one)")
+            raise Refused(401, "give a token: `Authorization: Bearer ...`; `hookline token` makes one")
         return await self.holder(token.strip())
 
     async def holder(self, token: str) -> Caller:

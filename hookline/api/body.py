@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from hookline.api.errors import Refused
+from hookline.api.faults import Unfit
 from hookline.store.base import MOST_DIGITS
 
 T = TypeVar("T")
@@ -44,9 +45,13 @@ def too_large(most: int) -> Refused:
 
 
 def decode(raw: bytes, shape: type[T]) -> T:
-    """msgspec's own errors are for `errors.answer`; here are those that it lets through from Python."""
+    """Bytes that are not JSON at all are for `errors.answer`, in msgspec's words."""
+    if not raw:
+        raise Refused(400, "the body is empty: send JSON")
     try:
         return msgspec.json.decode(raw, type=shape)
+    except msgspec.ValidationError as error:
+        raise Unfit(error, shape) from None
     except UnicodeDecodeError:
         raise Refused(400, "the body is not UTF-8") from None
     except RecursionError:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hookline import ids
 from hookline.api import body, query, wire
 from hookline.api.auth import Caller
 from hookline.api.query import without_controls
 from hookline.api.services import Services
+from hookline.errors import InvalidInput
 from hookline.model import Application
 from hookline.store.base import Page, Store
 
@@ -65,16 +67,22 @@ class Call:
         return query.decode(params, shape)
 
 
-def page_of(asked: ListQuery) -> Page:
-    """One row more than asked for, to know whether there are others; see `listing`."""
-    iterator = asked.iterator or None
-    backwards = iterator is not None and iterator.startswith("-")
-    return Page(
-        limit=asked.limit + 1,
-        iterator=iterator.removeprefix("-") if iterator else None,
-        backwards=backwards,
-        descending=asked.descending,
-    )
+def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
+    """One row more than asked for, to know whether there are others; see `listing`.
+
+    `prefix` is that of the ids that are the listing's keys: any other iterator would go on at a place that means nothing.
+    """
+    backwards = asked.iterator is not None and asked.iterator.startswith("-")
+    iterator = asked.iterator.removeprefix("-") if asked.iterator else None
+    if iterator is not None and not _is_key(iterator, prefix):
+        raise InvalidInput(f"iterator: {iterator[:40]!r} is none of this listing's")
+    return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=asked.descending)
+
+
+def _is_key(iterator: str, prefix: str | None) -> bool:
+    if prefix is None:
+        return iterator != ""
+    return iterator.startswith(prefix) and ids.minted_at(iterator) is not None
 
 
 def respond(value: object, status: int = 200) -> Response:

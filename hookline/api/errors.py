@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hookline.api import faults
 from hookline.errors import (
     BlockedAddress,
     Conflict,
@@ -24,9 +23,6 @@ from hookline.errors import (
 UNAVAILABLE = "the database is not available now; try again in a moment"
 
 log = structlog.get_logger(__name__)
-
-_AT = re.compile(r" - at `\$(?P<path>.*)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 _CODES = {
     400: "bad_request",
@@ -68,7 +64,11 @@ class InvalidHeader(InvalidInput):
 
 
 class InvalidQuery(InvalidInput):
-    """A 422 that names a parameter instead of the body, in msgspec's words."""
+    """A 422 that names a parameter instead of the body."""
+
+    def __init__(self, fault: faults.Fault) -> None:
+        super().__init__(fault.words)
+        self.fault = fault
 
 
 def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
@@ -84,31 +84,33 @@ def problem(status: int, detail: str, retry_after: int | None = None, allow: str
     return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
 
 
-def invalid(message: str, path: str = "", within: str = "body") -> Response:
-    """A 422. `path` is where msgspec found the fault, such as `.channels[0]`."""
-    loc = [within, *(name or index for name, index in _STEP.findall(path))]
-    return json_response({"detail": [{"loc": loc, "msg": message, "type": "value_error"}]}, 422)
+def invalid(fault: faults.Fault, within: str = "body") -> Response:
+    """A 422."""
+    loc = [within, *fault.loc]
+    return json_response({"detail": [{"loc": loc, "msg": fault.words, "type": "value_error"}]}, 422)
 
 
 def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
-def answer(error: Exception) -> Response:
-    """The response for an error that a handler raised."""
+def answer(error: Exception, within: str = "body") -> Response:
+    """The response for an error that a handler raised; `within` is the part of the request that it was about."""
     match error:
         case Refused():
             return problem(error.status, str(error), error.retry_after)
         case InvalidHeader():
-            return invalid(str(error), f".{error.name}", "header")
+            return invalid(faults.Fault((error.name,), str(error)), "header")
         case InvalidQuery():
-            return _invalid_shape(error, "query")
+            return invalid(error.fault, "query")
+        case faults.Unfit():
+            return invalid(error.fault)
         case msgspec.ValidationError():
-            return _invalid_shape(error, "body")
+            return invalid(faults.of_shape(error))
         case msgspec.DecodeError():
             return problem(400, f"the body is not valid JSON: {error}")
         case InvalidInput() | BlockedAddress():
-            return invalid(str(error))
+            return invalid(faults.of_check(error, in_body=within == "body"), within)
         case StoreUnavailable():
             return problem(503, UNAVAILABLE)
     for kind, status in _STATUS:
@@ -117,16 +119,8 @@ def answer(error: Exception) -> Response:
     return problem(500, "something went wrong here; it was logged")
 
 
-def _invalid_shape(error: Exception, within: str) -> Response:
-    text = str(error)
-    found = _AT.search(text)
-    if found is None:
-        return invalid(text, within=within)
-    return invalid(text[: found.start()], found["path"], within)
-
-
 async def on_error(request: Request, error: Exception) -> Response:
-    response = answer(error)
+    response = answer(error, "query" if request.method in ("GET", "HEAD") else "body")
     if isinstance(error, StoreUnavailable):
         log_outage(request, error)
     elif response.status_code == 500:
@@ -142,8 +136,11 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette's own 404 and 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return problem(404, f"no such route: {request.method} {request.url.path}")
-    return problem(error.status_code, error.detail, allow=(error.headers or {}).get("Allow"))
+        return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
+    allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None  # Starlette's is in any order
+    if error.status_code == 405 and allow:
+        return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
+    return problem(error.status_code, error.detail, allow=allow)
 
 
 async def on_crash(_request: Request, error: Exception) -> Response:

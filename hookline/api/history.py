@@ -7,15 +7,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hookline import ids
-from hookline.api.call import page_of
 from hookline.api.operation import ListQuery
 from hookline.api.wire.base import Instant
 from hookline.api.wire.ingest import Channel, EventTypeName, Tag
 from hookline.catalogue import EARLIEST, LATEST
-from hookline.errors import InvalidInput
 from hookline.model import MessageFilter
-from hookline.store.base import Page
 
 MOST_EVENT_TYPES = 100
 
@@ -44,11 +40,3 @@ class HistoryQuery(ListQuery, frozen=True, kw_only=True):
 def _within(at: datetime | None) -> datetime | None:
     """In UTC, and where both databases can count: earlier and later instants bound nothing more."""
     return None if at is None else min(max(at, EARLIEST), LATEST).astimezone(UTC)
-
-
-def history_page(asked: ListQuery, prefix: str) -> Page:
-    """The keys of these listings are ids: any other iterator would go on at a place that means nothing."""
-    page = page_of(asked)
-    if page.iterator is not None and not (page.iterator.startswith(prefix) and ids.minted_at(page.iterator)):
-        raise InvalidInput(f"iterator: {page.iterator[:40]!r} is none of this listing's")
-    return page

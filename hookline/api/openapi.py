@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hookline import __version__
+from hookline.api import catalogue_pages
 from hookline.api.errors import on_error
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
@@ -152,7 +153,9 @@ async def _for_caller(services: Services, authorization: str | None) -> bytes:
     services.limits.take(caller.holder, caller.org_id)
     if caller.scope == Scope.PUBLISH:
         return _general()
-    return describe(await services.store.event_types(caller.org_id, Page(limit=MOST_EVENT_TYPES), archived=False))
+    page = Page(limit=MOST_EVENT_TYPES)
+    found = await catalogue_pages.event_types(services.store, caller.org_id, page, archived=False, content=True)
+    return describe(found.rows)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_typ
 import msgspec
 from starlette.datastructures import QueryParams
 
+from hookline.api import faults
 from hookline.api.errors import InvalidQuery, Refused
 
 T = TypeVar("T")
@@ -39,12 +40,13 @@ def decode(params: QueryParams, shape: type[T]) -> T:
     try:
         found = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
+        fault = faults.of_shape(error, shape)
         if _BOUND.search(str(error)):
-            raise InvalidQuery(str(error)) from None
-        raise Refused(400, f"the query string: {error}") from None
+            raise InvalidQuery(fault) from None
+        raise _unreadable(".".join(fault.loc), fault.words) from None
     for name in given:
         if getattr(found, name) is None:  # msgspec takes the text `null` for it; leaving a filter out must be meant
-            raise _of_another_type(name)
+            raise _unreadable(name, "null is not a value; leave it out")
     return found
 
 
@@ -66,12 +68,13 @@ def _read(field: _Field, values: list[str]) -> str | list[str]:
     for value in values:
         without_controls(field.name, value)
         if field.instant and not _DATE.match(value):
-            raise _of_another_type(field.name)
+            raise _unreadable(field.name, faults.INSTANT)
     return [part for value in values for part in value.split(",") if part] if field.listed else values[-1]
 
 
-def _of_another_type(name: str) -> Refused:
-    return Refused(400, f"the query string: {name} is not of its type")
+def _unreadable(name: str, words: str) -> Refused:
+    hint = "; a + is written %2B" if words == faults.INSTANT else ""
+    return Refused(400, f"the query string: {name}: {words}{hint}")
 
 
 def without_controls(name: str, value: str) -> str:

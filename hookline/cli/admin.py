@@ -43,7 +43,9 @@ async def _migrate() -> list[int]:
 def token(
     org: params.Org = params.DEFAULT_ORG_ID,
     app: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
-    days: Annotated[float | None, typer.Option("--days", help="How long it is valid.")] = None,
+    days: Annotated[
+        float | None, typer.Option("--days", help="How long it is valid.", show_default="3650, 28 with --app")
+    ] = None,
     revoke_all: Annotated[
         bool,
         typer.Option("--revoke-all", help="First make void every token issued until now: of the application, or all."),

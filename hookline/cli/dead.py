@@ -130,7 +130,7 @@ async def _find(opened: Session, dead_id: str) -> DeadLetter:
     """Open or resolved, of this organization."""
     found = await opened.store.dead_letters(await _filter(opened, Wanted(ids=(dead_id,), resolved=None)), Page(limit=1))
     if not found:
-        raise NotFound(f"no dead letter {dead_id!r}")
+        raise NotFound(f"no dead letter {dead_id!r}; `hookline dead list` shows them")
     return found[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -19,14 +20,20 @@ from hookline.errors import ConfigError
 
 MOST_CONNECTIONS = 4096  # beyond them, requests are answered with 503
 REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
+TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
+LEAST_TAKEN = 64 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a request's line and headers that are gathered; the front allows less, and says so
+
+_OFFER = re.compile(rb"\r\nupgrade:", re.I)
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn waits for ever for a request that was begun, or that is never begun at all, and gathers headers without end.
-    We hang up. What is no request at all is answered in the shape of every other error."""
+    """uvicorn waits for ever for a request that was begun, or that is never begun at all, or for a caller that does not take
+    its answer, and gathers headers without end. We hang up. What is no request at all is answered in the shape of every
+    other error."""
 
     _late: asyncio.TimerHandle | None = None
+    _untaken: asyncio.TimerHandle | None = None  # until the next look at what the caller has left of its answers
     _head: int | None = 0  # bytes of a head that is not complete yet, but for those that came with its first one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -35,7 +42,8 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         was_open = self._head is not None
-        super().data_received(data)
+        begins = was_open or self._late is None  # else it is part of a body
+        super().data_received(_without_offer(data) if begins and _OFFER.search(data) else data)
         if was_open and self._head is not None:
             self._head += len(data)
             if self._head > MOST_HEAD:
@@ -69,9 +77,19 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_complete()
         self._came()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_taking()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_taking()
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._came()
+        if self._untaken is not None:
+            self._untaken.cancel()
 
     def _expect(self) -> None:
         self._came()
@@ -81,6 +99,25 @@ class _Protocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _watch_taking(self) -> None:
+        """While something waits to be taken: to close the connection would wait for that too."""
+        left = self.transport.get_write_buffer_size()
+        if left and self._untaken is None:
+            self._untaken = self.loop.call_later(TAKING_TIME, self._look_at_taking, left)
+
+    def _look_at_taking(self, before: int) -> None:
+        self._untaken = None
+        if self.transport.get_write_buffer_size() > max(0, before - LEAST_TAKEN):
+            self.transport.abort()
+        else:
+            self._watch_taking()
+
+
+def _without_offer(data: bytes) -> bytes:
+    """A head that offers no other protocol: the parser would take the offer up, and leave out the request's body."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _OFFER.sub(b"\r\nx-upgrade:", head) + end + rest
 
 
 class _Server(uvicorn.Server):
@@ -106,7 +143,11 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(2048)  # whoever connects from now on waits until we are ready, and is not refused
     except OSError as error:
         listener.close()
-        hint = "; another process has it" if error.errno == errno.EADDRINUSE else ""
+        hint = (
+            "; another process has it: end that, or choose another port (HOOKLINE_PORT, --port)"
+            if error.errno == errno.EADDRINUSE
+            else ""
+        )
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}{hint}") from None
     return listener
 

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 # As on the status page: a mark and a word, never colour alone.
@@ -67,12 +66,7 @@ class Output:
         if not rows:
             self.line(empty, "bright_black")
             return
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for name in columns:
-            table.add_column(name, overflow="fold")
-        for row in rows:
-            table.add_row(*(_styled(clean(shown(cell))) for cell in row))
-        Console(highlight=False).print(table)
+        _print_table(columns, [[_styled(clean(shown(cell))) for cell in row] for row in rows])
 
     def fields(self, pairs: Sequence[tuple[str, Cell]]) -> None:
         """`name  value` lines."""
@@ -92,6 +86,38 @@ class Output:
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(label, total=total)
             yield lambda done: bar.advance(task, done)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Nothing is cut or folded, so that ids can be copied: columns that do not fit stand below their row, with their names."""
+    console = Console(highlight=False, soft_wrap=True)
+    widths = [max(len(name), *(row[at].cell_len for row in rows)) for at, name in enumerate(columns)]
+    beside = _fitting(widths, console.width)
+    below = [at for at in range(len(columns)) if at not in beside]
+    longest = max((len(columns[at]) for at in below), default=0)
+    console.print(_joined([Text(columns[at], "bold") for at in beside], widths, beside))
+    for row in rows:
+        console.print(_joined([row[at] for at in beside], widths, beside))
+        for at in below:
+            if row[at].plain not in ("", "-"):
+                console.print(Text.assemble("    ", (f"{columns[at]:<{longest}}  ", "bright_black"), row[at]))
+
+
+def _fitting(widths: Sequence[int], room: int) -> list[int]:
+    """The first column, and of the others as many as fit beside it; the widest go first."""
+    kept = list(range(len(widths)))
+    while len(kept) > 1 and sum(widths[at] + 2 for at in kept) - 2 > room:
+        kept.remove(max(kept[1:], key=lambda at: widths[at]))
+    return kept
+
+
+def _joined(cells: Sequence[Text], widths: Sequence[int], beside: Sequence[int]) -> Text:
+    line = Text()
+    for cell, at in zip(cells, beside, strict=True):
+        line.append_text(cell)
+        line.append(" " * (widths[at] + 2 - cell.cell_len))
+    line.rstrip()
+    return line
 
 
 def clean(text: str, keep: str = "") -> str:

@@ -188,6 +188,7 @@ def _banner(out: Output, config: Config, address: str, token: str | None) -> Non
     out.line(f"Hookline is running on {shown_url(config.database_url)}")
     out.line()
     out.line(f"  address   {address}   (the dashboard asks for the token)")
+    out.line(f"  API       {address}/docs")
     out.line(f"  token     {token or f'{name} token'}")
     shown = token or f"$({name} token)"
     out.line("  try       " + try_line(address, shown))

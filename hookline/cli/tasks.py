@@ -81,7 +81,7 @@ async def _show(org: str, task_id: str) -> Task:
 async def _find(opened: Session, task_id: str) -> Task:
     found = await opened.store.task(opened.org_id, task_id)
     if found is None:
-        raise NotFound(f"no task {task_id!r}")
+        raise NotFound(f"no task {task_id!r}; `hookline tasks list` shows them")
     return found
 
 

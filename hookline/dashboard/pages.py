@@ -24,6 +24,7 @@ COOKIE = "hookline_token"
 COOKIE_AGE = 7 * 86_400
 MOST_FORM = 8 * 1024
 NEWEST = 20  # dead letters
+TOO_MANY = 429
 
 # Nothing from elsewhere, no script at all, no frames: a tenant's text on this page can do nothing.
 HEADERS = {
@@ -55,7 +56,9 @@ class Dashboard:
         try:
             caller = await self._holder(request.cookies.get(COOKIE, ""))
             return _html(status_page(await self._read(caller.org_id)))
-        except (SignatureError, Refused):
+        except Refused as error:
+            return _refused(error) if error.status == TOO_MANY else _redirect("/login")
+        except SignatureError:
             return _redirect("/login")
         except StoreUnavailable as error:
             return _unavailable(request, error)
@@ -64,6 +67,7 @@ class Dashboard:
         if not token:
             raise SignatureError("no token")
         caller = await self._services.auth.holder(token)
+        self._services.limits.take(caller.holder, caller.org_id)
         self._services.auth.whole_organization(caller)
         self._services.auth.allow(caller, Needs.READ)
         return caller
@@ -85,13 +89,15 @@ class Dashboard:
         try:
             raw = await body.read(request, most=MOST_FORM, seconds=self._services.body_time)
         except Refused as error:
-            return problem(error.status, str(error))
+            return _refused(error)
         token = _form_field(raw, "token")
         try:
             await self._holder(token)
         except StoreUnavailable as error:
             return _unavailable(request, error)
         except HooklineError as error:
+            if isinstance(error, Refused) and error.status == TOO_MANY:
+                return _refused(error)
             return _html(login_page(str(error)), 401)
         answer = _redirect("/")
         # Strict: another site's form or link never carries it.
@@ -126,6 +132,10 @@ def _form_field(raw: bytes, name: str) -> str:
 def _unavailable(request: Request, error: StoreUnavailable) -> Response:
     log_outage(request, error)
     return Response(UNAVAILABLE, 503, HEADERS, media_type="text/plain")
+
+
+def _refused(error: Refused) -> Response:
+    return problem(error.status, str(error), error.retry_after)
 
 
 def _html(content: Safe, status: int = 200) -> Response:

@@ -51,10 +51,13 @@ def _judge_error(case: _Case) -> Judgement:
             return _dead(Reason.BLOCKED_ADDRESS, case, Health.NONE)
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
-        case ErrorKind.AMBIGUOUS if case.job.probe:
+        case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
             return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # it told us nothing good
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
+        case ErrorKind.INTERRUPTED:
+            # Not at once: what ends our sender again and again would use up every attempt of all that it held.
+            return Judgement(verdict=_retry(case, None), health=Health.NONE)
         case _:
             return Judgement(verdict=_retry(case, None), health=Health.BAD)
 
@@ -205,6 +208,7 @@ _ERRORS = {  # what happened, and the word that leads to the address where one w
     ErrorKind.TLS: ("no secure connection", "to"),
     ErrorKind.MALFORMED: ("an answer that is not HTTP", "from"),
     ErrorKind.AMBIGUOUS: ("connection closed before the answer", "by"),
+    ErrorKind.INTERRUPTED: ("our own sender ended during the request", ""),
     ErrorKind.BLOCKED: ("the guard refuses the connection", "to"),
     ErrorKind.UNSENDABLE: ("the request could not be made", ""),
     ErrorKind.NETWORK: ("the network failed", "on the way to"),

@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 import structlog
@@ -32,6 +32,14 @@ CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the proc
 STUCK_MARGIN = 15.0  # seconds beyond a request's deadline without its result: the process is stuck, and is replaced
 LOOK_EVERY = 1.0  # seconds between looks for that
 BUFFER = 1 << 20
+FRAME_MOST = 4 << 20  # bytes of the bodies in one frame, unless it has one body alone
+
+# What it is given of our environment: how to start, and where this machine keeps its authorities and names.
+_INHERITED = frozenset({
+    "HOME", "HOSTALIASES", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCALDOMAIN", "OPENSSL_CONF", "OPENSSL_MODULES", "PATH",
+    "RES_OPTIONS", "SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "TZ", "VIRTUAL_ENV",
+})  # fmt: skip
+_INHERITED_PREFIXES = ("DYLD_", "LC_", "MALLOC_", "PYTHON", "__PYVENV")
 
 
 class SenderProcess:
@@ -129,10 +137,12 @@ class SenderProcess:
         return False
 
     def _write(self, line: _Line) -> None:
-        """All that wait, in one frame."""
-        batch, self._waiting = self._waiting, {}
-        if not batch:
-            return
+        """All that wait, in one frame; large ones in several."""
+        waiting, self._waiting = self._waiting, {}
+        for batch in _batches(waiting):
+            self._write_batch(line, batch)
+
+    def _write_batch(self, line: _Line, batch: dict[int, Request]) -> None:
         self._flying |= batch
         longest = max(one.deadline for one in batch.values())
         self._overdue[max(batch)] = clock.monotonic() + longest + STUCK_MARGIN
@@ -154,7 +164,7 @@ class SenderProcess:
     def _fail(self) -> None:
         """It died with these. What it had sent of them nobody knows."""
         self._overdue.clear()
-        self._give_up(self._flying, "the sender's process died; it may have arrived", ErrorKind.AMBIGUOUS)
+        self._give_up(self._flying, "it may have arrived", ErrorKind.INTERRUPTED)
 
     def _give_up(
         self, requests: dict[int, Request], why: str, kind: ErrorKind = ErrorKind.NETWORK, *, untouched: bool = False
@@ -179,7 +189,9 @@ class _Line(asyncio.Protocol):
         self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is one without saying so
 
     def write(self, value: object) -> None:
-        self._transport.write(frame(value))
+        """Into the void, once the process has died: whoever waits for the end of this line deals with what is lost."""
+        if not self._transport.is_closing():  # uvloop's raises then
+            self._transport.write(frame(value))
 
     def data_received(self, data: bytes) -> None:
         for body in self._frames.feed(data):
@@ -188,6 +200,19 @@ class _Line(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+
+
+def _batches(requests: dict[int, Request]) -> Iterator[dict[int, Request]]:
+    batch: dict[int, Request] = {}
+    size = 0
+    for number, one in requests.items():
+        if batch and size + len(one.body) > FRAME_MOST:
+            yield batch
+            batch, size = {}, 0
+        batch[number] = one
+        size += len(one.body)
+    if batch:
+        yield batch
 
 
 def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -206,5 +231,7 @@ def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what is ours alone: it parses what strangers answer."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("HOOKLINE_", "PG"))}
+    """Ours without what is ours alone, whatever it is called: it parses what strangers answer."""
+    return {
+        name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }

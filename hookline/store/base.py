@@ -190,7 +190,7 @@ class Store(Protocol):
         """
 
     async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
-        """Pause, resume, disable, enable. Resume starts the time budget of what was held anew and wakes the lane.
+        """Pause, resume, disable, enable. What a pause has held gets a new time budget when it ends; resume wakes the lane.
 
         Recorded as a `LaneEvent`. Deleting is `delete_endpoint`.
         """

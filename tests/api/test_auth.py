@@ -126,6 +126,16 @@ async def test_logout_ends_this_token_and_no_other(
     (await padded.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
 
 
+async def test_an_idempotency_key_of_one_token_keeps_no_other_alive(
+    nobody: Client, narrow: Client, app: Application
+) -> None:
+    other = nobody.holding(tokens.issue(JWT_SECRET, app.org_id, app_id=app.id, now=clock.wall()))
+    for caller in (narrow, other):
+        answer = await caller.post("/api/v1/auth/logout", b"", idempotency_key="logout")
+        assert (answer.status, answer.headers.get("idempotent-replayed")) == (204, None)
+        (await caller.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
+
+
 async def test_logout_is_for_an_applications_token(client: Client, nobody: Client, app: Application, raw: Raw) -> None:
     key = (await client.post("/api/v1/api-key", {"name": "n", "appId": app.id})).json(201)["key"]
     for caller in (client, nobody.holding(key)):

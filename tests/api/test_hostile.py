@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -103,6 +104,60 @@ async def test_more_connections_than_there_is_room_for(served: Services, monkeyp
         _reader, first = await asyncio.open_connection(host, int(port))
         assert (await Client(address).get("/api/v1/health")).status == 503
         first.close()
+
+
+@pytest.fixture
+def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network takes only a little of an answer off our hands."""
+    bind = http.bind
+
+    def narrow(host: str, port: int) -> socket.socket:
+        listener = bind(host, port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # those that it accepts inherit it
+        return listener
+
+    monkeypatch.setattr(http, "bind", narrow)
+
+
+@pytest.mark.usefixtures("narrow_road")
+@pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
+async def test_an_answer_that_nobody_takes(served: Services, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Otherwise whoever asks and does not listen holds a connection for as long as they like, without a token."""
+    monkeypatch.setattr(http, "TAKING_TIME", 0.1)
+    async with serving(served) as address:
+        whole = await Client(address).get(path)
+        assert len(whole.body) == int(whole.headers["content-length"])
+        reader, writer = await ask(address, path)
+        await asyncio.sleep(0.5)  # whoever does not listen is told nothing
+        assert len(await reader.read()) < len(whole.body)
+        writer.close()
+
+
+@pytest.mark.usefixtures("narrow_road")
+async def test_an_answer_that_is_taken_slowly(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "TAKING_TIME", 0.2)
+    monkeypatch.setattr(http, "LEAST_TAKEN", 1024)
+    async with serving(served) as address:
+        reader, writer = await ask(address, "/docs")
+        found = b""
+        while part := await reader.read(8192):
+            found += part
+            await asyncio.sleep(0.02)  # all in all several times as long as nothing may be taken
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert f"content-length: {len(body)}".encode() in head
+        writer.close()
+
+
+async def ask(address: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Over a connection whose caller takes only a little at a time."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.setblocking(False)
+    host, port = address.split(":")
+    await asyncio.get_running_loop().sock_connect(connection, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".encode())
+    return reader, writer
 
 
 def test_an_outage_says_nothing_of_the_database() -> None:

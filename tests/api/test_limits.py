@@ -89,6 +89,17 @@ async def test_too_many_requests(served: Services, token: str, organization: Org
         assert (await client.get("/api/v1/health")).status == 204
 
 
+async def test_the_pages_count_too(served: Services, token: str) -> None:
+    async with serving(replace(served, limits=limits(2))) as address:
+        nobody, cookie = Client(address), {"cookie": f"hookline_token={token}"}
+        for _ in range(2):
+            assert (await nobody.request("GET", "/", None, cookie)).status == 200
+        answer = await nobody.request("GET", "/", None, cookie)
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        assert (await nobody.post("/login", f"token={token}".encode())).status == 429
+        (await nobody.holding(token).get("/api/v1/app")).problem(429, "too_many_requests")
+
+
 # ── bodies and headers ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -145,6 +156,26 @@ async def test_what_is_no_request_is_answered_in_json(address: str, sent: bytes)
     assert found.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/json" in found
     assert b'"code":"bad_request"' in found
+
+
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade", "UPGRADE"])
+async def test_an_offer_of_another_protocol_is_not_taken_up(address: str, token: str, name: str) -> None:
+    """Java's HttpClient makes it with every request; the parser would leave out the body then."""
+    head = (
+        f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 16\r\n"
+        f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n{name}: h2c\r\n\r\n"
+    )
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    for parts in ([head + '{"name": "Acme"}'], [head + '{"name": ', '"Acme"}']):
+        for part in parts:
+            writer.write(part.encode())
+            await asyncio.sleep(0.05)  # so that they come apart
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 201 "), answer
+        await reader.readuntil(b"}")
+        await reader.readuntil(b"}")  # of its metadata, and its own
+    writer.close()
 
 
 async def test_trailers_are_not_headers(address: str, token: str) -> None:

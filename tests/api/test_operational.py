@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -66,6 +67,14 @@ async def test_every_field_under_both_names(client: Client) -> None:
 async def test_a_secret_without_its_prefix(client: Client) -> None:
     made = await make(client, secret="D" * 32)
     assert (await client.get(f"{BASE}/{made['id']}/secret")).json() == {"key": "whsec_" + "D" * 32}
+
+
+async def test_callers_who_put_the_same_one_at_once(client: Client) -> None:
+    """The first ever: what the organization needs for it is made by all of them at once, too."""
+    answers = await asyncio.gather(*(send(client, "PUT", f"{BASE}/pager", {"url": f"{URL}/{n}"}) for n in range(4)))
+    assert sorted(answer.status for answer in answers) == [200, 200, 200, 201]
+    assert len({answer.json(answer.status)["id"] for answer in answers}) == 1
+    assert len((await client.get(BASE)).json()["data"]) == 1
 
 
 async def test_listed_both_ways(client: Client) -> None:

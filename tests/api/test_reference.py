@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from html.parser import HTMLParser
 
@@ -11,8 +12,10 @@ import pytest
 from hookline.api import docs, openapi
 from hookline.api.docs.examples import Examples
 from hookline.api.docs.page import Reference
+from hookline.api.operation import Operation
 from hookline.api.routes import OPERATIONS
 from tests.api.conftest import Client
+from tests.support.scene import Scene
 
 VOID = {"br", "hr", "input", "link", "meta", "wbr"}
 
@@ -117,3 +120,29 @@ def test_examples_are_of_their_schemas() -> None:
             schema = entry["requestBody"]["content"]["application/json"]["schema"]
             raw = msgspec.json.encode(examples.of(schema, required_only=True))
             msgspec.json.decode(raw, type=operation.body)
+
+
+_KNOWN = re.compile(r"{(?!app_id}|endpoint_id}|event_type_name})")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        each
+        for each in OPERATIONS
+        if each.body is not None and not _KNOWN.search(each.path) and "/operational-webhook/endpoint/" not in each.path
+    ],
+    ids=lambda operation: operation.name,
+)
+async def test_what_it_tells_to_send_is_taken(client: Client, scene: Scene, operation: Operation) -> None:
+    """Every request that the page shows works as it is printed, once the ids in its path are real ones."""
+    endpoint = await scene.endpoint()
+    await client.post("/api/v1/event-type", {"name": "order.paid", "description": "Paid"})
+    document = msgspec.json.decode(openapi.describe([]))
+    entry = document["paths"][f"/api/v1{operation.path}"][operation.method.lower()]
+    schema = entry["requestBody"]["content"]["application/json"]["schema"]
+    body = msgspec.json.encode(Examples(document["components"]["schemas"]).of(schema, required_only=True))
+    path = operation.path.format(app_id=scene.app.id, endpoint_id=endpoint.id, event_type_name="order.paid")
+
+    answer = await client.request(operation.method, f"/api/v1{path}", body, {})
+    assert answer.status < 300 or (answer.status == 409 and operation.name == "v1.event-type.create"), (body, answer)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from hookline import clock, ids
 from hookline.model import Application
 from hookline.store import Store
 from tests.api.conftest import Client
@@ -58,6 +59,38 @@ async def test_pages_follow_one_another(client: Client) -> None:
         (await client.get(f"/api/v1/app?limit={limit}")).problem(400, "bad_request")
 
 
+LISTINGS = {
+    "/app": ids.APP,
+    "/app/{app}/endpoint": ids.ENDPOINT,
+    "/app/{app}/msg": ids.MESSAGE,
+    "/operational-webhook/endpoint": ids.ENDPOINT,
+    "/api-key": ids.API_KEY,
+    "/background-task": ids.TASK,
+    "/dead-letter": None,
+    "/app/{app}/dead-letter": None,
+}
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+async def test_an_iterator_of_another_listing_is_refused(client: Client, app: Application, path: str) -> None:
+    """It would go on at a place that means nothing, and look like the end."""
+    url = f"/api/v1{path.format(app=app.id)}"
+    of_others = {ids.APP, ids.ENDPOINT, ids.MESSAGE, ids.API_KEY, ids.TASK} - {LISTINGS[path]}
+    minted = [ids.mint(prefix, clock.wall()) for prefix in sorted(of_others)]
+    for iterator in ("-", "nonsense", f"{LISTINGS[path]}17", *minted, *(f"-{each}" for each in minted)):
+        (fault,) = (await client.get(f"{url}?iterator={iterator}")).faults()
+        assert "none of this listing's" in fault["msg"], iterator
+    if LISTINGS[path] is not None:
+        own = ids.mint(LISTINGS[path] or "", clock.wall())
+        assert (await client.get(f"{url}?iterator={own}")).status == 200
+        assert (await client.get(f"{url}?iterator=-{own}")).status == 200
+
+
+async def test_an_iterator_that_names_no_event_type_is_refused(client: Client) -> None:
+    (await client.post("/api/v1/event-type", {"name": "a", "description": ""})).json(201)
+    (await client.get("/api/v1/event-type?iterator=-")).faults()
+
+
 async def test_a_listing_is_walked_back_in_its_own_order(client: Client) -> None:
     made = sorted([(await client.post("/api/v1/app", {"name": f"app {n}"})).json(201)["id"] for n in range(5)])
 
@@ -93,7 +126,7 @@ async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: 
 @pytest.mark.parametrize(
     ("given", "loc", "words"),
     [
-        ({}, ["body"], "url"),
+        ({}, ["body", "url"], "required"),
         ({"url": 7}, ["body", "url"], "str"),
         ({"url": "http://127.0.0.1/"}, ["body"], "127.0.0.1"),
         ({"url": "https://a.example", "channels": ["x", 1]}, ["body", "channels", "1"], "str"),
@@ -102,7 +135,7 @@ async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: 
         ({"url": "https://a.example", "headers": {"Host": "b.example"}}, ["body"], "ost"),
         ({"url": "https://a.example", "ordering": "key"}, ["body"], "not supported yet"),
         ({"url": "https://a.example", "ordering": "fifo"}, ["body"], "not supported yet"),
-        ({"url": "https://a.example", "policy": {"maxAttempts": 0}}, ["body"], "max_attempts"),
+        ({"url": "https://a.example", "policy": {"maxAttempts": 0}}, ["body", "policy", "maxAttempts"], "maxAttempts"),
         ({"url": "https://a.example", "policy": {"max_attempts": 3}}, ["body", "policy"], "max_attempts"),
     ],
 )

@@ -115,7 +115,7 @@ async def test_each_tenant_counts_its_own(client: Client, narrow: Client, nobody
     ("query", "status"),
     [
         ("since=yesterday", 400),
-        ("since=7", 422),
+        ("since=7", 400),
         ("until=2026-01-02", 400),
         ("since=2026-01-01T00:00:00", 400),
         ("since=2026-01-01T00:00:00%00Z", 400),

@@ -1,9 +1,14 @@
-"""What README.md and docs/cli.md say can be typed, can be typed."""
+"""What README.md, docs/cli.md and docs/api.md say can be typed, can be typed."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import sys
 import tomllib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,8 @@ import pytest
 from hookline.cli.app import app, exit_code
 from hookline.errors import HooklineError
 from hookline.store import Store
+from tests.cli.conftest import both_engines
+from tests.cli.test_serve import free_port
 from tests.support.cli import Cli
 from tests.support.scene import Scene
 
@@ -66,3 +73,65 @@ async def test_the_readmes_outbox_insert_becomes_a_message(scene: Scene, store: 
     assert (await store.relay(10)).relayed == 1
     (job,) = await scene.claim()
     assert job.payload == b'{"id": 7}'
+
+
+# ── what they show of the API ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def blocks(file: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / file).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@asynccontextmanager
+async def as_documented(cli: Cli) -> AsyncIterator[tuple[dict[str, str], Callable[[str], str]]]:
+    """A server and a receiver; the environment of a reader's shell, and the documented addresses made theirs."""
+    async with (
+        cli.using(HOOKLINE_PORT=free_port()).running("serve", "--json") as server,
+        cli.running("listen", "--port", "0", "--json") as listener,
+    ):
+        served, received = (await server.json_line())["address"], (await listener.json_line())["listening"]
+        token = (await cli("token")).out.strip()
+        env = cli.environment | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TOKEN": token}
+        yield env, lambda text: text.replace("http://127.0.0.1:8071", served).replace("http://127.0.0.1:8073", received)
+
+
+@both_engines
+async def test_the_lines_of_the_api_page_work_as_printed(cli: Cli) -> None:
+    lines = [line for block in blocks("docs/api.md", "sh") for line in block.splitlines()]
+    assert len(lines) > 20
+    async with as_documented(cli) as (env, here):
+        script = "\n".join(f'{here(line)}\necho "<$?>"' for line in lines)
+        said, _code = await shell(script, env)
+    for line, code in zip(lines, re.findall(r"<(\d+)>$", said, re.MULTILINE), strict=True):
+        assert code == ("22" if "# 422" in line else "0"), (line, said)
+    assert '"id\\" is a required property' in said
+    assert '"reason":"permanent_failure"' in said
+    assert '"circuit":"closed"' in said
+
+
+async def test_the_first_message_of_the_readme(cli: Cli) -> None:
+    (shown,) = blocks("README.md", "sh")
+    await cli("apps", "add", "demo")
+    async with as_documented(cli) as (env, here):
+        said, code = await shell(here(shown), env)
+    assert code == 0, said
+    assert '"eventType":"order.paid","payload":{"id": 7}' in said
+
+
+@both_engines
+async def test_the_python_of_the_api_page_works_as_printed(cli: Cli, tmp_path: Path) -> None:
+    (shown,) = blocks("docs/api.md", "python")
+    async with as_documented(cli) as (env, here):
+        (tmp_path / "shown.py").write_text(here(shown))
+        said, code = await shell(f"{sys.executable} {tmp_path}/shown.py", env)
+    assert code == 0, said
+
+
+async def shell(script: str, env: dict[str, str]) -> tuple[str, int]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", script, env=env, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return out.decode(), process.returncode

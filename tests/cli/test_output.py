@@ -38,6 +38,24 @@ def test_people_and_pipes_see_them_escaped(capsys: pytest.CaptureFixture[str]) -
     assert len(text.splitlines()) == 4  # with the header of the table
 
 
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_a_table_cuts_nothing_however_narrow_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Output(as_json=False)
+    out.human = True
+    rows = [("ep_3M8xCffoHWM5C45vZr6CMzNu6DT", "https://acme.example/hooks", "active", None, "connection refused")]
+    out.table(("id", "url", "status", "circuit", "last error"), rows, empty="")
+    text = printed(capsys)
+    for cell in filter(None, rows[0]):
+        assert cell in text
+    assert len(text.splitlines()) == {20: 5, 40: 4, 80: 3, 200: 2}[columns]
+    if columns == 80:
+        assert max(map(len, text.splitlines())) <= 80
+        assert text.splitlines()[2] == "    url  https://acme.example/hooks"
+
+
 def test_an_arrival_is_one_line() -> None:
     arrival = Arrival(
         at=factory.instant(),

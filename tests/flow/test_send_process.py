@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from hookline.flow import send_process
 from hookline.flow.send import Request, Results
@@ -113,19 +114,50 @@ async def test_the_guard_is_told_what_it_may_allow(apart: Apart) -> None:
     assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
 
 
-async def test_a_process_that_dies_is_replaced_and_its_requests_are_ambiguous(apart: Apart, receiver: Receiver) -> None:
+async def test_a_process_that_dies_is_replaced_and_its_requests_were_interrupted(
+    apart: Apart, receiver: Receiver
+) -> None:
     receiver.behave(Behaviour(hang=True))
     hanging = request(receiver.url)
     apart.sender.submit([hanging])
     await receiver.arrived(1)
     os.kill(apart.pid(), signal.SIGKILL)
     [lost] = await apart.results(hanging)
-    assert (lost.error, lost.untouched) == (ErrorKind.AMBIGUOUS, False)
+    assert (lost.error, lost.untouched) == (ErrorKind.INTERRUPTED, False)
     assert "may have arrived" in lost.detail
 
     receiver.behave(Behaviour())
     [sent] = await apart.send(request(receiver.url))
     assert sent.status == 200
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_request_that_comes_as_the_process_dies_has_its_result(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """uvloop's transports raise when they are closed; whoever submits would lose what it has in hand."""
+
+    async def scene() -> None:
+        apart, late = Apart(), [request(receiver.url, b"x" * send_process.FRAME_MOST) for _ in range(3)]
+        lose = send_process._Line.connection_lost
+
+        def lost(line: send_process._Line, error: Exception | None) -> None:
+            asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before anybody hears of the death
+            lose(line, error)
+
+        monkeypatch.setattr(send_process._Line, "connection_lost", lost)
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        await apart.sender.start()
+        await apart.send(request(receiver.url))
+        os.kill(apart.pid(), signal.SIGKILL)
+        assert [sent.error for sent in await apart.results(*late)] == [ErrorKind.INTERRUPTED] * 3
+        monkeypatch.undo()
+        await apart.sender.close(0)
+        assert faults == []
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scene())
 
 
 async def test_a_process_that_no_longer_answers_is_replaced(
@@ -135,7 +167,7 @@ async def test_a_process_that_no_longer_answers_is_replaced(
     await apart.send(request(receiver.url))
     os.kill(pid := apart.pid(), signal.SIGSTOP)
     [lost] = await apart.send(request(receiver.url, deadline=0.1))
-    assert lost.error == ErrorKind.AMBIGUOUS
+    assert lost.error == ErrorKind.INTERRUPTED
     await _gone(pid)
     [sent] = await apart.send(request(receiver.url))
     assert sent.status == 200
@@ -155,6 +187,8 @@ async def test_it_holds_nothing_that_is_secret(
 ) -> None:
     monkeypatch.setenv("HOOKLINE_SECRET_KEY", "only the worker's")
     monkeypatch.setenv("PGPASSWORD", "only the worker's")
+    monkeypatch.setenv("DATABASE_URL", "only the worker's")  # whatever else its owner keeps there
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/an authority of our own")
     await apart.send(request(receiver.url))
     os.kill(pid := apart.pid(), signal.SIGKILL)  # the next one is born with these in the worker's environment
     await _gone(pid)
@@ -162,7 +196,28 @@ async def test_it_holds_nothing_that_is_secret(
         pass  # written before the death was noticed
     environment = _environment(apart.pid())
     assert b"PATH=" in environment
+    assert b"SSL_CERT_FILE=" in environment
     assert b"only the worker" not in environment
+
+
+async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one frame they would all be in memory several times over, and past 4 GiB a frame cannot be written at all."""
+    sizes: list[int] = []
+
+    def noted(value: object) -> bytes:
+        data = frame(value)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(send_process, "frame", noted)
+    large = send_process.FRAME_MOST // 2 + 1
+    requests = [request(receiver.url, os.urandom(size)) for size in (5, large, large, 3 * large, 7, 8)]
+    sent = await apart.send(*requests)
+    assert [one.status for one in sent] == [200] * len(requests)
+    assert sorted(received.body for received in receiver.requests) == sorted(one.body for one in requests)
+    frames = [size for size in sizes if size > 1000]
+    assert len(frames) == 3
+    assert max(frames) < 3 * large + 1000
 
 
 async def test_the_end_gives_up_what_hangs(receiver: Receiver) -> None:

@@ -429,6 +429,18 @@ async def test_a_paused_lane_holds_and_resumes_with_a_new_budget(scene: Scene) -
     assert job.message_id == message
 
 
+async def test_what_a_paused_lane_held_has_a_new_budget_also_when_it_is_disabled(scene: Scene) -> None:
+    """No time ran while it was paused; from now on it does."""
+    endpoint = await scene.endpoint()
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    (message,) = await scene.send(policy=PolicyOverride(max_age=500.0))
+    await scene.age(3600)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "for good")
+    delivery, now = await scene.delivery(message), await scene.store.now()
+    assert delivery.expires_at is not None
+    assert 470 < (delivery.expires_at - now).total_seconds() <= 500
+
+
 async def test_a_resumed_delivery_keeps_the_length_of_its_own_budget(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send(policy=PolicyOverride(max_age=500.0))

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import MigrationNeeded
+from hookline.states import DeliveryState
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store import migrations as migrations_package
 from hookline.store.base import SCHEMA_VERSION
+from hookline.store.sqlite import SqliteStore
+from hookline.store.sqlite.migrate import apply
 from hookline.vault import Vault
 from tests.support import factory
 from tests.support.raw import open_raw
@@ -52,6 +55,34 @@ async def test_processes_that_start_together_migrate_once(empty: list[Store], en
     applied = await asyncio.gather(*(handle.migrate() for handle in empty))
     assert sorted(applied) == [[], [], numbers(engine)]
     assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
+
+
+async def first_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    if store.engine == "postgres":
+        with monkeypatch.context() as patch:
+            patch.setattr("hookline.store.postgres.life.SCHEMA_VERSION", 1)
+            await store.migrate()
+    else:
+        assert isinstance(store, SqliteStore)
+        await store._write(apply, 1)
+    assert await store.version() == 1
+
+
+async def test_a_database_of_the_first_version_goes_on_with_what_it_has(
+    empty: list[Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = empty[0]
+    await first_version(store, monkeypatch)
+    org = await store.save_organization(factory.organization())
+    app = await store.create_application(org.id, factory.new_application())
+    await store.create_endpoint(app.no, factory.new_endpoint())
+    assert await store.migrate() == list(range(2, SCHEMA_VERSION + 1))
+    accepted = await store.ingest(factory.new_messages(app.no, 2))
+    delivered, died = (await store.claim(10, held={}, share=10)).jobs
+    await store.record([factory.delivered(delivered)])
+    await store.record([factory.dead(died)])
+    states = {(await store.deliveries(each.message_id))[0].state for each in accepted}
+    assert states == {DeliveryState.DELIVERED, DeliveryState.DEAD}
 
 
 async def test_a_database_of_a_newer_release_is_refused(empty: list[Store], empty_url: str) -> None:

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from hookline.errors import MigrationNeeded
 from hookline.model import Counts, Delivered, Endpoint, Job, Result
-from hookline.states import Circuit, DeliveryState, Health
+from hookline.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.store import open_store
 from hookline.store.base import Store, StoreOptions
 from hookline.vault import Vault
@@ -286,3 +287,35 @@ async def test_one_row_that_the_database_refuses_does_not_stop_the_batch(scene: 
     results[4] = factory.result(jobs[4], Delivered(), Health.GOOD, factory.answered(2**40))
     report = await scene.store.record(results)
     assert (report.recorded, report.refused) == (8, (jobs[4].delivery_id,))
+
+
+# ── tables of another release ──
+
+
+async def test_what_an_applied_migration_lacks_is_told_as_such(scene: Scene) -> None:
+    """Whoever edits a migration that somebody has applied makes such a database."""
+    await scene.endpoint()
+    await scene.send()
+    jobs = await scene.claim()
+    await scene.raw.execute("DROP TYPE hookline.receipt")
+    with pytest.raises(MigrationNeeded, match="hookline migrate"):
+        await scene.record(*factory.all_delivered(jobs))
+
+
+# ── an application that is deleted ──
+
+
+async def test_an_endpoint_that_is_made_while_its_application_is_deleted_goes_with_it(
+    scene: Scene, second: Store, other: RawPostgres
+) -> None:
+    """Or an endpoint would be left that no application has, and nobody can reach."""
+    waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with other.connection.transaction():
+        await other.execute("LOCK TABLE hookline.lane IN SHARE ROW EXCLUSIVE MODE")
+        making = asyncio.create_task(scene.endpoint())
+        await until(scene, waiting, 1)
+        deleting = asyncio.create_task(second.delete_application(scene.app.no))
+        await until(scene, waiting, 2)
+    made, _ = await asyncio.gather(making, deleting)
+    assert await scene.store.endpoint(scene.app.no, made.id) is None
+    assert await scene.raw.value("SELECT status FROM lane WHERE endpoint_no = $1", made.no) == EndpointStatus.DELETED

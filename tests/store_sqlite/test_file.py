@@ -13,6 +13,7 @@ import pytest
 
 from hookline.errors import InvalidInput, MigrationNeeded, StoreUnavailable
 from hookline.store import Store, StoreOptions, open_store
+from hookline.store.base import SCHEMA_VERSION
 from hookline.store.sqlite import writer
 from hookline.store.sqlite.connect import path_of
 from hookline.vault import Vault, new_key
@@ -129,7 +130,7 @@ async def test_processes_may_open_a_new_file_at_the_same_time(tmp_path: Path) ->
         "asyncio.run(main())\n"
     )
     url = f"sqlite:///{tmp_path}/together.db"
-    assert await asyncio.gather(*(run(code, url) for _ in range(4))) == [(0, b"1\n", b"")] * 4
+    assert await asyncio.gather(*(run(code, url) for _ in range(4))) == [(0, b"%d\n" % SCHEMA_VERSION, b"")] * 4
 
 
 async def run(code: str, *arguments: str) -> tuple[int | None, bytes, bytes]:

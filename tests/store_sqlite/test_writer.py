@@ -178,3 +178,18 @@ async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> No
         await write(scene.store, fails)
     await scene.send()
     assert [row["endpoint_no"] for row in await scene.raw.rows("SELECT endpoint_no FROM delivery")] == [kept.no]
+
+
+async def test_a_look_for_failing_endpoints_does_not_wait_for_the_writer(
+    scene: Scene, other: sqlite3.Connection
+) -> None:
+    """A day's dead letters may be many: as long as there is nothing to do, nobody waits for them to be counted."""
+    await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    other.execute("BEGIN IMMEDIATE")
+    async with asyncio.timeout(5):
+        report = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
+    other.execute("ROLLBACK")
+    assert (report.paused, report.disabled) == (0, 0)
+    assert (await scene.store.sweep_failing(pause_dead=2, disable_after=1e9)).paused == 1

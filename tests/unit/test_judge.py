@@ -181,6 +181,31 @@ def test_attempts_that_are_always_ambiguous_come_to_an_end():
     assert (attempts, verdict.reason) == (POLICY.max_attempts, Reason.ATTEMPTS_EXHAUSTED)
 
 
+def test_an_attempt_that_we_interrupted_waits_like_any_other_and_says_nothing_about_health():
+    judgement = judged(failure(ErrorKind.INTERRUPTED))
+    assert isinstance(judgement.verdict, Retry)
+    assert NOW < judgement.verdict.at < ahead(POLICY.base * POLICY.factor)
+    assert judgement.health == Health.NONE
+    assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # it told us nothing good
+
+
+def test_whatever_ends_our_sender_again_and_again_takes_no_delivery_with_it():
+    """Tried again at once, all that it held would use up every attempt within a minute or two."""
+    now, attempts, policy, chance = NOW, 0, RetryPolicy(), random.Random(3)
+    while isinstance(
+        verdict := judge(
+            failure(ErrorKind.INTERRUPTED),
+            a_job(attempts=attempts, expires_at=ahead(1e6)),
+            policy,
+            now=now,
+            chance=chance,
+        ).verdict,
+        Retry,
+    ):
+        now, attempts = verdict.at, attempts + 1
+    assert now > ahead(1800)
+
+
 def test_a_result_without_status_or_error_is_retried():
     judgement = judged(Sent(started_at=NOW))
     assert isinstance(judgement.verdict, Retry)

@@ -15,6 +15,7 @@ _KSUID = "2fVbQ7w1m0uXo4GkS8rTnYcZq1D"
 _NAMED = {
     "address": "192.0.2.1",
     "appId": f"{ids.APP}{_KSUID}",
+    "cause": "they asked for it",
     "channels": ["eu"],
     "description": "Orders of the shop",
     "endpointId": f"{ids.ENDPOINT}{_KSUID}",
@@ -23,21 +24,36 @@ _NAMED = {
     "eventType": "order.paid",
     "eventTypes": ["order.paid"],
     "filterTypes": ["order.paid"],
+    "gracePeriodSeconds": 86_400,
     "headers": {"x-team": "shop"},
     "messageId": f"{ids.MESSAGE}{_KSUID}",
     "metadata": {"plan": "gold"},
     "msgId": f"{ids.MESSAGE}{_KSUID}",
     "name": "Acme",
+    "note": "refunded by hand",
     "orderingKey": "order-1042",
     "outcome": "delivered",
     "payload": {"order": 1042, "state": "paid"},
     "response": "ok",
     "responseStatusCode": 200,
     "status": "active",
+    "reason": "attempts_exhausted",
     "tags": ["shop"],
     "uid": "acme",
     "url": "https://example.com/hooks",
 }
+
+# Where the same word names something else.
+_NAMED_IN = {
+    ("ApiKeyIn", "name"): "checkout service",
+    ("ApiKeyMadeOut", "name"): "checkout service",
+    ("ApiKeyOut", "name"): "checkout service",
+    ("EventTypeIn", "name"): "order.paid",
+    ("EventTypeOut", "name"): "order.paid",
+}
+
+# Where nothing is required: what a caller would most likely give. Whatever is not listed begins with its first field.
+_OFFERED = ("reason", "readOnly", "gracePeriodSeconds")
 
 _IDS = {
     "ApiKeyMadeOut": ids.API_KEY,
@@ -80,8 +96,9 @@ class Examples:
         kind = kinds if isinstance(kinds, str) else next(iter(kinds), None)
         if kind == "object" and "properties" in schema:
             return self._object(schema, shape, depth, brief) if depth < _DEEPEST else {}
-        if name in _NAMED and _is(kind, _NAMED[name]):
-            return _NAMED[name]
+        named = _NAMED_IN.get((shape, name), _NAMED.get(name))
+        if named is not None and _is(kind, named):
+            return named
         if kind == "array":
             return [self._value(schema["items"], name, shape, depth + 1, brief)] if depth < _DEEPEST else []
         if kind == "string":
@@ -90,12 +107,16 @@ class Examples:
 
     def _object(self, schema: Schema, shape: str, depth: int, brief: bool) -> dict[str, Any]:
         required = schema.get("required", [])
-        wanted = (required or list(schema["properties"])[:1]) if brief else schema["properties"]
+        wanted = (required or [_offered(schema["properties"])]) if brief else schema["properties"]
         return {
             name: self._value(found, name, shape, depth + 1, brief)
             for name, found in schema["properties"].items()
             if name in wanted
         }
+
+
+def _offered(properties: Schema) -> str:
+    return next((name for name in _OFFERED if name in properties), next(iter(properties)))
 
 
 def _is(kind: str | None, value: object) -> bool:
@@ -111,7 +132,7 @@ def _is(kind: str | None, value: object) -> bool:
 
 def _text(schema: Schema, name: str, shape: str) -> str:
     if schema.get("format") == "date-time":
-        return "2030-01-31T12:00:00Z"
+        return "2026-01-31T12:00:00Z"
     if name == "id":
         return f"{ids.DEAD_LETTER}1042" if shape.startswith("Dead") else f"{_IDS.get(shape, '')}{_KSUID}"
     return "…"

@@ -357,7 +357,7 @@ def _about(info: Schema) -> Safe:
 
 
 _FIRST = """\
-export HOOKLINE=http://localhost:8071
+export HOOKLINE=http://127.0.0.1:8071    # where this server is
 export TOKEN=$(hookline token)
 curl "$HOOKLINE/api/v1/app" -H "Authorization: Bearer $TOKEN"\
 """

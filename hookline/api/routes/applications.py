@@ -3,7 +3,7 @@ from __future__ import annotations
 from msgspec import UNSET
 from starlette.responses import Response
 
-from hookline import catalogue, manage
+from hookline import catalogue, ids, manage
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery, Query
 from hookline.api.wire.applications import (
@@ -12,9 +12,11 @@ from hookline.api.wire.applications import (
     ApplicationPatch,
     ApplicationUpdate,
     application,
+    new_application,
 )
 from hookline.api.wire.base import ListResponse
-from hookline.model import Application, ApplicationChange, NewApplication
+from hookline.errors import InvalidInput, NotFound
+from hookline.model import Application, ApplicationChange
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -24,9 +26,7 @@ class CreateQuery(Query, frozen=True, kw_only=True):
 async def create(call: Call) -> Response:
     org_id = call.organization()
     given = await call.body(ApplicationIn)
-    new = NewApplication(
-        name=given.name, uid=given.uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
-    )
+    new = new_application(given, given.uid)
     if call.query(CreateQuery).get_if_exists:
         catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
         app, made = await manage.get_or_add_application(call.store, org_id, new)
@@ -34,8 +34,18 @@ async def create(call: Call) -> Response:
     return respond(application(await manage.add_application(call.store, org_id, new)), 201)
 
 
+async def make_named(call: Call, uid: str, given: ApplicationIn | None) -> Application:
+    """What the path names is not there: made, if the request says how."""
+    if given is None or uid.startswith(ids.APP):
+        raise NotFound(f"no application {uid!r}")
+    if given.uid not in (None, uid):
+        raise InvalidInput("application.uid: must be the one in the path, or be left out")
+    made, _ = await manage.get_or_add_application(call.store, call.organization(), new_application(given, uid))
+    return made
+
+
 async def list_all(call: Call) -> Response:
-    page = page_of(call.query(OrderedQuery))
+    page = page_of(call.query(OrderedQuery), ids.APP)
     found = await call.store.applications(call.organization(), page)
     return listing([application(app) for app in found], [app.id for app in found], page)
 

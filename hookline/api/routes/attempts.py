@@ -8,8 +8,8 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from hookline import ids, manage
-from hookline.api.call import Call, listing, nothing, respond
-from hookline.api.history import HistoryQuery, history_page
+from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.history import HistoryQuery
 from hookline.api.operation import ListQuery, Needs, Operation
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
@@ -86,7 +86,7 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 
 async def list_by_endpoint(call: Call) -> Response:
     app, asked = await call.application(), call.query(AttemptsQuery)
-    page = history_page(asked, ids.ATTEMPT)
+    page = page_of(asked, ids.ATTEMPT)
     endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
     if asked.empty:
         return listing([], [], page)
@@ -96,7 +96,7 @@ async def list_by_endpoint(call: Call) -> Response:
 
 async def list_by_message(call: Call) -> Response:
     app, asked = await call.application(), call.query(MessageAttemptsQuery)
-    page = history_page(asked, ids.ATTEMPT)
+    page = page_of(asked, ids.ATTEMPT)
     of = await messages.find(call, app, call.path("msg_id"))
     endpoint_no = await _endpoint_no(call, app, asked.endpoint_id)
     if asked.empty or not _matches(of, asked.common()):
@@ -158,7 +158,7 @@ def _no_attempt(call: Call) -> NotFound:
 
 async def list_attempted_messages(call: Call) -> Response:
     app, asked = await call.application(), call.query(AttemptedQuery)
-    page = history_page(asked, ids.ATTEMPT)
+    page = page_of(asked, ids.ATTEMPT)
     endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
     found = await call.store.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     shown = [attempted_message(each, with_payload=asked.with_content) for each in found.rows]
@@ -166,7 +166,7 @@ async def list_attempted_messages(call: Call) -> Response:
 
 
 async def list_destinations(call: Call) -> Response:
-    app, page = await call.application(), history_page(call.query(ListQuery), ids.ENDPOINT)
+    app, page = await call.application(), page_of(call.query(ListQuery), ids.ENDPOINT)
     of = await messages.find(call, app, call.path("msg_id"))
     chosen = _page_of(_latest(await call.store.deliveries(of.id)), page)
     endpoints = {each.no: each for each in await call.store.endpoints_for([each.endpoint_no for each in chosen])}

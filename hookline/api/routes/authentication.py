@@ -4,17 +4,15 @@ import re
 from base64 import urlsafe_b64encode
 
 import msgspec
-from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import ids, manage
 from hookline.api.call import Call, nothing, respond
 from hookline.api.errors import Refused
 from hookline.api.operation import Needs, Operation
-from hookline.api.wire.applications import ApplicationIn
+from hookline.api.routes.applications import make_named
 from hookline.api.wire.authentication import WEEK, ApplicationTokenExpireIn, AppPortalAccessIn, AppPortalAccessOut
-from hookline.errors import InvalidInput, NotFound
-from hookline.model import Application, NewApplication, Scope
+from hookline.errors import InvalidInput
+from hookline.model import Scope
 
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
 
@@ -27,25 +25,11 @@ async def portal_access(call: Call) -> Response:
     if given.capabilities:
         raise InvalidInput("capabilities: not supported; use readOnly")
     if app is None:
-        app = await _make_application(call, ref, given.application)
+        app = await make_named(call, ref, given.application)
     scope = Scope.READ if given.read_only else Scope.FULL
     token = call.services.auth.issue(app, lifetime=given.expiry or WEEK, scope=scope)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
     return respond(AppPortalAccessOut(url=f"{_address(call)}/login#key={login}", token=token))
-
-
-async def _make_application(call: Call, ref: str, given: ApplicationIn | None) -> Application:
-    if given is None or ref.startswith(ids.APP):
-        raise NotFound(f"no application {ref!r}")
-    if given.uid not in (None, ref):
-        raise InvalidInput("application.uid: must be the one in the path, or be left out")
-    made, _ = await manage.get_or_add_application(call.store, call.organization(), _new(replace(given, uid=ref)))
-    return made
-
-
-def _new(given: ApplicationIn) -> NewApplication:
-    throttle_rate = given.throttle_rate if given.throttle_rate is not None else given.rate_limit
-    return NewApplication(name=given.name, uid=given.uid, throttle_rate=throttle_rate, metadata=given.metadata)
 
 
 def _address(call: Call) -> str:
@@ -98,6 +82,7 @@ OPERATIONS = [
         summary="Give up the application's token that this request is made with.",
         answers={204: None},
         needs=Needs.READ,
+        own=True,
     ),
     Operation(
         name="v1.authentication.expire-all",

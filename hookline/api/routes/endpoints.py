@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -66,7 +67,7 @@ def _new(given: EndpointIn) -> NewEndpoint:
 
 
 async def list_all(call: Call) -> Response:
-    app, page = await call.application(), page_of(call.query(OrderedQuery))
+    app, page = await call.application(), page_of(call.query(OrderedQuery), ids.ENDPOINT)
     found = await call.store.endpoints(app.no, page)
     return listing([endpoint(each) for each in found], [each.id for each in found], page)
 
@@ -82,15 +83,25 @@ async def update(call: Call) -> Response:
     """Replace it, or make it under the uid in the address, unless the body gives another one."""
     app, ref = await call.application(), call.path("endpoint_id")
     given = await call.body(EndpointUpdate)
-    found = await call.store.endpoint(app.no, ref)
+    found, made = await found_or_made(lambda: call.store.endpoint(app.no, ref), lambda: _make(call, app, ref, given))
+    if made:
+        return respond(endpoint(found), 201)
+    return respond(endpoint(await apply(call, found, _replacement(given), given.disabled)))
+
+
+async def found_or_made(
+    look: Callable[[], Awaitable[Endpoint | None]], make: Callable[[], Awaitable[Endpoint]]
+) -> tuple[Endpoint, bool]:
+    """The endpoint, and whether it was made now."""
+    found = await look()
     if found is None:
         try:
-            return respond(endpoint(await _make(call, app, ref, given)), 201)
+            return await make(), True
         except Conflict:  # another caller made it between the look and the insert, or the body's uid is another one's
-            found = await call.store.endpoint(app.no, ref)
+            found = await look()
             if found is None:
                 raise
-    return respond(endpoint(await apply(call, found, _replacement(given), given.disabled)))
+    return found, False
 
 
 async def _make(call: Call, app: Application, ref: str, given: EndpointUpdate) -> Endpoint:

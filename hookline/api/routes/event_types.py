@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from hookline import manage
+from hookline.api import catalogue_pages
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
@@ -34,9 +35,11 @@ async def create(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     asked = call.query(EventTypesQuery)
     page = page_of(asked)
-    found = await call.store.event_types(call.organization(), page, archived=asked.include_archived)
-    shown = [event_type(each, with_content=asked.with_content) for each in found]
-    return listing(shown, [each.name for each in found], page)
+    found = await catalogue_pages.event_types(
+        call.store, call.organization(), page, archived=asked.include_archived, content=asked.with_content
+    )
+    shown = [event_type(each, with_content=asked.with_content) for each in found.rows]
+    return listing(shown, [each.name for each in found.rows], page, found.end)
 
 
 async def show(call: Call) -> Response:

@@ -14,6 +14,7 @@ from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
 from hookline.api.idempotency import HEADER, REPLAYED, key_of, request_of, reused
 from hookline.api.operation import Needs, Operation, Query
+from hookline.api.routes.applications import make_named
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.ingest import (
     MOST_IN_BATCH,
@@ -32,7 +33,6 @@ from hookline.model import (
     BatchAccepted,
     IngestStatus,
     Message,
-    NewApplication,
     NewBatch,
     NewMessage,
 )
@@ -223,15 +223,8 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
     except NotFound:
         if wanted is None or call.caller.app is not None or call.path("app_id").startswith(ids.APP):
             raise
-    uid = call.path("app_id")
-    if wanted.uid not in (None, uid):
-        raise InvalidInput("application.uid: is not the one in the path")
     call.services.auth.allow(call.caller, Needs.WRITE)
-    new = NewApplication(
-        name=wanted.name, uid=uid, throttle_rate=wanted.throttle_rate or wanted.rate_limit, metadata=wanted.metadata
-    )
-    app, _ = await manage.get_or_add_application(call.store, call.caller.org_id, new)
-    return app
+    return await make_named(call, call.path("app_id"), wanted)
 
 
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hookline import manage
+from hookline import ids, manage
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import ListQuery, Operation
 from hookline.api.wire import ListResponse
@@ -26,7 +26,7 @@ async def create(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    page = page_of(call.query(ListQuery))
+    page = page_of(call.query(ListQuery), ids.API_KEY)
     found = await call.store.api_keys(call.organization(), page)
     return listing([api_key(each) for each in found], [each.id for each in found], page)
 

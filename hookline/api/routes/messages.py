@@ -6,8 +6,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, respond
-from hookline.api.history import HistoryQuery, history_page
+from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.history import HistoryQuery
 from hookline.api.operation import Needs, Operation, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
@@ -34,7 +34,7 @@ class ExpungeQuery(Query, frozen=True, kw_only=True):
 
 async def list_all(call: Call) -> Response:
     app, asked = await call.application(), call.query(MessagesQuery)
-    page = history_page(asked, ids.MESSAGE)
+    page = page_of(asked, ids.MESSAGE)
     found = await call.store.messages(app.no, asked.common(), page, content=asked.with_content)
     shown = [message(each, with_payload=asked.with_content) for each in found.rows]
     return listing(shown, [each.id for each in found.rows], page, found.end)

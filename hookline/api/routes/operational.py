@@ -7,7 +7,7 @@ from starlette.responses import Response
 from hookline import ids, manage
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery
-from hookline.api.routes.endpoints import apply, either, rotate, set_headers, status_of, verified_with
+from hookline.api.routes.endpoints import apply, either, found_or_made, rotate, set_headers, status_of, verified_with
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
@@ -42,9 +42,8 @@ def _unknown(ref: str) -> NotFound:
     return NotFound(f"no operational webhook endpoint {ref!r}")
 
 
-async def _add(call: Call, new: NewEndpoint) -> Response:
-    made = await manage.add_operational_endpoint(call.store, call.services.guard, call.organization(), new)
-    return respond(operational_endpoint(made), 201)
+async def _add(call: Call, new: NewEndpoint) -> Endpoint:
+    return await manage.add_operational_endpoint(call.store, call.services.guard, call.organization(), new)
 
 
 async def create(call: Call) -> Response:
@@ -60,11 +59,11 @@ async def create(call: Call) -> Response:
         headers=given.headers,
         metadata=given.metadata,
     )
-    return await _add(call, new)
+    return respond(operational_endpoint(await _add(call, new)), 201)
 
 
 async def list_all(call: Call) -> Response:
-    page = page_of(call.query(OrderedQuery))
+    page = page_of(call.query(OrderedQuery), ids.ENDPOINT)
     app = await manage.operational_application(call.store, call.organization())
     found = [] if app is None else await call.store.endpoints(app.no, page)
     return listing([operational_endpoint(each) for each in found], [each.id for each in found], page)
@@ -76,10 +75,10 @@ async def show(call: Call) -> Response:
 
 async def update(call: Call) -> Response:
     """Replace it, or make it under the uid in the address, unless the body gives another one."""
-    found, ref = await _look(call), call.path("endpoint_id")
     given = await call.body(OperationalWebhookEndpointUpdate)
-    if found is None:
-        return await _add(call, _new(ref, given))
+    found, made = await found_or_made(lambda: _look(call), lambda: _make(call, given))
+    if made:
+        return respond(operational_endpoint(found), 201)
     change = EndpointChange(
         url=given.url,
         uid=given.uid,
@@ -91,10 +90,11 @@ async def update(call: Call) -> Response:
     return respond(operational_endpoint(await apply(call, found, change, given.disabled)))
 
 
-def _new(ref: str, given: OperationalWebhookEndpointUpdate) -> NewEndpoint:
+async def _make(call: Call, given: OperationalWebhookEndpointUpdate) -> Endpoint:
+    ref = call.path("endpoint_id")
     if ref.startswith(ids.ENDPOINT):
         raise _unknown(ref)
-    return NewEndpoint(
+    new = NewEndpoint(
         url=given.url,
         uid=given.uid or ref,
         description=given.description,
@@ -103,6 +103,7 @@ def _new(ref: str, given: OperationalWebhookEndpointUpdate) -> NewEndpoint:
         throttle_rate=either(given.throttle_rate, given.rate_limit),
         metadata=given.metadata,
     )
+    return await _add(call, new)
 
 
 async def delete(call: Call) -> Response:

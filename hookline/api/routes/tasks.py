@@ -4,7 +4,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from hookline import catalogue, manage
+from hookline import catalogue, ids, manage
 from hookline.api.call import Call, listing, page_of, respond
 from hookline.api.operation import ListQuery, Needs, Operation, Order
 from hookline.api.wire import tasks as wire
@@ -80,7 +80,7 @@ class TaskQuery(ListQuery, frozen=True, kw_only=True):
 
 async def list_all(call: Call) -> Response:
     asked = call.query(TaskQuery)
-    page = page_of(asked)
+    page = page_of(asked, ids.TASK)
     found = await call.store.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
     return listing([wire.task(each) for each in found], [each.id for each in found], page)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType, field
 
 from hookline.api.wire.base import In, Instant, Out
-from hookline.model import Application
+from hookline.model import Application, NewApplication
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="For people.")]
 Uid = Annotated[
@@ -59,6 +59,12 @@ class ApplicationOut(Out, frozen=True, kw_only=True):
     metadata: dict[str, str]
     created_at: Instant
     updated_at: Instant
+
+
+def new_application(given: ApplicationIn, uid: str | None) -> NewApplication:
+    return NewApplication(
+        name=given.name, uid=uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
+    )
 
 
 def application(app: Application) -> ApplicationOut:

@@ -106,9 +106,10 @@ class Catalogue(Part):
 
     async def delete_application(self, app_no: int) -> None:
         async def work(connection: Connection) -> None:
-            lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
             if await connection.fetchval(self._sql["application_delete"], app_no) is None:
                 raise NotFound("the application does not exist")
+            # Only now: those that were being made are there, and no more will be.
+            lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
             await self._delete_endpoints(connection, lanes)
 
         await self._db.transact(work, calm=True)

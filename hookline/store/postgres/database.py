@@ -60,7 +60,13 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-_OTHER_SCHEMA = (pg.UndefinedTableError, pg.UndefinedColumnError, pg.InvalidSchemaNameError, pg.UndefinedFunctionError)
+_OTHER_SCHEMA = (
+    pg.UndefinedTableError,
+    pg.UndefinedColumnError,
+    pg.UndefinedObjectError,  # a type
+    pg.InvalidSchemaNameError,
+    pg.UndefinedFunctionError,
+)
 _RACE = (pg.DeadlockDetectedError, pg.SerializationError)
 
 

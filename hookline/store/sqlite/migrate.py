@@ -1,4 +1,4 @@
-"""Numbered migrations, each in one transaction under the write lock. Forward only."""
+"""Numbered migrations, all that are missing in one transaction under the write lock. Forward only."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def version(tx: Tx) -> int:
         raise InvalidInput(_FOREIGN) from error
 
 
-def apply_next(tx: Tx) -> int | None:
-    """The number that was applied; None when nothing is missing."""
+def apply_missing(tx: Tx) -> list[int]:
+    """The numbers that were applied."""
     at, newest = version(tx), max(scripts())
     if at > newest:
         raise MigrationNeeded(
             f"the database is at migration {at}, newer than this release ({newest}): upgrade Hookline"
         )
-    number = min((number for number in scripts() if number > at), default=None)
-    if number is not None:
-        _apply(tx, number)
-    return number
+    missing = sorted(number for number in scripts() if number > at)
+    for number in missing:
+        apply(tx, number)
+    return missing
 
 
-def _apply(tx: Tx, number: int) -> None:
+def apply(tx: Tx, number: int) -> None:
     tx.run("migration_table")
     try:
         for statement in statements(scripts()[number]):

@@ -127,10 +127,7 @@ class SqliteStore:
         return await self._read(migrate.version)
 
     async def migrate(self) -> list[int]:
-        applied: list[int] = []
-        while (number := await self._write(migrate.apply_next)) is not None:
-            applied.append(number)
-        return applied
+        return await self._write(migrate.apply_missing)
 
     async def now(self) -> datetime:
         return instant(self._context.clock.micros())
@@ -190,7 +187,7 @@ class SqliteStore:
         return changed
 
     async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
-        if status == EndpointStatus.ACTIVE:
+        if status in (EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
             await self._renew_held(endpoint_no)
         changed = await self._write(catalogue.set_endpoint_status, endpoint_no, status, cause)
         self._bell.set()
@@ -365,6 +362,9 @@ class SqliteStore:
         return await self._write(sweep.sweep_deleted, limit)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
+        """A day's dead letters may be many, and there is rarely anything to do: looked for beside the writer."""
+        if not any(await self._read(sweep.failing, pause_dead, disable_after)):
+            return SweepReport()
         return await self._write(sweep.sweep_failing, pause_dead, disable_after)
 
     async def retire(self, limit: int = 5000) -> SweepReport:

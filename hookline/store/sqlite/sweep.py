@@ -75,10 +75,14 @@ def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> int:
     return len(ids)
 
 
-def sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
-    paused = _many_dead(tx, pause_dead)
+def failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], set[int]]:
+    """Endpoints to be paused, and to be disabled."""
     since = tx.now - round(disable_after * 1_000_000)
-    disabled = {no for (no,) in tx.tuples("sweep_failing_long", (since,))}
+    return _many_dead(tx, pause_dead), {no for (no,) in tx.tuples("sweep_failing_long", (since,))}
+
+
+def sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
+    paused, disabled = failing(tx, pause_dead, disable_after)
     events = [
         turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day")
         for no in sorted(paused - disabled)

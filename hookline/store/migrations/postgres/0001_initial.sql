@@ -148,7 +148,6 @@ CREATE INDEX delivery_due ON hookline.delivery (endpoint_no, due_at, id) WHERE s
 CREATE INDEX delivery_lease ON hookline.delivery (lease_until) WHERE state = 2;
 CREATE INDEX delivery_expires ON hookline.delivery (expires_at) WHERE state < 2;
 CREATE INDEX delivery_message ON hookline.delivery (message_id);
-CREATE INDEX delivery_manual ON hookline.delivery (app_no) WHERE trigger = 1;   -- few: what was sent again by hand
 
 CREATE TABLE hookline.delivery_done (
     id          bigint NOT NULL,
@@ -183,11 +182,11 @@ CREATE TABLE hookline.dead_letter (
     resolved_at timestamptz,
     note        text
 );
-CREATE INDEX dead_letter_app ON hookline.dead_letter (app_no, died_at, id);
-CREATE INDEX dead_letter_endpoint ON hookline.dead_letter (endpoint_no, died_at, id);
-CREATE INDEX dead_letter_open ON hookline.dead_letter (died_at, id) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_app ON hookline.dead_letter (app_no, id) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_endpoint ON hookline.dead_letter (endpoint_no, id);
+CREATE INDEX dead_letter_open ON hookline.dead_letter (id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_message ON hookline.dead_letter (message_id);
-CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at, id);
+CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at);
 CREATE INDEX dead_letter_keeps ON hookline.dead_letter (message_at);
 
 CREATE TABLE hookline.attempt (
@@ -218,25 +217,6 @@ CREATE TABLE hookline.attempt (
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX attempt_message ON hookline.attempt (message_id);
 CREATE INDEX attempt_endpoint ON hookline.attempt (endpoint_no, id);
-
--- What `record_plain` is told of one delivery: its fence, and of the attempt what the delivery's row does not have.
-CREATE TYPE hookline.receipt AS (
-    delivery_id      bigint,
-    claim            bigint,
-    attempt_id       text,
-    started_at       timestamptz,
-    status_code      integer,
-    detail           text,
-    address          text,
-    response_headers bytea,
-    response_body    bytea,
-    truncated        boolean,
-    dns_us           integer,
-    connect_us       integer,
-    tls_us           integer,
-    first_byte_us    integer,
-    total_us         integer
-);
 
 -- One row per endpoint; fields as in model.Lane. Written only by claim, record, sweep and status changes, under its lock.
 CREATE TABLE hookline.lane (

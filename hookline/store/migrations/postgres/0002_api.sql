@@ -69,3 +69,32 @@ ALTER TABLE hookline.message ADD COLUMN only_for bigint;
 -- To count what an organization's or an application's endpoints did, deleted ones too, by time.
 CREATE INDEX endpoint_app ON hookline.endpoint (app_no);
 CREATE INDEX application_org ON hookline.application (org_id);
+
+-- What was sent again by hand: few.
+CREATE INDEX delivery_manual ON hookline.delivery (app_no) WHERE trigger = 1;
+
+-- Dead letters are listed by when they died.
+DROP INDEX hookline.dead_letter_app, hookline.dead_letter_endpoint, hookline.dead_letter_open, hookline.dead_letter_age;
+CREATE INDEX dead_letter_app ON hookline.dead_letter (app_no, died_at, id);
+CREATE INDEX dead_letter_endpoint ON hookline.dead_letter (endpoint_no, died_at, id);
+CREATE INDEX dead_letter_open ON hookline.dead_letter (died_at, id) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at, id);
+
+-- What `record_plain` is told of one delivery: its fence, and of the attempt what the delivery's row does not have.
+CREATE TYPE hookline.receipt AS (
+    delivery_id      bigint,
+    claim            bigint,
+    attempt_id       text,
+    started_at       timestamptz,
+    status_code      integer,
+    detail           text,
+    address          text,
+    response_headers bytea,
+    response_body    bytea,
+    truncated        boolean,
+    dns_us           integer,
+    connect_us       integer,
+    tls_us           integer,
+    first_byte_us    integer,
+    total_us         integer
+);

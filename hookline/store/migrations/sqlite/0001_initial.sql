@@ -147,7 +147,6 @@ CREATE INDEX delivery_due ON delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON delivery (lease_until) WHERE state = 2;
 CREATE INDEX delivery_expires ON delivery (expires_at, state) WHERE state < 2;
 CREATE INDEX delivery_message ON delivery (message_id);
-CREATE INDEX delivery_manual ON delivery (app_no) WHERE trigger = 1;   -- few: what was sent again by hand
 
 CREATE TABLE delivery_done (
     id          integer NOT NULL,
@@ -183,9 +182,9 @@ CREATE TABLE dead_letter (
     resolved_at integer,
     note        text
 ) STRICT;
-CREATE INDEX dead_letter_app ON dead_letter (app_no, died_at);
-CREATE INDEX dead_letter_endpoint ON dead_letter (endpoint_no, died_at);
-CREATE INDEX dead_letter_open ON dead_letter (died_at) WHERE resolved_at IS NULL;
+CREATE INDEX dead_letter_app ON dead_letter (app_no, id);
+CREATE INDEX dead_letter_endpoint ON dead_letter (endpoint_no, id);
+CREATE INDEX dead_letter_open ON dead_letter (id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_message ON dead_letter (message_id);
 CREATE INDEX dead_letter_age ON dead_letter (died_at);
 CREATE INDEX dead_letter_keeps ON dead_letter (message_at);

@@ -68,3 +68,14 @@ ALTER TABLE message ADD COLUMN only_for integer;
 
 -- To count what an organization's or an application's endpoints did, deleted ones too, by time.
 CREATE INDEX endpoint_app ON endpoint (app_no);
+
+-- What was sent again by hand: few.
+CREATE INDEX delivery_manual ON delivery (app_no) WHERE trigger = 1;
+
+-- Dead letters are listed by when they died.
+DROP INDEX dead_letter_app;
+DROP INDEX dead_letter_endpoint;
+DROP INDEX dead_letter_open;
+CREATE INDEX dead_letter_app ON dead_letter (app_no, died_at);
+CREATE INDEX dead_letter_endpoint ON dead_letter (endpoint_no, died_at);
+CREATE INDEX dead_letter_open ON dead_letter (died_at) WHERE resolved_at IS NULL;

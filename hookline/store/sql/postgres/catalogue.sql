@@ -73,10 +73,12 @@ WHERE org_id = $1 AND ($2 = '' OR name < $2) AND ($4::boolean OR NOT archived) O
 DELETE FROM hookline.event_type WHERE org_id = $1 AND name = $2 RETURNING name
 
 -- name: endpoint_insert
+-- Whoever deletes the application waits, and then finds this endpoint too.
 INSERT INTO hookline.endpoint (id, app_no, status, url, uid, description, version, event_types, channels, throttle_rate,
                                concurrency, ordering, scheme, secrets, headers, metadata, policy)
 SELECT $1, a.no, $3, $4, $5, $6, $7, $8::text[], $9::text[], $10, $11, $12, $13, $14, $15, $16::jsonb, $17::jsonb
 FROM hookline.application a WHERE a.no = $2 AND a.deleted_at IS NULL
+FOR SHARE OF a
 RETURNING no
 
 -- name: lane_insert
