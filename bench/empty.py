@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from hookline import clock, tokens
 from hookline.cli import http
+from hookline.cli import listener as listeners
 
 _BODY = (
     b'{"id":"msg_2Yk8mNq4P0b1dEfGhIjKlMnOpQr","eventType":"order.paid","payload":{},"timestamp":"2024-02-29T12:34:56Z"}'
@@ -43,7 +44,7 @@ class Empty:
 
 
 async def main(secret: str) -> None:
-    listener = http.bind("127.0.0.1", 0)
+    listener = listeners.bind("127.0.0.1", 0)
     stop = asyncio.Event()
     print(listener.getsockname()[1], flush=True)
     serving = asyncio.create_task(http.serve(Empty(secret), listener, stop=stop, grace=1))

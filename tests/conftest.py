@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from hookline.model import Application, Organization
@@ -24,6 +25,14 @@ OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 # Property tests say what is right, not how fast: a busy machine must not fail them.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+# structlog draws tracebacks with every value in their frames, which takes a second each.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hookline import clock, tokens
+from hookline import clock
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, load_config, run, session
@@ -75,6 +75,8 @@ async def _token(org: str, app_ref: str | None, days: float | None, revoke_all: 
 
 
 def issue(opened: Session, app_id: str | None = None, days: float | None = None) -> str:
+    from hookline import tokens
+
     return tokens.issue(
         opened.config.jwt_secret,
         opened.org_id,

@@ -16,7 +16,8 @@ import typer
 from msgspec import Struct
 
 from hookline import clock, config, ids, manage, signing
-from hookline.cli import http, params
+from hookline.cli import listener as listeners
+from hookline.cli import params
 from hookline.cli.output import Output, clean
 from hookline.cli.receiver import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.send import accept
@@ -77,18 +78,18 @@ def listen(
         count=count,
         org=org,
     )
-    run(_listen(Output(as_json), http.bind(host, port), options))
+    run(_listen(Output(as_json), listeners.bind(host, port), options))
 
 
 async def _listen(out: Output, listener: socket.socket, options: Options) -> None:
-    url = http.address(listener)
+    url = listeners.address(listener)
     secrets: tuple[Secret, ...] = () if options.secret is None else (options.secret,)
     if options.register is not None:
         check_reachable(config.parse(os.environ), url)
         endpoint = await _register(options.register, url, listener.getsockname()[1], options)
         secrets = endpoint.secrets
         out.note(f"registered as {endpoint.id} of {options.register}")
-    with http.stop_on_signals() as stop:
+    with listeners.stop_on_signals() as stop:
         receiver = Receiver(
             _printer(out, options.count, stop),
             behaviour=options.behaviour,
@@ -99,6 +100,8 @@ async def _listen(out: Output, listener: socket.socket, options: Options) -> Non
         )
         _announce(out, url, verifies=bool(secrets))
         _obey_stdin(out, receiver, asyncio.get_running_loop())
+        from hookline.cli import http
+
         await http.serve(receiver, listener, stop=stop, grace=1)
 
 

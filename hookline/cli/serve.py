@@ -15,24 +15,15 @@ from typing import Annotated
 
 import typer
 import uvloop
-from starlette.types import ASGIApp
 
-from hookline import clock, dashboard, manage, runtime, tokens
-from hookline.api.app import create_app
-from hookline.api.auth import Auth
-from hookline.api.front import FrontSettings
-from hookline.api.idempotency import Answers
-from hookline.api.limits import Limits
-from hookline.api.services import Services
-from hookline.cli import http, logs, params
+from hookline import clock, manage, runtime
+from hookline.cli import listener as listeners
+from hookline.cli import logs, params
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
 from hookline.cli.supervise import Supervisor
 from hookline.config import Config, shown_url
 from hookline.errors import ConfigError
-from hookline.flow.ingest import Ingest
-from hookline.schema import Schemas
-from hookline.store.base import Store
 
 
 class Role(StrEnum):
@@ -66,7 +57,7 @@ def serve(
         _run(_workers(config, processes, Output(as_json)))
     else:
         # Bound before the database is touched: a second server on the port must not even migrate.
-        listener = http.bind(config.host, config.port)
+        listener = listeners.bind(config.host, config.port)
         _run(_serve(config, listener, role, processes, Output(as_json)))
 
 
@@ -103,7 +94,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _workers(config: Config, processes: int, out: Output) -> None:
-    with http.stop_on_signals() as stop:
+    with listeners.stop_on_signals() as stop:
         out.result(
             {"role": Role.WORKER.value, "processes": processes},
             people=lambda: out.line(f"Hookline works on {shown_url(config.database_url)}"),
@@ -115,48 +106,17 @@ async def _workers(config: Config, processes: int, out: Output) -> None:
 
 
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
-    with http.stop_on_signals() as stop:
+    from hookline.cli import site
+
+    with listeners.stop_on_signals() as stop:
         async with runtime.opened(config) as store, asyncio.TaskGroup() as parts:
             await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-            ingest = Ingest(store)
-            app = compose(services(store, config, ingest))
-            parts.create_task(_answer(app, listener, stop, config, ingest))
+            parts.create_task(site.answer(store, config, listener, stop=stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout).run(stop))
             elif role == Role.ALL:
                 parts.create_task(runtime.work(store, config, stop=stop))
-            _announce(out, config, http.address(listener), role, processes)
-
-
-def services(store: Store, config: Config, ingest: Ingest) -> Services:
-    return Services(
-        store=store,
-        submit=ingest.submit,
-        submit_batch=ingest.submit_batch,
-        auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
-        guard=config.guard(),
-        schemas=Schemas(store, clock.monotonic),
-        limits=Limits(caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic),
-        answers=Answers(store),
-        front=FrontSettings(access_log=config.access_log, portal_origins=config.portal_origins),
-        public_url=config.public_url,
-        wall=clock.wall,
-        monotonic=clock.monotonic,
-        max_payload=config.max_payload,
-        max_batch=config.max_batch,
-        retention_days=config.retention_days,
-        circuit=config.circuit,
-    )
-
-
-def compose(given: Services) -> ASGIApp:
-    """API and dashboard on one store."""
-    return create_app(given, dashboard.routes(given))
-
-
-async def _answer(app: ASGIApp, listener: socket.socket, stop: asyncio.Event, config: Config, ingest: Ingest) -> None:
-    await http.serve(app, listener, stop=stop, grace=config.shutdown_timeout)
-    await ingest.close()
+            _announce(out, config, listeners.address(listener), role, processes)
 
 
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,6 +133,8 @@ def _token(config: Config) -> str | None:
     """Only where the output is its owner's own terminal: a file of one's own, served to this machine alone."""
     if config.database_file is None or not _is_loopback(config.host):
         return None
+    from hookline import tokens
+
     return tokens.issue(config.jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
 
 

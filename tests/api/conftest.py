@@ -14,7 +14,8 @@ import pytest
 from hookline import clock, config, tokens
 from hookline.api.services import Services
 from hookline.cli import http as server
-from hookline.cli.serve import compose, services
+from hookline.cli import listener as listeners
+from hookline.cli.site import compose, services
 from hookline.flow.ingest import Ingest
 from hookline.model import Application, Organization
 from hookline.store import Store
@@ -104,11 +105,11 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
 @asynccontextmanager
 async def serving(given: Services) -> AsyncIterator[str]:
     """The API and the dashboard on a port of their own: `127.0.0.1:12345`."""
-    listener = server.bind("127.0.0.1", 0)
+    listener = listeners.bind("127.0.0.1", 0)
     stop = asyncio.Event()
     running = asyncio.create_task(server.serve(compose(given), listener, stop=stop, grace=5))
     try:
-        yield server.address(listener).removeprefix("http://")
+        yield listeners.address(listener).removeprefix("http://")
     finally:
         stop.set()
         await running

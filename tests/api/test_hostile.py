@@ -15,7 +15,8 @@ from hookline.api import wire
 from hookline.api.errors import answer
 from hookline.api.services import Services
 from hookline.cli import http
-from hookline.cli.serve import compose
+from hookline.cli import listener as listeners
+from hookline.cli.site import compose
 from hookline.errors import StoreUnavailable
 from hookline.model import Application
 from hookline.store import Store
@@ -109,14 +110,14 @@ async def test_more_connections_than_there_is_room_for(served: Services, monkeyp
 @pytest.fixture
 def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
     """The network takes only a little of an answer off our hands."""
-    bind = http.bind
+    bind = listeners.bind
 
     def narrow(host: str, port: int) -> socket.socket:
         listener = bind(host, port)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # those that it accepts inherit it
         return listener
 
-    monkeypatch.setattr(http, "bind", narrow)
+    monkeypatch.setattr(listeners, "bind", narrow)
 
 
 @pytest.mark.usefixtures("narrow_road")

@@ -106,7 +106,7 @@ async def test_an_address_that_the_guard_refuses_is_dead(scene: Scene, receiver:
 async def test_attempts_run_out(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(Behaviour(status=429))
     await scene.endpoint(url=receiver.url, policy=factory.full_policy())
-    policy = PolicyOverride(base=0.01, cap=0.01, max_attempts=3)
+    policy = PolicyOverride(schedule=(0.01,), max_attempts=3)
     async with working(scene.store):
         [message_id] = await scene.send(policy=policy)
         [delivery] = await settled(scene.store, message_id)
