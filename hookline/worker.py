@@ -234,12 +234,19 @@ class Worker:
                 self._submit([flight])
                 continue
             self._land(flight.job.endpoint_no)
-            if self._was_cut_off(sent):
-                self._cut_off(flight, sent)
-            else:
-                self._recorder.add(self._result(flight, sent))
+            try:
+                self._keep(flight, sent)
+            except Exception:
+                # A fault of ours. It must not take the others of its frame with it: its lease runs out, and it is made again.
+                log.exception("judge_failed", message=flight.job.message_id)
         self._recorder.flush()
         self._freed.set()
+
+    def _keep(self, flight: Flight, sent: Sent) -> None:
+        if self._was_cut_off(sent):
+            self._cut_off(flight, sent)
+        else:
+            self._recorder.add(self._result(flight, sent))
 
     def _land(self, endpoint_no: int) -> None:
         self._flying -= 1

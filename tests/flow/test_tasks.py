@@ -73,6 +73,23 @@ async def test_a_task_that_is_added_here_is_done_at_once(scene: Scene) -> None:
     assert len(await scene.claim_all()) == len(messages)
 
 
+async def test_when_all_is_done_it_looks_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    look = scene.store.open_tasks
+
+    async def counted(limit: int) -> list[str]:
+        looks.append(limit)
+        return await look(limit)
+
+    monkeypatch.setattr(scene.store, "open_tasks", counted)
+    async with working(runner(scene.store, poll=3600)):
+        await ended(scene.store, await add(scene))
+        await asyncio.sleep(0.2)  # it may look once more; what is not to happen afterwards has no event
+        before = len(looks)
+        await asyncio.sleep(0.2)
+    assert len(looks) == before
+
+
 async def test_a_task_of_another_process_is_found_by_looking(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await buried(scene, 5)

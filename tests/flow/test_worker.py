@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
+from hookline.flow.judge import judge
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target
 from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.model import CircuitPolicy, EndpointChange, PolicyOverride, Sent
+from hookline.model import CircuitPolicy, EndpointChange, Job, Judgement, PolicyOverride, Sent
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault, new_key
@@ -323,6 +325,28 @@ async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -
     await recorder.run()
     states = sorted([await scene.state(message_id) for message_id in messages])
     assert states == [DeliveryState.DELIVERING] + [DeliveryState.DELIVERED] * 4
+
+
+async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours. The others of its frame are recorded, and its slot is free for the next."""
+    await scene.endpoint(url=receiver.url)
+    odd = await scene.send(event_type="odd.one")
+    even = await scene.send(6)
+
+    def judged(sent: Sent, job: Job, *args: Any, **more: Any) -> Judgement:
+        if job.message_id in odd:
+            raise ZeroDivisionError
+        return judge(sent, job, *args, **more)
+
+    monkeypatch.setattr("hookline.worker.judge", judged)
+    async with working(scene.store) as worker:
+        for message_id in even:
+            await reaches(scene.store, message_id, DeliveryState.DELIVERED)
+        assert (worker._flying, worker._held) == (0, {})
+    assert len(receiver.requests) == 7  # none twice: the sender goes on as well
+    assert await scene.state(odd[0]) == DeliveryState.DELIVERING  # until its lease runs out
 
 
 def _set() -> asyncio.Event:

@@ -208,6 +208,18 @@ async def test_other_lanes_are_not_swept_with_a_deleted_one(scene: Scene) -> Non
     assert [job.endpoint_no for job in await scene.claim_all()] == [kept.no] * 3
 
 
+async def test_what_died_while_it_waited_says_why_in_the_same_words(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (expired,) = await scene.send(policy=PolicyOverride(max_age=5.0))
+    (left,) = await scene.send()
+    await scene.age(6)
+    await scene.store.sweep_expired()
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.sweep_deleted()
+    assert (await scene.delivery(expired)).detail == "the time budget ended while it waited"
+    assert (await scene.delivery(left)).detail == "the endpoint was deleted"
+
+
 # ── endpoints that only fail ──
 
 
@@ -222,7 +234,7 @@ async def test_an_endpoint_with_too_many_dead_letters_in_a_day_is_paused(scene: 
     assert (await scene.lane(sick)).status == EndpointStatus.PAUSED
     assert (await scene.lane(other)).status == EndpointStatus.ACTIVE
     (found,) = await scene.store.endpoints_for([sick.no])
-    assert (found.status, bool(found.status_reason)) == (EndpointStatus.PAUSED, True)
+    assert (found.status, found.status_reason) == (EndpointStatus.PAUSED, "more than 3 dead letters in a day")
     again = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
     assert (again.paused, again.events) == (0, ())
 
@@ -250,6 +262,7 @@ async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
     await scene.store.change_endpoint(steady.no, EndpointChange(event_types=("never",)))
     young = await scene.endpoint()
     await scene.trip(young)
+    since = (await scene.lane(steady)).failing_since
     report = await scene.store.sweep_failing(pause_dead=100, disable_after=900)
     assert (report.paused, report.disabled) == (0, 1)
     assert [(event.endpoint_no, event.kind) for event in report.events] == [
@@ -257,8 +270,20 @@ async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
     ]
     (found,) = await scene.store.endpoints_for([steady.no])
     assert (found.status, found.revision > steady.revision) == (EndpointStatus.DISABLED, True)
+    assert found.status_reason == f"failing since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert (await scene.lane(young)).status == EndpointStatus.ACTIVE
     assert (await scene.store.sweep_failing(pause_dead=100, disable_after=900)).disabled == 0
+
+
+async def test_an_endpoint_that_is_both_is_disabled(scene: Scene) -> None:
+    sick = await scene.endpoint()
+    await scene.send(4)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.trip(sick)
+    await scene.age(1000)
+    report = await scene.store.sweep_failing(pause_dead=3, disable_after=900)
+    assert (report.paused, report.disabled) == (0, 1)
+    assert (await scene.lane(sick)).status == EndpointStatus.DISABLED
 
 
 async def test_one_failure_long_ago_is_not_a_steady_failure(scene: Scene) -> None:

@@ -164,12 +164,16 @@ async def test_dead_letters_are_replayed_in_steps_those_that_died_first_before(s
     assert await scene.store.open_tasks(10) == []
 
 
-async def test_what_dies_again_while_a_task_runs_is_not_sent_again(scene: Scene) -> None:
-    """Or a sick endpoint's letters would go round for ever."""
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_what_dies_again_while_a_task_runs_is_not_sent_again(scene: Scene, ahead: bool) -> None:
+    """Or a sick endpoint's letters would go round for ever, also where the window of deaths ends later."""
     await scene.endpoint()
     await bury(scene, 5)
-    task = await add(scene, TaskKind.REPLAY_DEAD)
-    while (stepped := await scene.store.step_task(task.id, 2)) is not None:
+    window = {"died_until": await scene.store.now() + HOUR} if ahead else {}
+    task = await add(scene, TaskKind.REPLAY_DEAD, **window)
+    for _ in range(20):
+        if (stepped := await scene.store.step_task(task.id, 2)) is None:
+            break
         await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
         last = stepped
     assert (last.status, last.done, last.skipped) == (TaskStatus.FINISHED, 5, 0)
@@ -321,6 +325,17 @@ async def test_a_bulk_replay_sends_what_was_sent_before(scene: Scene, work: dict
     last = (await finish(scene.store, task, 2))[-1]
     assert (last.status, last.done) == (TaskStatus.FINISHED, len(sent))
     assert messages_of(await scene.claim_all()) == sorted(names[name] for name in sent)
+
+
+async def test_a_bulk_replay_leaves_what_is_on_its_way_already(scene: Scene) -> None:
+    """Of two at once the second finds nothing to do, and says so."""
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    tasks = [await add(scene, TaskKind.BULK_REPLAY, endpoint, **await last_hour(scene)) for _ in range(2)]
+    last = [(await finish(scene.store, task))[-1] for task in tasks]
+    assert [(task.done, task.skipped) for task in last] == [(3, 0), (0, 3)]
+    assert len(await scene.claim_all()) == 3
 
 
 async def test_a_bulk_replay_does_not_send_what_the_endpoint_never_got(scene: Scene) -> None:

@@ -271,3 +271,16 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_the_tokens
     assert (await scene.store.now()) - watermark < timedelta(seconds=10)
     assert bounded < 100
     assert unbounded > bounded + 100  # what it would be without the watermark
+
+
+@pytest.mark.parametrize("where", [{"endpoint_no": True}, {"app_no": True}, {}])
+async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scene, where: dict[str, bool]) -> None:
+    """Joined, the planner would rather read all messages there are, of every day, and sort what it found."""
+    endpoint = await scene.endpoint()
+    scene.broken_on_purpose = True
+    await bulk.load(scene.raw, [endpoint])
+    await scene.raw.execute("ANALYZE")
+    of = [None, scene.app.no if "app_no" in where else None, endpoint.no if "endpoint_no" in where else None]
+    plan = await explain(engine_of(scene), "replay", *of, *none(5), False, 100, 86_400.0, calm=True)
+    assert not [table for table in scanned(plan) if table.startswith("message")]
+    assert buffers(plan) < 4_000

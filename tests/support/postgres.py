@@ -379,6 +379,9 @@ BEGIN
     SELECT string_agg(oid::regclass::text, ', ') INTO filled FROM pg_class
     WHERE relnamespace = 'hookline'::regnamespace AND relkind = 'r' AND relname <> 'migration' AND pg_relation_size(oid) > 0;
     IF filled IS NOT NULL THEN EXECUTE 'TRUNCATE ' || filled || ' RESTART IDENTITY CASCADE'; END IF;
+    -- What ANALYZE has found would decide the next test's plans, and what was counted its figures.
+    DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'hookline'::regnamespace);
+    PERFORM pg_stat_reset();
 END $$
 """
 

@@ -78,6 +78,8 @@ def translated() -> Iterator[None]:
     except (HooklineError, *DATA_ERRORS):
         raise
     except _OTHER_SCHEMA as error:
+        if "configuration parameter" in str(error):  # an option of the URL that the server does not know
+            raise
         raise MigrationNeeded(
             f"the database does not have this release's tables: run `hookline migrate` ({error})"
         ) from error

@@ -69,8 +69,8 @@ class Sweep(Catalogue):
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
-            paused = await self._pause_dying(connection, pause_dead)
             disabled = await self._disable_failing(connection, disable_after)
+            paused = await self._pause_dying(connection, pause_dead)
             return SweepReport(paused=len(paused), disabled=len(disabled), events=(*paused, *disabled))
 
         return await self._guarded(Chore.FAILING, work, calm=True)
@@ -78,7 +78,7 @@ class Sweep(Catalogue):
     async def _pause_dying(self, connection: Connection, most: int) -> list[LaneEvent]:
         events = []
         for row in await connection.fetch(self._sql["sweep_failing_dead"], most):
-            cause = f"{row['count']} dead letters in a day"
+            cause = f"more than {most} dead letters in a day"
             events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
         return [event for event in events if event is not None]
 

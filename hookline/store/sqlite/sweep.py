@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hookline.flow.circuit import LaneOutcome
 from hookline.flow.lane import CROWDED_PAUSE
@@ -45,7 +45,7 @@ def sweep_expired(tx: Tx, limit: int) -> SweepReport:
     if held:
         tx.run("sweep_expired_hold", (tx.now + _DAY, numbers(held)))
     if over:
-        bury(tx, over, Reason.BUDGET_EXHAUSTED, "its time budget is over")
+        bury(tx, over, Reason.BUDGET_EXHAUSTED, "the time budget ended while it waited")
     return SweepReport(expired=len(over))
 
 
@@ -71,27 +71,28 @@ def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
 def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> int:
     ids = [id_ for (id_,) in tx.tuples("sweep_deleted_find", (endpoint_no, limit))]
     if ids:
-        bury(tx, ids, Reason.ENDPOINT_DELETED, "its endpoint was deleted")
+        bury(tx, ids, Reason.ENDPOINT_DELETED, "the endpoint was deleted")
     return len(ids)
 
 
-def failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], set[int]]:
-    """Endpoints to be paused, and to be disabled."""
-    since = tx.now - round(disable_after * 1_000_000)
-    return _many_dead(tx, pause_dead), {no for (no,) in tx.tuples("sweep_failing_long", (since,))}
+def failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
+    """Endpoints to be paused, and to be disabled with the instant since which they fail."""
+    long_ago = tx.now - round(disable_after * 1_000_000)
+    disabled = {no: instant(since) for no, since in tx.tuples("sweep_failing_long", (long_ago,))}
+    return _many_dead(tx, pause_dead) - set(disabled), disabled
 
 
 def sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
     paused, disabled = failing(tx, pause_dead, disable_after)
     events = [
         turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day")
-        for no in sorted(paused - disabled)
+        for no in sorted(paused)
     ]
     events += [
-        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.DISABLED, f"failing for more than {disable_after:g} s")
-        for no in sorted(disabled)
+        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.DISABLED, f"failing since {since:%Y-%m-%d %H:%M:%S} UTC")
+        for no, since in sorted(disabled.items())
     ]
-    return SweepReport(paused=len(paused - disabled), disabled=len(disabled), events=tuple(events))
+    return SweepReport(paused=len(paused), disabled=len(disabled), events=tuple(events))
 
 
 def _many_dead(tx: Tx, pause_dead: int) -> set[int]:

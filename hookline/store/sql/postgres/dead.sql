@@ -70,17 +70,18 @@ WHERE t.message_id = $1::text AND t.delivery_id = $2::bigint AND t.recorded_at >
 ORDER BY t.number DESC, t.id DESC LIMIT $4::integer
 
 -- name: replay
--- $10 most of them, $11 the deployment's max age. The delivery keeps its id, so its history stays with it.
+-- $10 most of them, $11 the deployment's max age. The delivery keeps its id, so its history stays with it. Lane and message are
+-- looked up for each letter, not joined: of many letters the planner would rather read all messages that there are.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       JOIN hookline.lane n ON n.endpoint_no = l.endpoint_no AND n.status < 2
-       JOIN hookline.message m ON m.created_at = l.message_at AND m.seq = l.message_seq AND m.payload IS NOT NULL
        WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
          AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
          AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
          AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
          AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+         AND (SELECT n.status < 2 FROM hookline.lane n WHERE n.endpoint_no = l.endpoint_no)
+         AND (SELECT m.payload IS NOT NULL FROM hookline.message m WHERE m.created_at = l.message_at AND m.seq = l.message_seq)
        ORDER BY l.died_at, l.id LIMIT $10::integer
        FOR UPDATE OF l SKIP LOCKED),
      gone AS (DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(SELECT id FROM x)) RETURNING *),

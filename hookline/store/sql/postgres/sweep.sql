@@ -49,7 +49,7 @@ WITH x AS MATERIALIZED (
        INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
                                          sent, policy, last_status, reason, detail, died_at)
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
-              'budget_exhausted', 'the time budget ended after ' || sent || ' attempts', now()
+              'budget_exhausted', 'the time budget ended while it waited', now()
        FROM gone)
 SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
 

@@ -61,4 +61,4 @@ SELECT count(*) FROM dead_letter d
          WHERE e.endpoint_no = :no AND e.kind IN ('endpoint_resumed', 'endpoint_enabled')), 0));
 
 -- name: sweep_failing_long
-SELECT endpoint_no FROM lane WHERE failing_since IS NOT NULL AND failing_since <= ? AND status = 0 AND circuit <> 0;
+SELECT endpoint_no, failing_since FROM lane WHERE failing_since IS NOT NULL AND failing_since <= ? AND status = 0 AND circuit <> 0;
