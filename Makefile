@@ -52,13 +52,13 @@ bench: $(VENV)/.dev ## Measure deliveries, latency and accepted messages per sec
 lock: ## Pin every dependency anew, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "make lock needs npm: https://nodejs.org/" >&2; exit 1; }
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade pyproject.toml --group build -o requirements/runtime.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade pyproject.toml --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade --group svix-1 -o requirements/svix-1.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade --group node -o requirements/node.txt
 	npm update --prefix tests/sdk/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 

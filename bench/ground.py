@@ -59,4 +59,4 @@ async def drained(store: Store) -> None:
         counts = await store.counts()
         if counts.pending + counts.scheduled + counts.delivering == 0:
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # another process does the work

@@ -189,6 +189,9 @@ class Worker:
                 requests.append(self._request(flight))
             except SignatureError as error:
                 unsendable.append(_unsendable(flight, str(error)))
+            except Exception as error:  # a fault of ours; its text may hold a secret: only its kind is told
+                log.error("signing_failed", message=flight.job.message_id, error=type(error).__name__)
+                unsendable.append(_unsendable(flight, type(error).__name__))
         if requests:
             self._sender.submit(requests)
         if unsendable:

@@ -76,7 +76,7 @@ async def _handle(call: Call) -> Response:
 
 
 def _health() -> _Endpoint:
-    """The process answers; whether the database does is for `/metrics` and `doctor` to say."""
+    """The process answers; whether the database does is for `hookline doctor` to say."""
 
     async def alive(_request: Request) -> Response:
         return Response(status_code=204)

@@ -40,7 +40,7 @@ async def test_a_message_that_the_database_refuses_fails_alone(scene: Scene) -> 
 async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene) -> None:
     ingest = Ingest(scene.store)
     gone = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # it begins
     gone.cancel()
     answer = await ingest.submit(factory.new_message(scene.app.no))
     assert answer.status == IngestStatus.ACCEPTED
@@ -131,7 +131,7 @@ async def test_a_first_that_went_away_still_answers_for_its_twins(scene: Scene) 
     ingest = Ingest(scene.store)
     gone = asyncio.create_task(ingest.submit(keyed(scene)))
     twin = asyncio.create_task(ingest.submit(keyed(scene)))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # both begin
     gone.cancel()
     assert (await twin).status == IngestStatus.REPLAYED
     assert (await ingest.submit(keyed(scene))).message_id == (await twin).message_id

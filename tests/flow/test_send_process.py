@@ -240,7 +240,7 @@ async def test_one_that_cannot_start_loses_nothing(monkeypatch: pytest.MonkeyPat
     apart, waiting = Apart(), request("http://127.0.0.1:9/")
     await apart.sender.start()
     apart.sender.submit([waiting])
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # it tries to start
     await apart.sender.close(0)
     [sent] = await apart.results(waiting)
     assert (sent.error, sent.untouched) == (ErrorKind.NETWORK, True)
@@ -254,7 +254,8 @@ from hookline.flow.send_process import SenderProcess
 async def main():
     sender = SenderProcess(Settings(slots=4, body_limit=10, connect_timeout=1.0), print)
     await sender.start()
-    await asyncio.sleep(0.2)
+    while sender._line is None:
+        await asyncio.sleep(0.01)
     print("up", flush=True)
     await asyncio.sleep(60)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -222,6 +223,28 @@ async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(sc
     assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 0, 1)
     [attempt] = await scene.store.attempts(message_id)  # it may have arrived: that must not be hidden
     assert (attempt.outcome, attempt.detail) == ("retry", "waiting for the response: shutting down")
+
+
+async def test_one_that_cannot_be_signed_takes_no_other_with_it(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours while signing: that one is told, without the secret, and its slot is free again."""
+    await scene.endpoint(url=receiver.url)
+    bad, good = await scene.send(), await scene.send()
+    real = Target.headers
+
+    def headers(target: Target, job: Job, now: datetime) -> list[str]:
+        if job.message_id in bad:
+            raise RuntimeError(target.endpoint.secrets[0].key)
+        return real(target, job, now)
+
+    monkeypatch.setattr(Target, "headers", headers)
+    async with working(scene.store) as worker:
+        assert (await reaches(scene.store, good[0], DeliveryState.DELIVERED)).state == DeliveryState.DELIVERED
+        dead = await reaches(scene.store, bad[0], DeliveryState.DEAD)
+    assert dead.reason == Reason.UNSENDABLE
+    assert "whsec" not in (dead.detail or "")
+    assert worker._flying == 0
 
 
 async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, receiver: Receiver) -> None:

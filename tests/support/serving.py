@@ -51,5 +51,5 @@ def _announced(process: Process, timeout: float = 60) -> str:
             if line.startswith('{"address":'):
                 address: str = json.loads(line)["address"]
                 return address
-        time.sleep(0.05)
+        time.sleep(0.05)  # another process does the work
     raise AssertionError(f"`hookline serve` did not start: {process.said()}")

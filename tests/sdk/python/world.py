@@ -72,7 +72,7 @@ def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + PATIENCE
     while not enough(found := look()):
         assert time.monotonic() < deadline, f"still not there: {found!r}"
-        time.sleep(0.05)
+        time.sleep(0.05)  # another process does the work
     return found
 
 
