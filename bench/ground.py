@@ -57,6 +57,6 @@ async def load_backlog(store: Store, apps: list[Application], messages: int, con
 async def drained(store: Store) -> None:
     while True:
         counts = await store.counts()
-        if counts.pending + counts.scheduled + counts.delivering == 0:
+        if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.01)  # another process does the work

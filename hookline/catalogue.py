@@ -27,7 +27,6 @@ from hookline.model import (
     NewApplication,
     NewEndpoint,
     NewMessage,
-    Ordering,
     PolicyOverride,
     RetryPolicy,
     Scheme,
@@ -257,11 +256,6 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
     return change
 
 
-def _check_ordering(ordering: Ordering) -> None:
-    if ordering != Ordering.NONE:
-        raise InvalidInput(f"ordering: {ordering.value} is not supported yet; give none, or leave it out")
-
-
 # What each field of an endpoint takes, new or changed; None and UNSET are never asked.
 _FIELDS: dict[str, Callable[[Any], object]] = {
     "uid": lambda uid: check_uid(uid, ids.ENDPOINT),
@@ -270,7 +264,6 @@ _FIELDS: dict[str, Callable[[Any], object]] = {
     "event_types": lambda names: _names("event_types", names, MAX_EVENT_TYPES, 256),
     "channels": lambda names: _names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
     "throttle_rate": lambda rate: _number("throttle_rate", rate, 0.001, 65_535),
-    "ordering": _check_ordering,
     "concurrency": lambda most: _whole("concurrency", most, 1, 10_000),
     "headers": check_headers,
     "metadata": _metadata,

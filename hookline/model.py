@@ -105,9 +105,18 @@ class Scheme(StrEnum):
 
 
 class Ordering(StrEnum):
-    NONE = "none"
-    KEY = "key"
-    FIFO = "fifo"
+    """What is sent to an endpoint one at a time, in the order in which it was accepted."""
+
+    NONE = "none"  # nothing: keys are ignored
+    KEY = "key"  # messages with the same ordering key
+    FIFO = "fifo"  # all of them
+
+
+class OnDeath(StrEnum):
+    """What becomes of those that stand in line behind a delivery that died."""
+
+    SKIP = "skip"  # they go on
+    BLOCK = "block"  # they wait until it is replayed or resolved
 
 
 class Secret(Struct, frozen=True, kw_only=True):
@@ -146,7 +155,8 @@ class Endpoint(Veiled, frozen=True, kw_only=True):
     status_reason: str | None = None
     throttle_rate: float | None = None  # starts a second
     concurrency: int | None = None  # most requests in flight
-    ordering: Ordering = Ordering.NONE
+    ordering: Ordering = Ordering.KEY
+    on_death: OnDeath = OnDeath.SKIP
     scheme: Scheme = Scheme.STANDARD
     secrets: tuple[Secret, ...] = ()  # the current one first
     headers: dict[str, str] = {}
@@ -183,7 +193,8 @@ class NewEndpoint(Veiled, frozen=True, kw_only=True):
     status: EndpointStatus = EndpointStatus.ACTIVE
     throttle_rate: float | None = None
     concurrency: int | None = None
-    ordering: Ordering = Ordering.NONE
+    ordering: Ordering = Ordering.KEY
+    on_death: OnDeath = OnDeath.SKIP
     scheme: Scheme = Scheme.STANDARD
     secrets: tuple[Secret, ...] = ()
     headers: dict[str, str] = {}
@@ -203,6 +214,7 @@ class EndpointChange(Veiled, frozen=True, kw_only=True):
     throttle_rate: float | UnsetType | None = UNSET
     concurrency: int | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
+    on_death: OnDeath | UnsetType = UNSET
     scheme: Scheme | UnsetType = UNSET
     secrets: tuple[Secret, ...] | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
@@ -380,6 +392,7 @@ class Job(Struct, frozen=True, kw_only=True):
     trigger: int  # 0 scheduled, 1 manual
     policy: PolicyOverride | None = None
     last_delay: float = 0.0  # of the retry that led here; decorrelated jitter grows from it
+    ordering_key: str | None = None  # of the queue that waits behind it
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
@@ -714,6 +727,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
     pending: int
     scheduled: int
+    queued: int
     delivering: int
     dead: int
     lanes_open: int
@@ -739,6 +753,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     messages: int  # accepted; 0 where one endpoint is asked for
     pending: int  # now
     scheduled: int  # now
+    queued: int  # now: behind others of their ordering key
     delivering: int  # now
     delivered: int
     dead: int  # died, and nobody has replayed or resolved them since

@@ -16,21 +16,24 @@ class DeliveryState(IntEnum):
     DELIVERED = 3  # final
     DEAD = 4  # gave up, with a reason; can be replayed or resolved
     RESOLVED = 5  # an operator closed the dead letter with a note
+    QUEUED = 6  # waits for its turn behind others of its ordering key
 
 
 S = DeliveryState
 
 MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
-    # PENDING and SCHEDULED die without an attempt when their time budget ends or their endpoint is deleted.
+    # QUEUED, PENDING and SCHEDULED die without an attempt when their time budget ends or their endpoint is deleted.
     S.PENDING: frozenset({S.DELIVERING, S.DEAD}),
     S.SCHEDULED: frozenset({S.DELIVERING, S.DEAD}),
     S.DELIVERING: frozenset({S.DELIVERED, S.SCHEDULED, S.DEAD, S.PENDING}),
     S.DELIVERED: frozenset(),
-    S.DEAD: frozenset({S.PENDING, S.RESOLVED}),
-    S.RESOLVED: frozenset({S.PENDING}),
+    S.DEAD: frozenset({S.PENDING, S.QUEUED, S.RESOLVED}),
+    S.RESOLVED: frozenset({S.PENDING, S.QUEUED}),
+    S.QUEUED: frozenset({S.PENDING, S.DEAD}),
 }
 
-OPEN = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})
+OPEN = frozenset({S.QUEUED, S.PENDING, S.SCHEDULED, S.DELIVERING})
+ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # of one ordering key: one at a time
 WAITING = frozenset({S.PENDING, S.SCHEDULED})
 
 

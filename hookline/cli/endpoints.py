@@ -14,7 +14,7 @@ from hookline.cli import params
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
-from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, Scheme, Secret
+from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.states import Circuit
 from hookline.store.base import Store
 
@@ -99,11 +99,18 @@ def _print(
         ("scheme", endpoint.scheme.value),
         ("throttle", None if endpoint.throttle_rate is None else f"{endpoint.throttle_rate:g}/s"),
         ("concurrency", endpoint.concurrency),
+        ("ordering", _order(endpoint)),
     ]
     pairs += [("secret", secret) for secret in secrets or ()]
     out.fields(pairs + ([] if view is None else _lane_pairs(view)))
     for event in events:
         out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}")
+
+
+def _order(endpoint: Endpoint) -> str:
+    if endpoint.on_death == OnDeath.BLOCK and endpoint.ordering != Ordering.NONE:
+        return f"{endpoint.ordering.value}; a dead delivery blocks those behind it"
+    return endpoint.ordering.value
 
 
 def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
@@ -130,6 +137,12 @@ def add(
     scheme: Annotated[Scheme, typer.Option("--scheme", help="How requests are signed.")] = Scheme.STANDARD,
     throttle: Annotated[float | None, typer.Option("--throttle", help="Most requests a second.")] = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", help="Most requests in flight.")] = None,
+    ordering: Annotated[
+        Ordering, typer.Option("--ordering", help="What goes one at a time: nothing, each ordering key, or everything.")
+    ] = Ordering.KEY,
+    on_death: Annotated[
+        OnDeath, typer.Option("--on-death", help="Those in line behind a dead delivery go on, or wait for it.")
+    ] = OnDeath.SKIP,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
@@ -149,6 +162,8 @@ def add(
         scheme=scheme,
         throttle_rate=throttle,
         concurrency=concurrency,
+        ordering=ordering,
+        on_death=on_death,
     )
     made = run(_add(org, app_ref, new))
     key = made.secrets[0].key

@@ -31,6 +31,9 @@ def send(
     ] = "{}",
     event_id: Annotated[str | None, typer.Option("--event-id", help="Your own id; a second use is refused.")] = None,
     channel: Annotated[list[str] | None, typer.Option("--channel", help="Can be given several times.")] = None,
+    ordering_key: Annotated[
+        str | None, typer.Option("--ordering-key", help="One at a time, in order, with others of this key.")
+    ] = None,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait until it is delivered or dead.")] = 0,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
@@ -54,6 +57,7 @@ def send(
         payload=payload,
         event_id=event_id,
         channels=tuple(channel) if channel else None,
+        ordering_key=ordering_key,
     )
     accepted, deliveries = run(_send(out, org, app_ref, draft, wait))
     document = {

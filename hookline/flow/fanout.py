@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hookline.model import PolicyOverride, RetryPolicy
+from hookline.model import Ordering, PolicyOverride, RetryPolicy
 
 _MEMO_MAX = 1024  # event types are the callers' words: what is remembered of them is bounded
 
@@ -19,11 +19,13 @@ class Target(Struct, frozen=True, kw_only=True):
     event_types: frozenset[str] | None = None  # None: all
     channels: frozenset[str] | None = None  # None: messages on any channel or none
     policy: PolicyOverride | None = None
+    ordering: Ordering = Ordering.KEY
 
 
 class Route(Struct, frozen=True, kw_only=True):
     endpoint_no: int
     policy: PolicyOverride | None
+    ordering: Ordering = Ordering.KEY
 
 
 def matches(target: Target, event_type: str, channels: Collection[str] | None) -> bool:
@@ -71,7 +73,7 @@ class Plan:
         routes = [route for target, route in self._takers(event_type) if _hears(target, channels)]
         if policy is None:
             return routes
-        return [Route(endpoint_no=route.endpoint_no, policy=merge(route.policy, policy)) for route in routes]
+        return [msgspec.structs.replace(route, policy=merge(route.policy, policy)) for route in routes]
 
     def _takers(self, event_type: str) -> tuple[tuple[Target, Route], ...]:
         found = self._by_type.get(event_type)
@@ -85,4 +87,5 @@ class Plan:
         of_type = self._type_policies.get(event_type)
         for target in self._targets:
             if _takes_type(target, event_type):
-                yield target, Route(endpoint_no=target.endpoint_no, policy=merge(of_type, target.policy))
+                policy = merge(of_type, target.policy)
+                yield target, Route(endpoint_no=target.endpoint_no, policy=policy, ordering=target.ordering)

@@ -62,7 +62,7 @@ from hookline.states import EndpointStatus
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MOST_DIGITS = 18  # of a number that every engine can hold
 _LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
 

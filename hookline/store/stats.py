@@ -36,6 +36,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     messages: int
     waiting: tuple[int, int]  # pending, scheduled
+    queued: int
     delivering: int
     attempts: int
     failed: tuple[int, int]  # with a retry to come, dead
@@ -45,11 +46,20 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 def stats_of(found: Figures) -> Stats:
     """Each delivered attempt is one delivered delivery: they need not be counted apart."""
-    counted = (found.messages, sum(found.waiting), found.attempts, sum(found.failed), sum(found.dead), found.dead_open)
+    counted = (
+        found.messages,
+        sum(found.waiting),
+        found.queued,
+        found.attempts,
+        sum(found.failed),
+        sum(found.dead),
+        found.dead_open,
+    )
     return Stats(
         messages=found.messages,
         pending=found.waiting[0],
         scheduled=found.waiting[1],
+        queued=found.queued,
         delivering=found.delivering,
         delivered=max(0, found.attempts - sum(found.failed)),
         dead=found.dead[0],

@@ -149,7 +149,7 @@ async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
     async with asyncio.timeout(150):
         while True:
             counts = await store.counts()
-            if counts.pending + counts.scheduled + counts.delivering == 0:
+            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
                 return
             await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
 

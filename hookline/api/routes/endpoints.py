@@ -58,6 +58,7 @@ def _new(given: EndpointIn) -> NewEndpoint:
         throttle_rate=either(given.throttle_rate, given.rate_limit),
         concurrency=given.concurrency,
         ordering=given.ordering,
+        on_death=given.on_death,
         scheme=given.scheme,
         secrets=() if given.secret is None else (Secret(key=given.secret),),
         headers=given.headers,
@@ -109,7 +110,7 @@ async def _make(call: Call, app: Application, ref: str, given: EndpointUpdate) -
         raise NotFound(f"no endpoint {ref!r} in application {app.uid or app.id}")
     values = {
         name: getattr(given, name)
-        for name in ("version", "concurrency", "ordering", "scheme")
+        for name in ("version", "concurrency", "ordering", "on_death", "scheme")
         if getattr(given, name) is not UNSET
     }
     new = NewEndpoint(
@@ -138,6 +139,7 @@ def _replacement(given: EndpointUpdate) -> EndpointChange:
         throttle_rate=either(given.throttle_rate, given.rate_limit),
         concurrency=given.concurrency,
         ordering=given.ordering,
+        on_death=given.on_death,
         scheme=given.scheme,
         metadata=given.metadata,
         policy=_changed(given.policy),
@@ -157,6 +159,7 @@ async def patch(call: Call) -> Response:
         throttle_rate=given.throttle_rate if given.throttle_rate is not UNSET else given.rate_limit,
         concurrency=given.concurrency,
         ordering=given.ordering,
+        on_death=given.on_death,
         scheme=given.scheme,
         metadata=given.metadata,
         policy=_changed(given.policy),

@@ -93,6 +93,7 @@ async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
         event_id=given.event_id,
         channels=given.channels,
         tags=given.tags,
+        ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
         policy=None if given.policy is None else given.policy.override(),
     )
@@ -103,8 +104,6 @@ async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
 
 def _check_support(given: MessageIn, retention_days: int) -> None:
     """What would otherwise be taken for granted and not done."""
-    if given.ordering_key is not None:
-        raise InvalidInput("orderingKey: not supported yet; leave it out")
     if given.transformations_params:
         raise InvalidInput("transformationsParams: nothing is transformed here: the payload is sent as it is")
     days, hours = given.payload_retention_period, given.payload_retention_hours
@@ -129,6 +128,7 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted) -> Message:
         event_id=given.event_id,
         channels=given.channels,
         tags=given.tags,
+        ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
     )
 

@@ -86,6 +86,7 @@ class CodeClass(IntEnum):
 
 
 _STATUS = {
+    DeliveryState.QUEUED: MessageStatus.PENDING,
     DeliveryState.PENDING: MessageStatus.PENDING,
     DeliveryState.SCHEDULED: MessageStatus.PENDING,
     DeliveryState.DELIVERING: MessageStatus.SENDING,

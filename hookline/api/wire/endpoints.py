@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from hookline.api.wire.base import In, Instant, Out, Policy, policy
 from hookline.flow.guard import is_sensitive
-from hookline.model import Endpoint, LaneEvent, LaneView, Ordering, Scheme
+from hookline.model import Endpoint, LaneEvent, LaneView, OnDeath, Ordering, Scheme
 from hookline.states import Circuit, EndpointStatus
 
 _NAMED = r"^[a-zA-Z0-9\-_.]+$"
@@ -45,7 +45,8 @@ class EndpointIn(In, frozen=True, kw_only=True):
     throttle_rate: Rate | None = None
     rate_limit: Rate | None = None  # what older SDKs call it
     concurrency: Concurrency | None = None
-    ordering: Ordering = Ordering.NONE
+    ordering: Ordering = Ordering.KEY
+    on_death: OnDeath = OnDeath.SKIP
     scheme: Scheme = Scheme.STANDARD
     secret: Key | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class EndpointUpdate(In, frozen=True, kw_only=True):
     version: Version | UnsetType = UNSET
     concurrency: Concurrency | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
+    on_death: OnDeath | UnsetType = UNSET
     scheme: Scheme | UnsetType = UNSET
     policy: Policy | UnsetType | None = UNSET
 
@@ -96,6 +98,7 @@ class EndpointPatch(In, frozen=True, kw_only=True):
     metadata: dict[str, str] | UnsetType = UNSET
     concurrency: Concurrency | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
+    on_death: OnDeath | UnsetType = UNSET
     scheme: Scheme | UnsetType = UNSET
     policy: Policy | UnsetType | None = UNSET
 
@@ -118,6 +121,7 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     rate_limit: int | float | None
     concurrency: int | None
     ordering: Ordering
+    on_death: OnDeath
     scheme: Scheme
     metadata: dict[str, str]
     policy: Policy | None
@@ -142,6 +146,7 @@ def endpoint(found: Endpoint) -> EndpointOut:
         rate_limit=rate(found.throttle_rate),
         concurrency=found.concurrency,
         ordering=found.ordering,
+        on_death=found.on_death,
         scheme=found.scheme,
         metadata=found.metadata,
         policy=policy(found.policy),

@@ -20,6 +20,7 @@ EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
 Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=_NAME)]
 Channels = Annotated[tuple[Channel, ...], Meta(min_length=1, max_length=MAX_MESSAGE_CHANNELS)]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
+OrderingKey = Annotated[str, Meta(min_length=1, max_length=256)]
 Tags = Annotated[tuple[Tag, ...], Meta(min_length=1, max_length=MAX_TAGS)]
 
 
@@ -31,7 +32,10 @@ class MessageIn(In, frozen=True, kw_only=True):
     event_id: Annotated[EventId | None, Meta(description="Unique in the application: a second one is a 409.")] = None
     channels: Channels | None = None
     tags: Tags | None = None
-    ordering_key: str | None = None
+    ordering_key: Annotated[
+        OrderingKey | None,
+        Meta(description="Deliveries of one key to one endpoint go one at a time, in the order accepted."),
+    ] = None
     deliver_at: Annotated[Instant | None, Meta(description="Not before this; at most 30 days ahead.")] = None
     policy: Annotated[Policy | None, Meta(description="Overrides the retry policy for this message.")] = None
     application: Annotated[

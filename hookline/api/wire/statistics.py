@@ -19,7 +19,7 @@ class EndpointStats(Out, frozen=True, kw_only=True):
 def endpoint_stats(found: Stats) -> EndpointStats:
     return EndpointStats(
         success=found.delivered,
-        pending=found.pending + found.scheduled,
+        pending=found.pending + found.scheduled + found.queued,
         sending=found.delivering,
         fail=found.dead,
         canceled=found.resolved,
@@ -27,10 +27,11 @@ def endpoint_stats(found: Stats) -> EndpointStats:
 
 
 class DeliveryCounts(Out, frozen=True, kw_only=True):
-    """Pending, scheduled and delivering: now. The others ended in the window."""
+    """Pending, scheduled, queued and delivering: now. The others ended in the window."""
 
     pending: int
     scheduled: int
+    queued: int  # behind others of their ordering key
     delivering: int
     delivered: int
     dead: int
@@ -61,6 +62,7 @@ def stats(found: Stats, where: StatsFilter) -> StatsOut:
         deliveries=DeliveryCounts(
             pending=found.pending,
             scheduled=found.scheduled,
+            queued=found.queued,
             delivering=found.delivering,
             delivered=found.delivered,
             dead=found.dead,

@@ -26,6 +26,7 @@ from hookline.model import (
     LaneEventKind,
     NewApplication,
     NewEndpoint,
+    OnDeath,
     Organization,
 )
 from hookline.states import Circuit, EndpointStatus
@@ -216,6 +217,8 @@ class Catalogue(Part):
             values = _endpoint_values(after, sealed)
             await connection.execute(self._sql["endpoint_update"], endpoint_no, *values)
             await connection.execute(self._sql["lane_limits"], endpoint_no, after.throttle_rate, after.concurrency)
+            if change.on_death == OnDeath.SKIP:
+                await connection.execute(self._sql["unblock"], endpoint_no)
             await self._wake_lane(connection, endpoint_no)
             await tell(connection, self._sql, operational.updated(endpoint_no))
             return await self._endpoint_by_no(connection, endpoint_no)
@@ -244,7 +247,8 @@ class Catalogue(Part):
         await connection.execute(self._sql["lane_status"], endpoint_no, int(status))
         await connection.execute(self._sql["endpoint_status"], endpoint_no, int(status), reason)
         if before == EndpointStatus.PAUSED:
-            await connection.execute(self._sql["held_renew"], endpoint_no, self._options.retry.max_age)
+            for name in ("held_renew", "queued_renew"):
+                await connection.execute(self._sql[name], endpoint_no, self._options.retry.max_age)
         if status == EndpointStatus.ACTIVE:
             await self._wake_lane(connection, endpoint_no)
         event = LaneEvent(endpoint_no=endpoint_no, at=row["now"], kind=_event_kind(before, status), cause=cause)
@@ -325,6 +329,7 @@ def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | N
         new.throttle_rate,
         new.concurrency,
         new.ordering.value,
+        new.on_death.value,
         new.scheme.value,
         *sealed,
         rows.json_text(new.metadata),

@@ -12,6 +12,7 @@ from asyncpg import InterfaceError
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
+from hookline.flow import order
 from hookline.flow.claim import admissions
 from hookline.flow.lane import Admission, admit, after_claim
 from hookline.flow.record import released_outcomes
@@ -44,8 +45,15 @@ class _Lanes:
         self.oldest: datetime = found[0]["at"]
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: list[datetime] = [row["floor"] for row in found]
+        self.turns = [(row["endpoint_no"], key) for row in found for key in order.read(row["keys"])]
         self.admitted: list[Admission] = []
         self.crowded: set[int] = set()  # passed over: they hold their whole share of this worker
+
+    def reach_down_to(self, floors: Mapping[int, datetime]) -> None:
+        """What was promoted keeps its due instant, and may lie below what the tokens announced."""
+        self.floors = [
+            min(floor, floors.get(lane.endpoint_no, floor)) for lane, floor in zip(self.lanes, self.floors, strict=True)
+        ]
 
     def share_left(self, endpoint_no: int, taken: int) -> int:
         return self._share - self._held.get(endpoint_no, 0) - taken
@@ -84,6 +92,8 @@ class Claim(Part):
             return None
         locked = _Lanes(found, claim=self._chance.getrandbits(62), held=held, share=share)
         self._move_watermark(locked, full=found[0]["tokens"] >= tokens)
+        if locked.turns:
+            await self._promote(connection, locked)
         locked.admitted = admissions(
             locked.lanes,
             now=locked.now,
@@ -123,6 +133,12 @@ class Claim(Part):
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
         """If tokens are left over, the oldest of them are as old as these; if not, new ones come at about now."""
         self._watermark = (locked.oldest if full else locked.now) - _LATE
+
+    async def _promote(self, connection: Connection, locked: _Lanes) -> None:
+        """A statement of its own: its snapshot is taken under the lanes' locks, after the tokens were seen."""
+        endpoints, keys = zip(*locked.turns, strict=True)
+        found = await connection.fetch(self._sql["promote"], endpoints, keys)
+        locked.reach_down_to({row["endpoint_no"]: row["floor"] for row in found})
 
     async def _take(self, connection: Connection, locked: _Lanes) -> list[Any]:
         pairs = list(zip(locked.lanes, locked.admitted, strict=True))
@@ -346,4 +362,5 @@ def _job(row: Any, payload: bytes, lane: Lane, admission: Admission, locked: _La
         trigger=row["trigger"],
         policy=rows.read_policy(row["policy"]),
         last_delay=row["last_delay"],
+        ordering_key=row["ordering_key"],
     )

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from hookline import clock, ids, operational
+from hookline.flow import order
 from hookline.flow.record import bare, buried, clean, halves, moves_lane, outcome_name, outcomes_of, refused
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
@@ -107,9 +108,12 @@ class Record(Part):
         """How many; none if a lane is unhealthy, and then nothing is written."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
+        tokens = _tokens(results, wake)
 
         async def work(connection: Connection) -> int:
-            recorded: int = await connection.fetchval(self._sql["record_plain"], receipts, endpoints, list(wake))
+            recorded: int = await connection.fetchval(
+                self._sql["record_plain"], receipts, endpoints, list(tokens), list(tokens.values())
+            )
             return recorded
 
         return await self._db.alone(work)
@@ -142,6 +146,15 @@ class Record(Part):
 def _plain(result: Result) -> bool:
     verdict = result.judgement.verdict
     return isinstance(verdict, Delivered) and not moves_lane(result) and not operational.recovers(result)
+
+
+def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
+    """By endpoint, with the queues that have moved up there. Of a claim that no longer holds it is one look too many."""
+    keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
+    for result in results:
+        if result.job.ordering_key is not None:
+            keys.setdefault(result.job.endpoint_no, []).append(result.job.ordering_key)
+    return {endpoint_no: order.written(moved) for endpoint_no, moved in keys.items()}
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:

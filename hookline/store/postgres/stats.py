@@ -38,6 +38,7 @@ class Statistics(Part):
         return Figures(
             messages=await self._one(connection, "stats_messages", apps, sent.first, sent.last, MOST_COUNTED),
             waiting=await self._two(connection, "stats_waiting", lanes, MOST_COUNTED),
+            queued=await self._one(connection, "stats_queued", lanes, MOST_COUNTED),
             delivering=await self._one(connection, "stats_delivering", lanes),
             attempts=await self._one(connection, "stats_attempts", *between),
             failed=await self._two(connection, "stats_failed", *between),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
+from typing import Any
 
 from hookline.flow.circuit import LaneOutcome
 from hookline.model import LaneEvent, SweepReport
@@ -91,12 +92,13 @@ class Sweep(Catalogue):
 
     async def audit(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:
-            found = await connection.fetch(self._sql["audit"])
-            if repair and found:
-                await connection.execute(
-                    self._sql["audit_repair"], [row["endpoint_no"] for row in found], [row["floor"] for row in found]
-                )
-            return [row["endpoint_no"] for row in found]
+            asleep = await connection.fetch(self._sql["audit"])
+            if repair and asleep:
+                await connection.execute(self._sql["audit_repair"], *_columns(asleep))
+            stuck = await connection.fetch(self._sql["audit_queues"])
+            if repair and stuck:
+                await connection.execute(self._sql["audit_repair_queues"], *_columns(stuck))
+            return sorted({row["endpoint_no"] for row in (*asleep, *stuck)})
 
         return await self._db.transact(work, calm=True)
 
@@ -111,3 +113,7 @@ class Sweep(Catalogue):
             return await work(connection)
 
         return await self._db.transact(alone, calm=calm)
+
+
+def _columns(found: Sequence[Any]) -> list[list[Any]]:
+    return [list(column) for column in zip(*found, strict=True)]

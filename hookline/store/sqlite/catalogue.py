@@ -24,6 +24,7 @@ from hookline.model import (
     LaneEventKind,
     NewApplication,
     NewEndpoint,
+    OnDeath,
     Organization,
 )
 from hookline.states import Circuit, EndpointStatus
@@ -170,6 +171,8 @@ def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: 
     _unique(tx, "endpoint_update", params, f"the uid is taken in this application: {after.uid}")
     tx.run("lane_limits", params)
     tell(tx, operational.updated(endpoint_no))
+    if change.on_death == OnDeath.SKIP:
+        _unblock(tx, endpoint_no)
     _wake(tx, endpoint_no)
     tx.forget_plans()
     return _existing(tx, endpoint_no)
@@ -187,6 +190,7 @@ def _columns(tx: Tx, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[st
         "throttle_rate": given.throttle_rate,
         "concurrency": given.concurrency,
         "ordering": given.ordering.value,
+        "on_death": given.on_death.value,
         "scheme": given.scheme.value,
         "secrets": rows.seal_secrets(tx.vault, endpoint_id, given.secrets),
         "headers": rows.seal_headers(tx.vault, endpoint_id, given.headers),
@@ -261,6 +265,17 @@ def renew_held(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> 
     return None if last is None else end
 
 
+def renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: int) -> tuple[str, int, int] | None:
+    """Likewise of what stands in line there."""
+    key, seq, id_ = after
+    params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
+    last = tx.row("queued_stretch", params)
+    end = (last[0], last[1], last[2]) if last is not None else ("\U0010ffff", 1 << 62, 1 << 62)
+    bounds = {"last_key": end[0], "last_seq": end[1], "last_id": end[2], "max_age": tx.options.retry.max_age}
+    tx.run("queued_renew", params | bounds)
+    return None if last is None else end
+
+
 def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
     if not tx.run("endpoints_delete", {"no": endpoint_no, "now": tx.now}):
         raise NotFound("no such endpoint")
@@ -302,7 +317,15 @@ def _living(tx: Tx, endpoint_no: int) -> sqlite3.Row:
 def _wake(tx: Tx, endpoint_no: int) -> None:
     first = tx.value("lane_first_due", (endpoint_no,))
     if first is not None:
-        tx.run("wake_lanes", (endpoint_no, max(first, tx.now), first))
+        tx.run("wake_lanes", (endpoint_no, max(first, tx.now), first, None))
+
+
+def _unblock(tx: Tx, endpoint_no: int) -> None:
+    """It no longer waits for its dead: the queues that did move up."""
+    wakes = lane_rows.Wakes(tx)
+    for (key,) in tx.tuples("blocking", (endpoint_no,)):
+        wakes.turn(endpoint_no, key)
+    wakes.write()
 
 
 def _unique(tx: Tx, name: str, params: dict[str, Any], taken: str) -> Any:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hookline import clock
+from hookline.flow import order
 from hookline.flow.claim import fair_quota
 from hookline.flow.lane import Admission, admit, after_claim
 from hookline.flow.record import released_outcomes
@@ -65,13 +66,19 @@ class _Taking:
         if not due:
             return False
         lanes = lane_rows.load(self.tx, due)
-        self.tx.run("claim_consume", (numbers(due),))
+        self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
         wakes = lane_rows.Wakes(self.tx)
         for place, endpoint_no in enumerate(due):
             if endpoint_no in lanes:  # a token without a lane is gone with the others
                 self._take(lanes[endpoint_no], fair_quota(self.left, len(due) - place), wakes)
         self._write(wakes)
         return True
+
+    def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
+        """The first of each queue that a token named, where nothing of it is active."""
+        for endpoint_no, keys in consumed:
+            if keys is not None:
+                self.tx.many("promote", [{"no": endpoint_no, "key": key} for key in order.read(keys)])
 
     def _due_lanes(self) -> list[int]:
         """In the order of their oldest token; no more than can get something."""
@@ -125,7 +132,7 @@ class _Taking:
         self._fresh[admission.counted].extend([row[_ID] for row in taken])
         claim, now, until, revision, epoch = self.token, self.now, self.lease_until, lane.revision, lane.epoch
         counted, probe = admission.counted, admission.probe
-        for id_, due, message, app, kind, payload, attempts, sent, at, expires, trigger, policy, delay in taken:
+        for id_, due, message, app, kind, payload, attempts, sent, at, expires, trigger, policy, delay, key in taken:
             self.jobs.append(
                 Job(
                     delivery_id=id_,
@@ -149,6 +156,7 @@ class _Taking:
                     trigger=trigger,
                     policy=_policy(policy),
                     last_delay=delay,
+                    ordering_key=key,
                 )
             )
 
@@ -171,8 +179,12 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> None:
-    """Waiting deliveries become dead without an attempt."""
+    """Waiting or queued deliveries become dead without an attempt; whoever stands behind them moves up."""
     given = numbers(ids)
+    wakes = lane_rows.Wakes(tx)
+    for endpoint_no, key in tx.tuples("queues_of", (given,)):
+        wakes.turn(endpoint_no, key)
+    wakes.write()
     dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
     tell(tx, of_deaths(tx, dead, reason))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hookline.errors import Conflict, NotFound
 from hookline.flow.fanout import max_age, merge
+from hookline.flow.order import queue_of
 from hookline.flow.replay import Seen, Window, missed, missing_window, refusal, target
 from hookline.model import (
     Attempt,
@@ -20,7 +21,7 @@ from hookline.model import (
     Endpoint,
     PolicyOverride,
 )
-from hookline.states import EndpointStatus
+from hookline.states import DeliveryState, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
 from hookline.store.rows import Row, json_text, policy_text, read_policy
@@ -116,14 +117,21 @@ def replay(tx: Tx, where: DeadFilter, limit: int) -> int:
     chosen = tx.conn.execute(found.fill(tx.sql["replay_find"]), found.params | {"limit": limit}).fetchall()
     if not chosen:
         return 0
-    ids = numbers(id_ for id_, _ in chosen)
+    ids = numbers(id_ for id_, _, _ in chosen)
     tx.run("replay_open", {"now": tx.now, "max_age": tx.options.retry.max_age, "ids": ids})
     tx.run("replay_close", (ids,))
     wakes = Wakes(tx)
-    for _, endpoint_no in chosen:
-        wakes.add(endpoint_no, tx.now, tx.now)
+    for _, endpoint_no, key in chosen:
+        _announce(wakes, endpoint_no, key, tx.now)
     wakes.write()
     return len(chosen)
+
+
+def _announce(wakes: Wakes, endpoint_no: int, key: str | None, due: int) -> None:
+    if key is None:
+        wakes.add(endpoint_no, due, due)
+    else:
+        wakes.turn(endpoint_no, key, due)
 
 
 def resolve(tx: Tx, where: DeadFilter, note: str, limit: int) -> int:
@@ -131,7 +139,13 @@ def resolve(tx: Tx, where: DeadFilter, note: str, limit: int) -> int:
         return 0
     found = _where(where, resolved=False)
     params = found.params | {"now": tx.now, "note": note, "limit": limit}
-    return tx.conn.execute(found.fill(tx.sql["resolve"]), params).rowcount
+    closed = tx.conn.execute(found.fill(tx.sql["resolve"]), params).fetchall()
+    wakes = Wakes(tx)
+    for endpoint_no, key in closed:
+        if key is not None:  # it may have blocked its queue
+            wakes.turn(endpoint_no, key)
+    wakes.write()
+    return len(closed)
 
 
 # ── what an endpoint missed, or is to get once more ───────────────────────────────────────────────────────────────
@@ -146,6 +160,7 @@ class _Message(Struct, frozen=True, kw_only=True):
     created_at: int
     deliver_at: int | None
     policy: PolicyOverride | None
+    ordering_key: str | None
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -188,8 +203,7 @@ def deliver_messages(tx: Tx, endpoint: Endpoint, message_ids: Sequence[str]) -> 
     for row in chosen:
         message = _message(row)
         due = max(tx.now, message.deliver_at or 0)
-        _deliver(tx, endpoint, message, due)
-        wakes.add(endpoint.no, due, due)
+        _deliver(tx, endpoint, message, due, wakes)
     wakes.write()
     return len(chosen)
 
@@ -226,8 +240,9 @@ def resend(tx: Tx, endpoint: Endpoint, message_id: str) -> int | None:
     row = tx.row("resend_message", (message_id, endpoint.app_no))
     if row is None:
         return None
-    delivery_id = _deliver(tx, endpoint, _message(row), tx.now)
-    tx.run("wake_lanes", (endpoint.no, tx.now, tx.now))
+    wakes = Wakes(tx)
+    delivery_id = _deliver(tx, endpoint, _message(row), tx.now, wakes)
+    wakes.write()
     return delivery_id
 
 
@@ -239,14 +254,17 @@ def _message(row: Row) -> _Message:
         created_at=row["created_at"],
         deliver_at=row["deliver_at"],
         policy=read_policy(row["policy"]),
+        ordering_key=row["ordering_key"],
     )
 
 
-def _deliver(tx: Tx, endpoint: Endpoint, message: _Message, due: int) -> int:
+def _deliver(tx: Tx, endpoint: Endpoint, message: _Message, due: int, wakes: Wakes) -> int:
     event_type = tx.row("event_type", (endpoint.org_id, message.event_type))
     of_type = None if event_type is None else read_policy(event_type["policy"])
     policy = merge(of_type, endpoint.policy, message.policy)
     expires = due + round(max_age(policy, tx.options.retry) * 1_000_000)
+    key = queue_of(endpoint.ordering, message.ordering_key)
+    _announce(wakes, endpoint.no, key, due)
     values = (
         endpoint.app_no,
         endpoint.no,
@@ -258,5 +276,7 @@ def _deliver(tx: Tx, endpoint: Endpoint, message: _Message, due: int) -> int:
         due,
         expires,
         policy_text(policy),
+        key,
+        DeliveryState.PENDING if key is None else DeliveryState.QUEUED,
     )
     return int(tx.conn.execute(tx.sql["delivery_insert"], values).lastrowid or 0)

@@ -12,8 +12,10 @@ from hookline import ids
 from hookline.catalogue import check_message
 from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, RelayReport
+from hookline.flow.order import queue_of
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering, RelayReport
 from hookline.operational import MANAGEMENT, room
+from hookline.states import DeliveryState
 from hookline.store import batches
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
@@ -68,12 +70,13 @@ def _load_plan(tx: Tx, app_no: int) -> Plan | None:
     return Plan(targets, {name: policy for name, policy in policies.items() if policy is not None})
 
 
-def _target(no: int, event_types: str | None, channels: str | None, policy: str | None) -> Target:
+def _target(no: int, event_types: str | None, channels: str | None, policy: str | None, ordering: str) -> Target:
     return Target(
         endpoint_no=no,
         event_types=None if event_types is None else frozenset(READ.texts(event_types)),
         channels=None if channels is None else frozenset(READ.texts(channels)),
         policy=read_policy(policy),
+        ordering=Ordering(ordering),
     )
 
 
@@ -165,6 +168,7 @@ class _Taking:
         for route in routes:
             no, policy = route.endpoint_no, route.policy
             expires = due + round(max_age(policy, retry) * 1_000_000)
+            key = queue_of(route.ordering, new.ordering_key)
             row = (
                 new.app_no,
                 no,
@@ -176,9 +180,14 @@ class _Taking:
                 due,
                 expires,
                 policy_text(policy),
+                key,
+                DeliveryState.PENDING if key is None else DeliveryState.QUEUED,
             )
             self._deliveries.append(row)
-            self._wakes.add(no, due, due)
+            if key is None:
+                self._wakes.add(no, due, due)
+            else:
+                self._wakes.turn(no, key, due)
 
 
 def _judge_key(asked: bytes, body: bytes, message_id: str, created_at: int) -> Accepted:

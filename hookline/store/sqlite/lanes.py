@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock
+from hookline.flow import order
 from hookline.flow.circuit import LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.operational import of_lanes
@@ -46,6 +47,7 @@ class Wakes:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         self._tokens: dict[int, tuple[int, int]] = {}
+        self._keys: dict[int, list[str]] = {}
 
     def add(self, endpoint_no: int, at: int, floor: int) -> None:
         """Never before now: an old instant would jump the queue."""
@@ -53,9 +55,20 @@ class Wakes:
         token = self._tokens.get(endpoint_no)
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
 
+    def turn(self, endpoint_no: int, key: str, at: int | None = None) -> None:
+        """Somebody's turn may have come in this queue. Its token may wait until what was added is due."""
+        at = self._tx.now if at is None else at
+        self.add(endpoint_no, at, at)
+        self._keys.setdefault(endpoint_no, []).append(key)
+
     def write(self) -> int:
-        self._tx.many("wake_lanes", [(no, at, floor) for no, (at, floor) in self._tokens.items()])
-        return len(self._tokens)
+        tokens = [(no, at, floor, self._keys_of(no)) for no, (at, floor) in self._tokens.items()]
+        self._tx.many("wake_lanes", tokens)
+        return len(tokens)
+
+    def _keys_of(self, endpoint_no: int) -> str | None:
+        keys = self._keys.get(endpoint_no)
+        return None if keys is None else order.written(keys)
 
 
 def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = False) -> None:

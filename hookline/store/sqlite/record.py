@@ -45,18 +45,25 @@ def _move(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> None:
         match result.judgement.verdict:
             case Delivered():
                 delivered.append(id_)
+                _move_up(result.job, wakes)
             case Retry() as retry:
                 due = tx.now if retry.fresh else to_micros(retry.at)
                 retries.append((due, int(retry.spends), retry.delay, status, id_))
                 wakes.add(result.job.endpoint_no, due, due)
             case Dead() as verdict:
                 dead.append(_dead(id_, verdict, status, tx.now))
+                _move_up(result.job, wakes)
     tx.many("record_retry", retries)
     tx.many("record_dead", dead)
     if delivered:
         tx.run("record_delivered", (tx.now, numbers(delivered)))
     if delivered or dead:
         tx.run("record_closed", (numbers([*delivered, *(row["id"] for row in dead)]),))
+
+
+def _move_up(job: Job, wakes: lane_rows.Wakes) -> None:
+    if job.ordering_key is not None:
+        wakes.turn(job.endpoint_no, job.ordering_key)
 
 
 def _dead(id_: int, verdict: Dead, status: int | None, now: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def stats(tx: Tx, where: StatsFilter) -> Stats:
                 "stats_messages", {"apps": numbers(apps), "bound": MOST_COUNTED} | _between(message_ids(where))
             ),
             waiting=_pair(tx, "stats_waiting", lanes),
+            queued=tx.value("stats_queued", lanes),
             delivering=tx.value("stats_delivering", (lanes["endpoints"],)),
             attempts=tx.value("stats_attempts", tried),
             failed=_pair(tx, "stats_failed", tried),

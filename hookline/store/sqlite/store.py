@@ -200,6 +200,9 @@ class SqliteStore:
             after: tuple[int, int] | None = (-1, -1)
             while after is not None:
                 after = await self._write(catalogue.renew_held, endpoint_no, after, _STRETCH)
+            behind: tuple[str, int, int] | None = ("", -1, -1)
+            while behind is not None:
+                behind = await self._write(catalogue.renew_queued, endpoint_no, behind, _STRETCH)
 
     async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
         event = await self._write(catalogue.reset_circuit, endpoint_no, cause)
@@ -377,7 +380,7 @@ class SqliteStore:
         return replace(report, retired=report.retired + sum(taken))
 
     async def audit(self, *, repair: bool) -> list[int]:
-        found = [endpoint_no for endpoint_no, _ in await self._read(sweep.asleep)]
+        found = await self._read(sweep.audit)
         if not (found and repair):
             return found
         repaired = await self._write(sweep.repair, found)

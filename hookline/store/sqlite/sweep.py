@@ -40,6 +40,7 @@ def sweep_leases(tx: Tx, limit: int) -> SweepReport:
 
 def sweep_expired(tx: Tx, limit: int) -> SweepReport:
     found = tx.tuples("sweep_expired_find", (tx.now, limit))
+    found += tx.tuples("sweep_expired_queued", (tx.now, limit - len(found)))
     held = [id_ for id_, status in found if status == EndpointStatus.PAUSED]
     over = [id_ for id_, status in found if status != EndpointStatus.PAUSED]
     if held:
@@ -57,7 +58,7 @@ def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
         if dead >= limit:
             return SweepReport(deleted=dead)
         tx.run("sweep_lanes_drop", (endpoint_no,))
-    waiting = [row["endpoint_no"] for row in tx.rows("waiting_lanes")]
+    waiting = [row["endpoint_no"] for name in ("waiting_lanes", "queued_lanes") for row in tx.rows(name)]
     known = {row["endpoint_no"] for row in tx.rows("lanes_of", (numbers(waiting),))}
     for endpoint_no in waiting:
         if endpoint_no not in known and dead < limit:
@@ -70,6 +71,7 @@ def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
 
 def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> int:
     ids = [id_ for (id_,) in tx.tuples("sweep_deleted_find", (endpoint_no, limit))]
+    ids += [id_ for (id_,) in tx.tuples("sweep_deleted_queued", (endpoint_no, limit - len(ids)))]
     if ids:
         bury(tx, ids, Reason.ENDPOINT_DELETED, "the endpoint was deleted")
     return len(ids)
@@ -129,7 +131,12 @@ def retire(tx: Tx, name: str, limit: int) -> int:
 def retire_dead(tx: Tx, limit: int) -> SweepReport:
     """One batch of over-age dead letters, resolved or not."""
     gone = tx.tuples("retire_dead", (tx.now - tx.options.dead_retention_days * _DAY, limit))
-    return SweepReport(retired=len(gone), dead_expired=sum(unresolved for (unresolved,) in gone))
+    wakes = lane_rows.Wakes(tx)
+    for unresolved, endpoint_no, key in gone:
+        if unresolved and key is not None:  # it may have blocked its queue
+            wakes.turn(endpoint_no, key)
+    wakes.write()
+    return SweepReport(retired=len(gone), dead_expired=sum(unresolved for unresolved, _, _ in gone))
 
 
 # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,6 +152,19 @@ def asleep(tx: Tx) -> list[tuple[int, int]]:
         if row["endpoint_no"] in lanes
         and not _will_wake(tx, lanes[row["endpoint_no"]], row["first_due"], row["token_at"])
     ]
+
+
+def stuck(tx: Tx) -> list[tuple[int, str]]:
+    """Queues that have nothing active, and that nobody will look at."""
+    return [
+        (endpoint_no, key)
+        for endpoint_no, key, seq in tx.tuples("queues")
+        if not tx.value("queue_will_move", {"no": endpoint_no, "key": key, "seq": seq})
+    ]
+
+
+def audit(tx: Tx) -> list[int]:
+    return sorted({no for no, _ in asleep(tx)} | {no for no, _ in stuck(tx)})
 
 
 def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
@@ -171,8 +191,12 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
 def repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
     """Wake them, if they still would not by themselves."""
     wakes = lane_rows.Wakes(tx)
-    found = [(no, due) for no, due in asleep(tx) if no in endpoint_nos]
-    for no, due in found:
-        wakes.add(no, tx.now, due)
+    found = {no for no in audit(tx) if no in endpoint_nos}
+    for no, due in asleep(tx):
+        if no in found:
+            wakes.add(no, tx.now, due)
+    for no, key in stuck(tx):
+        if no in found:
+            wakes.turn(no, key)
     wakes.write()
-    return [no for no, _ in found]
+    return sorted(found)

@@ -144,6 +144,7 @@ def counts(tx: Tx) -> Counts:
     return Counts(
         pending=waiting.get(DeliveryState.PENDING, 0),
         scheduled=waiting.get(DeliveryState.SCHEDULED, 0),
+        queued=tx.value("counts_queued"),
         delivering=tx.value("counts_delivering"),
         dead=tx.value("counts_dead"),
         lanes_open=tx.value("counts_lanes_open"),

@@ -75,8 +75,8 @@ DELETE FROM hookline.event_type WHERE org_id = $1 AND name = $2 RETURNING name
 -- name: endpoint_insert
 -- Whoever deletes the application waits, and then finds this endpoint too.
 INSERT INTO hookline.endpoint (id, app_no, status, url, uid, description, version, event_types, channels, throttle_rate,
-                               concurrency, ordering, scheme, secrets, headers, metadata, policy)
-SELECT $1, a.no, $3, $4, $5, $6, $7, $8::text[], $9::text[], $10, $11, $12, $13, $14, $15, $16::jsonb, $17::jsonb
+                               concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy)
+SELECT $1, a.no, $3, $4, $5, $6, $7, $8::text[], $9::text[], $10, $11, $12, $13, $14, $15, $16, $17::jsonb, $18::jsonb
 FROM hookline.application a WHERE a.no = $2 AND a.deleted_at IS NULL
 FOR SHARE OF a
 RETURNING no
@@ -90,7 +90,8 @@ SELECT l.*, now() AS now FROM hookline.lane l WHERE endpoint_no = $1 AND status 
 -- name: endpoint_update
 UPDATE hookline.endpoint
 SET url = $2, uid = $3, description = $4, version = $5, event_types = $6::text[], channels = $7::text[], throttle_rate = $8,
-    concurrency = $9, ordering = $10, scheme = $11, secrets = $12, headers = $13, metadata = $14::jsonb, policy = $15::jsonb,
+    concurrency = $9, ordering = $10, on_death = $11, scheme = $12, secrets = $13, headers = $14, metadata = $15::jsonb,
+    policy = $16::jsonb,
     revision = revision + 1, updated_at = now()
 WHERE no = $1
 

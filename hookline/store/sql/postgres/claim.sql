@@ -13,7 +13,7 @@ WITH w AS MATERIALIZED (
      -- Every visible token of those lanes, future ones too: kept ones would pile up beside the one that is armed anew.
      mine AS MATERIALIZED (
        SELECT x.* FROM lanes l CROSS JOIN LATERAL (
-         SELECT id, endpoint_no, floor FROM hookline.wake
+         SELECT id, endpoint_no, floor, keys FROM hookline.wake
          WHERE endpoint_no = l.endpoint_no ORDER BY endpoint_no LIMIT 1000
          FOR UPDATE SKIP LOCKED) x),
      consumed AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM mine))),
@@ -25,10 +25,11 @@ WITH w AS MATERIALIZED (
                WHERE NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = s.endpoint_no)))
        FOR UPDATE SKIP LOCKED),
      cleared AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM stray)))
-SELECT l.*, least(f.floor, l.waiting_floor) AS floor, now() AS now, (SELECT count(*) FROM w) AS tokens,
+SELECT l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM w) AS tokens,
        -- A claim that a crash of the server undoes is made again; record waits for the disk, and for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
-FROM lanes l JOIN (SELECT endpoint_no, min(floor) AS floor FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
+FROM lanes l
+JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
 ORDER BY l.at
 
 -- name: claim_take
@@ -68,10 +69,10 @@ WITH p AS MATERIALIZED (
            counted = endpoint_no = ANY ($5::bigint[])
        WHERE id = ANY (ARRAY(SELECT id FROM took))
        RETURNING id, endpoint_no, app_no, message_id, message_seq, message_at, event_type, attempts, sent, trigger, due_at,
-                 expires_at, lease_until, last_delay, policy)
+                 expires_at, lease_until, last_delay, policy, ordering_key)
 SELECT *, NULL::timestamptz AS left_floor FROM leased
 UNION ALL
-SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
+SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
 FROM rest LEFT JOIN told ON true
 
 -- name: claim_payloads
@@ -84,11 +85,15 @@ WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
 -- name: claim_unsendable
 -- A delivery whose payload is gone can never be sent: it must not hold up its lane.
 WITH gone AS (
-       DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *)
+       DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *),
+     turns AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no)
 INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
-                                  policy, last_status, reason, detail, died_at)
+                                  policy, last_status, reason, detail, died_at, ordering_key)
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
-       'unsendable', 'the payload is gone', now()
+       'unsendable', 'the payload is gone', now(), ordering_key
 FROM gone
 RETURNING id, endpoint_no, message_id, message_at, sent, died_at
 

@@ -87,13 +87,17 @@ WITH x AS MATERIALIZED (
      gone AS (DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(SELECT id FROM x)) RETURNING *),
      d AS (
        INSERT INTO hookline.delivery (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, state, attempts,
-                                      sent, trigger, due_at, expires_at, last_status, policy)
+                                      sent, trigger, due_at, expires_at, last_status, policy, ordering_key)
        OVERRIDING SYSTEM VALUE
-       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, 0, 0, sent, 1, now(),
-              now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $11::float8)), last_status, policy
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type,
+              CASE WHEN ordering_key IS NULL THEN 0 ELSE 6 END, 0, sent, 1, now(),
+              now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $11::float8)), last_status, policy,
+              ordering_key
        FROM gone ORDER BY id
-       RETURNING endpoint_no),
-     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT DISTINCT endpoint_no, now(), now() FROM d)
+       RETURNING endpoint_no, ordering_key),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
 
 -- name: resolve
@@ -110,8 +114,13 @@ WITH x AS MATERIALIZED (
        FOR UPDATE OF l SKIP LOCKED),
      closed AS (
        UPDATE hookline.dead_letter SET resolved_at = now(), note = $11::text WHERE id = ANY (ARRAY(SELECT id FROM x))
+       RETURNING endpoint_no, ordering_key),
+     turns AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM closed
+       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
        RETURNING 1)
-SELECT count(*) FROM closed
+SELECT count(*), (SELECT hookline.announce() FROM turns LIMIT 1) FROM closed
 
 -- name: dead_lock
 -- In the order in which tasks and operators come by them.
@@ -138,24 +147,28 @@ FROM m ORDER BY m.id
 -- $5 max age.
 WITH m AS MATERIALIZED (
        SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
-              e.policy AS endpoint_policy, t.policy AS type_policy
+              e.policy AS endpoint_policy, t.policy AS type_policy, q.key
        FROM hookline.endpoint e
        JOIN hookline.application a ON a.no = e.app_no
        JOIN hookline.message m ON m.app_no = e.app_no
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
+       CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.id = ANY ($2::text[])
          AND m.created_at >= $3::timestamptz AND m.created_at < $4::timestamptz),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
-                                      expires_at, policy)
+                                      expires_at, policy, ordering_key, state)
        SELECT app_no, no, seq, created_at, id, event_type, 1, due_at,
               due_at + make_interval(secs => coalesce((policy ->> 'max_age')::float8, (endpoint_policy ->> 'max_age')::float8,
                                                      (type_policy ->> 'max_age')::float8, $5::float8)),
               CASE WHEN policy IS NULL AND endpoint_policy IS NULL AND type_policy IS NULL THEN NULL
-                   ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END
+                   ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END,
+              key, CASE WHEN key IS NULL THEN 0 ELSE 6 END
        FROM m ORDER BY id
-       RETURNING endpoint_no, due_at),
-     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT endpoint_no, min(due_at), min(due_at) FROM d GROUP BY endpoint_no)
+       RETURNING endpoint_no, due_at, ordering_key),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
 
 -- name: endpoint_lives
@@ -165,19 +178,22 @@ SELECT no FROM hookline.endpoint WHERE no = $1::bigint AND deleted_at IS NULL
 -- $1 endpoint, $2 message, $3 and $4 when it can have been made, $5 the deployment's max age.
 WITH d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
-                                      expires_at, policy)
+                                      expires_at, policy, ordering_key, state)
        SELECT m.app_no, e.no, m.seq, m.created_at, m.id, m.event_type, 1, now(),
               now() + make_interval(secs => coalesce((m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8,
                                                      (t.policy ->> 'max_age')::float8, $5::float8)),
               CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
-                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END
+                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END,
+              q.key, CASE WHEN q.key IS NULL THEN 0 ELSE 6 END
        FROM hookline.endpoint e
        JOIN hookline.application a ON a.no = e.app_no
        JOIN hookline.message m ON m.app_no = e.app_no AND m.id = $2::text
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
+       CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.payload IS NOT NULL
          AND m.created_at >= $3::timestamptz AND m.created_at <= $4::timestamptz
        LIMIT 1
-       RETURNING id, endpoint_no),
-     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT endpoint_no, now(), now() FROM d)
+       RETURNING id, endpoint_no, ordering_key),
+     woken AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys) SELECT endpoint_no, now(), now(), to_json(ordering_key)::text FROM d)
 SELECT id, hookline.announce() FROM d

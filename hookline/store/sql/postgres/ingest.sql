@@ -29,28 +29,31 @@ WITH m AS MATERIALIZED (
        SELECT id, app_no, event_type, event_id, channels::text[], tags::text[], ordering_key, deliver_at, policy::jsonb, payload,
               now()
        FROM fresh WHERE event_id IS NULL OR id IN (SELECT message_id FROM events) ORDER BY ord
-       RETURNING seq, id, app_no, event_type, channels, deliver_at, policy),
+       RETURNING seq, id, app_no, event_type, channels, deliver_at, policy, ordering_key),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,
-                                      policy)
+                                      policy, ordering_key, state)
        SELECT m.app_no, e.no, m.seq, now(), m.id, m.event_type, greatest(now(), m.deliver_at),
               greatest(now(), m.deliver_at) + make_interval(secs => coalesce(
                 (m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8, (t.policy ->> 'max_age')::float8,
                 $14::float8)),
               CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
-                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END
+                   ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END,
+              q.key, CASE WHEN q.key IS NULL THEN 0 ELSE 6 END
        FROM msg m
        JOIN hookline.application a ON a.no = m.app_no
        JOIN hookline.endpoint e ON e.app_no = m.app_no AND e.deleted_at IS NULL AND e.status < 2
             AND (e.event_types IS NULL OR m.event_type = ANY (e.event_types))
             AND (e.channels IS NULL OR e.channels && m.channels)
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
+       CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        ORDER BY m.seq, e.no
-       RETURNING endpoint_no, message_id, due_at),
-     -- For paused endpoints too: one that is resumed at this moment cannot see these rows.
+       RETURNING endpoint_no, message_id, due_at, ordering_key),
+     -- For paused endpoints too: one that is resumed at this moment cannot see these rows. What has a key is always queued, and
+     -- its token names the key: whether the last one of that key is being delivered just now cannot be seen from here.
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT endpoint_no, min(due_at), min(due_at) FROM d GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
 SELECT m.id, now() AS now, coalesce(c.deliveries, 0) AS deliveries,
        (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
 FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY message_id) c ON c.message_id = m.id

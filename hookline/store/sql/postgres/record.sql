@@ -2,7 +2,7 @@
 
 -- name: record_plain
 -- A batch in which everything was delivered and no lane is to be written, the usual one: one statement, its own transaction.
--- $1 receipts sorted by delivery, $2 their endpoints, $3 lanes to wake. Nothing at all while one of the lanes is unhealthy.
+-- $1 receipts sorted by delivery, $2 their endpoints, $3 lanes to wake, $4 the queues there that have moved up. Nothing at all while one of the lanes is unhealthy.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::hookline.receipt[])
        WHERE NOT EXISTS (
@@ -26,8 +26,8 @@ WITH r AS MATERIALIZED (
               dns_us, connect_us, tls_us, first_byte_us, total_us, now()
        FROM gone),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT no, now(), now() FROM unnest($3::bigint[]) AS no WHERE EXISTS (SELECT FROM gone)
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT no, now(), now(), keys FROM unnest($3::bigint[], $4::text[]) AS w (no, keys) WHERE EXISTS (SELECT FROM gone)
        RETURNING 1)
 SELECT count(*) AS recorded, (SELECT hookline.announce() FROM woken LIMIT 1) FROM gone
 
@@ -49,7 +49,8 @@ WITH r AS MATERIALIZED (
        DELETE FROM hookline.delivery d USING r
        WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind <> 1
        RETURNING d.id, d.claim, d.app_no, d.endpoint_no, d.message_seq, d.message_at, d.message_id, d.event_type,
-                 d.attempts + r.spent AS attempts, d.sent + 1 AS sent, d.policy, r.kind, r.status, r.reason, r.detail),
+                 d.attempts + r.spent AS attempts, d.sent + 1 AS sent, d.policy, d.ordering_key, r.kind, r.status, r.reason,
+                 r.detail),
      done AS (
        INSERT INTO hookline.delivery_done (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
                                            sent, finished_at)
@@ -57,9 +58,9 @@ WITH r AS MATERIALIZED (
        FROM gone WHERE kind = 0),
      dead AS (
        INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
-                                         sent, policy, last_status, reason, detail, died_at)
+                                         sent, policy, last_status, reason, detail, died_at, ordering_key)
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, status, reason,
-              detail, now()
+              detail, now(), ordering_key
        FROM gone WHERE kind = 2),
      kept AS (
        UPDATE hookline.delivery d
@@ -69,8 +70,13 @@ WITH r AS MATERIALIZED (
        RETURNING d.id, r.claim, d.endpoint_no, d.due_at),
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
-SELECT id, claim, now() AS now, NULL::void FROM gone
+       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no),
+     turns AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
+       RETURNING 1)
+SELECT id, claim, now() AS now, (SELECT hookline.announce() FROM turns LIMIT 1) FROM gone
 UNION ALL
 SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 

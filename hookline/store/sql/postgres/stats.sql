@@ -28,6 +28,13 @@ SELECT count(*) FILTER (WHERE c.state = 0), count(*) FILTER (WHERE c.state = 1) 
   SELECT d.state FROM hookline.delivery d WHERE d.endpoint_no = ANY ($1::bigint[]) AND d.state < 2
   LIMIT $2::bigint) c
 
+-- name: stats_queued
+-- Likewise.
+SELECT count(*) FROM (
+  SELECT FROM unnest($1::bigint[]) AS e (no)
+  CROSS JOIN LATERAL (SELECT FROM hookline.delivery d WHERE d.endpoint_no = e.no AND d.state = 6 OFFSET 0) d
+  LIMIT $2::bigint) c
+
 -- name: stats_delivering
 -- Those of all lanes are looked at: no more than the workers have in flight.
 SELECT count(*) FROM hookline.delivery WHERE state = 2 AND lease_until > '2000-01-01' AND endpoint_no = ANY ($1::bigint[])

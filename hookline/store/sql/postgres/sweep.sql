@@ -31,12 +31,16 @@ SELECT x.endpoint_no, x.counted, (SELECT hookline.announce()) FROM x
 -- What a paused lane holds is looked at again in an hour: resume starts its budget anew, whatever it says by then.
 WITH x AS MATERIALIZED (
        SELECT d.id, coalesce(l.status, 3) = 1 AS paused
-       FROM (SELECT id, endpoint_no FROM hookline.delivery
-             WHERE state < 2 AND expires_at <= now() ORDER BY expires_at LIMIT $1::integer) d
+       FROM ((SELECT id, endpoint_no FROM hookline.delivery
+              WHERE state < 2 AND expires_at <= now() ORDER BY expires_at LIMIT $1::integer)
+             UNION ALL
+             (SELECT id, endpoint_no FROM hookline.delivery
+              WHERE state = 6 AND expires_at <= now() ORDER BY expires_at LIMIT $1::integer)
+             LIMIT $1::integer) d
        LEFT JOIN hookline.lane l USING (endpoint_no)),
      locked AS MATERIALIZED (
        SELECT id FROM hookline.delivery
-       WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 < 2 AND expires_at <= now()
+       WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 <> 2 AND expires_at <= now()
        FOR UPDATE SKIP LOCKED),
      later AS (
        UPDATE hookline.delivery SET expires_at = now() + interval '1 hour'
@@ -47,36 +51,51 @@ WITH x AS MATERIALIZED (
        RETURNING *),
      dead AS (
        INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
-                                         sent, policy, last_status, reason, detail, died_at)
+                                         sent, policy, last_status, reason, detail, died_at, ordering_key)
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
-              'budget_exhausted', 'the time budget ended while it waited', now()
-       FROM gone)
-SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
+              'budget_exhausted', 'the time budget ended while it waited', now(), ordering_key
+       FROM gone),
+     turns AS (
+       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
+       RETURNING 1)
+SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at, (SELECT hookline.announce() FROM turns LIMIT 1)
+FROM gone
 
 -- name: sweep_deleted
--- Lanes that are marked deleted, and endpoints with waiting deliveries but no lane, found by leaping through the due index.
+-- Lanes that are marked deleted, and endpoints with waiting deliveries but no lane, found by leaping through the due index and
+-- the index of what is queued.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
        SELECT (SELECT min(d.endpoint_no) FROM hookline.delivery d WHERE d.state < 2 AND d.endpoint_no > w.endpoint_no)
        FROM waiting w WHERE w.endpoint_no IS NOT NULL),
+     queued (endpoint_no) AS (
+       SELECT min(endpoint_no) FROM hookline.delivery WHERE state = 6
+       UNION ALL
+       SELECT (SELECT min(d.endpoint_no) FROM hookline.delivery d WHERE d.state = 6 AND d.endpoint_no > q.endpoint_no)
+       FROM queued q WHERE q.endpoint_no IS NOT NULL),
      lost AS (
-       SELECT endpoint_no FROM waiting w
+       SELECT endpoint_no FROM (SELECT endpoint_no FROM waiting UNION SELECT endpoint_no FROM queued) w
        WHERE endpoint_no IS NOT NULL
          AND NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = w.endpoint_no AND l.status < 3)),
      x AS MATERIALIZED (
        SELECT d.id FROM lost CROSS JOIN LATERAL (
-         SELECT id FROM hookline.delivery
-         WHERE endpoint_no = lost.endpoint_no AND state < 2 ORDER BY due_at, id LIMIT $1::integer) d
+         (SELECT id FROM hookline.delivery
+          WHERE endpoint_no = lost.endpoint_no AND state < 2 ORDER BY due_at, id LIMIT $1::integer)
+         UNION ALL
+         (SELECT id FROM hookline.delivery
+          WHERE endpoint_no = lost.endpoint_no AND state = 6 ORDER BY ordering_key, message_seq LIMIT $1::integer)) d
        LIMIT $1::integer),
      locked AS MATERIALIZED (
-       SELECT id FROM hookline.delivery WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 < 2 FOR UPDATE SKIP LOCKED),
+       SELECT id FROM hookline.delivery WHERE id = ANY (ARRAY(SELECT id FROM x)) AND state + 0 <> 2 FOR UPDATE SKIP LOCKED),
      gone AS (DELETE FROM hookline.delivery WHERE id = ANY (ARRAY(SELECT id FROM locked)) RETURNING *),
      dead AS (
        INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
-                                         sent, policy, last_status, reason, detail, died_at)
+                                         sent, policy, last_status, reason, detail, died_at, ordering_key)
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
-              'endpoint_deleted', 'the endpoint was deleted', now()
+              'endpoint_deleted', 'the endpoint was deleted', now(), ordering_key
        FROM gone)
 SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
 
@@ -86,6 +105,7 @@ WHERE endpoint_no = ANY (ARRAY(
         SELECT l.endpoint_no FROM hookline.lane l
         WHERE l.status = 3
           AND NOT EXISTS (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2)
+          AND NOT EXISTS (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state = 6)
         ORDER BY l.endpoint_no LIMIT $1::integer
         FOR UPDATE SKIP LOCKED))
 
@@ -151,3 +171,36 @@ ORDER BY l.endpoint_no
 -- name: audit_repair
 INSERT INTO hookline.wake (endpoint_no, at, floor)
 SELECT r.endpoint_no, greatest(now(), r.floor), r.floor FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
+
+-- name: audit_queues
+-- Queues that have nothing active and nobody will look at: no token names them, and no dead letter blocks them.
+WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
+       (SELECT endpoint_no, ordering_key FROM hookline.delivery WHERE state = 6 ORDER BY endpoint_no, ordering_key LIMIT 1)
+       UNION ALL
+       SELECT n.endpoint_no, n.ordering_key FROM queue q CROSS JOIN LATERAL (
+         SELECT d.endpoint_no, d.ordering_key FROM hookline.delivery d
+         WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (q.endpoint_no, q.ordering_key)
+         ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n)
+SELECT q.endpoint_no, q.ordering_key
+FROM queue q
+JOIN hookline.lane l ON l.endpoint_no = q.endpoint_no AND l.status < 3
+JOIN hookline.endpoint e ON e.no = q.endpoint_no
+CROSS JOIN LATERAL (
+  SELECT d.message_seq FROM hookline.delivery d
+  WHERE d.endpoint_no = q.endpoint_no AND d.ordering_key = q.ordering_key AND d.state = 6 ORDER BY d.message_seq LIMIT 1) head
+WHERE NOT EXISTS (
+    SELECT FROM hookline.delivery d
+    WHERE d.endpoint_no = q.endpoint_no AND d.ordering_key = q.ordering_key AND d.state < 3)
+  AND NOT (e.on_death = 'block' AND EXISTS (
+    SELECT FROM hookline.dead_letter b
+    WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
+      AND b.message_seq < head.message_seq))
+  AND NOT EXISTS (
+    SELECT FROM hookline.wake w
+    WHERE w.endpoint_no = q.endpoint_no AND w.keys IS NOT NULL AND jsonb_exists(('[' || w.keys || ']')::jsonb, q.ordering_key))
+ORDER BY q.endpoint_no, q.ordering_key
+
+-- name: audit_repair_queues
+INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',')
+FROM unnest($1::bigint[], $2::text[]) AS r (endpoint_no, ordering_key) GROUP BY endpoint_no

@@ -241,12 +241,16 @@ WHERE t.endpoint_no = $1::bigint AND t.id > $2::text AND t.id <= $3::text AND t.
 ORDER BY t.id LIMIT $4::integer
 
 -- name: lanes
--- $1 organization, $2 application, $3 endpoint; $4 how far deliveries are counted, in the order of the one index that has them by
+-- $1 organization, $2 application, $3 endpoint; $4 how far deliveries are counted, in the order of the indexes that have them by
 -- lane: beside a long backlog the planner would read the whole table for each idle lane. Errors of the last two days.
 SELECT l.*, e.id AS endpoint_id, e.url, a.id AS app_id,
        (SELECT count(*) FROM (
-          SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
-          ORDER BY d.due_at LIMIT $4::integer) c) AS depth,
+          (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
+           ORDER BY d.due_at LIMIT $4::integer)
+          UNION ALL
+          (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state = 6
+           ORDER BY d.ordering_key LIMIT $4)
+          LIMIT $4) c) AS depth,
        (SELECT d.due_at FROM hookline.delivery d
         WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1) AS oldest_due,
        (SELECT CASE WHEN t.detail <> '' THEN t.detail WHEN t.status_code IS NOT NULL THEN 'status ' || t.status_code
@@ -268,6 +272,7 @@ SELECT * FROM hookline.lane_event WHERE endpoint_no = $1::bigint ORDER BY id DES
 -- name: counts
 SELECT (SELECT count(*) FROM hookline.delivery WHERE state < 2 AND state = 0) AS pending,
        (SELECT count(*) FROM hookline.delivery WHERE state < 2 AND state = 1) AS scheduled,
+       (SELECT count(*) FROM hookline.delivery WHERE state = 6) AS queued,
        (SELECT count(*) FROM hookline.delivery WHERE state = 2) AS delivering,
        (SELECT count(*) FROM hookline.dead_letter WHERE resolved_at IS NULL) AS dead,
        (SELECT count(*) FROM hookline.lane WHERE circuit > 0) AS lanes_open,

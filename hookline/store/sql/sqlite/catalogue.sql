@@ -82,9 +82,9 @@ DELETE FROM event_type WHERE org_id = ? AND name = ?;
 
 -- name: endpoint_insert
 INSERT INTO endpoint (id, app_no, uid, url, description, version, event_types, channels, status, throttle_rate,
-                      concurrency, ordering, scheme, secrets, headers, metadata, policy, created_at, updated_at)
+                      concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy, created_at, updated_at)
 VALUES (:id, :app_no, :uid, :url, :description, :version, :event_types, :channels, :status, :throttle_rate,
-        :concurrency, :ordering, :scheme, :secrets, :headers, :metadata, :policy, :now, :now)
+        :concurrency, :ordering, :on_death, :scheme, :secrets, :headers, :metadata, :policy, :now, :now)
 RETURNING no;
 
 -- name: lane_insert
@@ -94,7 +94,7 @@ INSERT INTO lane (endpoint_no, app_no, status, throttle_rate, concurrency) VALUE
 UPDATE endpoint
    SET url = :url, uid = :uid, description = :description, version = :version, event_types = :event_types,
        channels = :channels, throttle_rate = :throttle_rate, concurrency = :concurrency, ordering = :ordering,
-       scheme = :scheme, secrets = :secrets, headers = :headers, metadata = :metadata, policy = :policy,
+       on_death = :on_death, scheme = :scheme, secrets = :secrets, headers = :headers, metadata = :metadata, policy = :policy,
        revision = revision + 1, updated_at = :now
  WHERE no = :no;
 

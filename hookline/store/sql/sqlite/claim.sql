@@ -5,12 +5,12 @@ SELECT endpoint_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_consume
 -- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.
-DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?));
+DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?)) RETURNING endpoint_no, keys;
 
 -- name: claim_candidates
 -- SQLite keeps no dead entries in the index, so that the scan needs no floor.
 SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attempts, d.sent, d.message_at, d.expires_at,
-       d.trigger, d.policy, d.last_delay
+       d.trigger, d.policy, d.last_delay, d.ordering_key
   FROM delivery d LEFT JOIN message m ON m.seq = d.message_seq
  WHERE d.endpoint_no = ? AND d.state < 2
  ORDER BY d.due_at, d.id LIMIT ?;

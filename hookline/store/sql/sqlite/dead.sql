@@ -36,7 +36,7 @@ SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpo
  WHERE t.message_id = :message_id AND t.delivery_id = :id ORDER BY t.number DESC, t.id DESC LIMIT :most;
 
 -- name: replay_find
-SELECT l.id, l.endpoint_no FROM dead_letter l
+SELECT l.id, l.endpoint_no, l.ordering_key FROM dead_letter l
  WHERE l.died_at > 0 AND {where}
    AND EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)
    AND EXISTS (SELECT 1 FROM message m WHERE m.seq = l.message_seq AND m.payload IS NOT NULL)
@@ -44,10 +44,11 @@ SELECT l.id, l.endpoint_no FROM dead_letter l
 
 -- name: replay_open
 INSERT INTO delivery (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, state, attempts, sent,
-                      trigger, due_at, expires_at, last_status, policy)
-SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, 0, 0, sent, 1, :now,
+                      trigger, due_at, expires_at, last_status, policy, ordering_key)
+SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type,
+       CASE WHEN ordering_key IS NULL THEN 0 ELSE 6 END, 0, sent, 1, :now,
        :now + cast(round(coalesce(json_extract(policy, '$.max_age'), :max_age) * 1000000) AS integer),
-       last_status, policy
+       last_status, policy, ordering_key
   FROM dead_letter WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: replay_close
@@ -56,7 +57,8 @@ DELETE FROM dead_letter WHERE id IN (SELECT value FROM json_each(?));
 -- name: resolve
 UPDATE dead_letter SET resolved_at = :now, note = :note
  WHERE id IN (SELECT l.id FROM dead_letter l WHERE l.died_at > 0 AND {where}
-               ORDER BY l.died_at, l.id LIMIT :limit);
+               ORDER BY l.died_at, l.id LIMIT :limit)
+RETURNING endpoint_no, ordering_key;
 
 -- name: messages_look
 -- Every message of the application that a walk comes by, and what became of it at the endpoint.
@@ -69,8 +71,8 @@ SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NU
  ORDER BY m.id LIMIT :limit;
 
 -- name: messages_chosen
-SELECT m.seq, m.id, m.event_type, m.created_at, m.deliver_at, m.policy
+SELECT m.seq, m.id, m.event_type, m.created_at, m.deliver_at, m.policy, m.ordering_key
   FROM message m WHERE m.app_no = :app_no AND m.id IN (SELECT value FROM json_each(:ids)) ORDER BY m.id;
 
 -- name: resend_message
-SELECT seq, id, event_type, created_at, deliver_at, policy FROM message WHERE id = ? AND app_no = ? AND payload IS NOT NULL;
+SELECT seq, id, event_type, created_at, deliver_at, policy, ordering_key FROM message WHERE id = ? AND app_no = ? AND payload IS NOT NULL;

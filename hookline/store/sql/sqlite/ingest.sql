@@ -4,7 +4,7 @@
 SELECT org_id FROM application WHERE no = ? AND deleted_at IS NULL;
 
 -- name: ingest_targets
-SELECT no, event_types, channels, policy FROM endpoint WHERE app_no = ? AND deleted_at IS NULL AND status < 2;
+SELECT no, event_types, channels, policy, ordering FROM endpoint WHERE app_no = ? AND deleted_at IS NULL AND status < 2;
 
 -- name: ingest_type_policies
 SELECT name, policy FROM event_type WHERE org_id = ? AND policy IS NOT NULL;
@@ -37,5 +37,5 @@ INSERT OR REPLACE INTO idempotency (key, body, message_id, created_at, expires_a
 
 -- name: delivery_insert
 INSERT INTO delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at, expires_at,
-                      policy)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                      policy, ordering_key, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -10,7 +10,7 @@ UPDATE lane
  WHERE endpoint_no = ?;
 
 -- name: wake_lanes
-INSERT INTO wake (endpoint_no, at, floor) VALUES (?, ?, ?);
+INSERT INTO wake (endpoint_no, at, floor, keys) VALUES (?, ?, ?, ?);
 
 -- name: lane_events_write
 INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause) VALUES (?, ?, ?, ?, ?);

@@ -17,9 +17,9 @@ SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type,
 
 -- name: record_dead
 INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
-                         policy, last_status, reason, detail, died_at)
+                         policy, last_status, reason, detail, died_at, ordering_key)
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts + 1, sent + 1,
-       policy, :status, :reason, :detail, :now
+       policy, :status, :reason, :detail, :now, ordering_key
   FROM delivery WHERE id = :id;
 
 -- name: record_closed

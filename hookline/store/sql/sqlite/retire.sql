@@ -33,7 +33,7 @@ DELETE FROM lane_event WHERE id IN (SELECT id FROM lane_event WHERE at < ? ORDER
 
 -- name: retire_dead
 DELETE FROM dead_letter WHERE id IN (SELECT id FROM dead_letter WHERE died_at < ? ORDER BY died_at LIMIT ?)
-RETURNING resolved_at IS NULL;
+RETURNING resolved_at IS NULL, endpoint_no, ordering_key;
 
 -- name: retire_resolved
 DELETE FROM dead_letter WHERE id IN (

@@ -17,6 +17,11 @@ SELECT sum(state = 0), sum(state = 1) FROM (
   SELECT d.state AS state FROM json_each(:endpoints) CROSS JOIN delivery d
    WHERE d.endpoint_no = json_each.value AND d.state < 2 LIMIT :bound);
 
+-- name: stats_queued
+SELECT count(*) FROM (
+  SELECT 1 FROM json_each(:endpoints) CROSS JOIN delivery d
+   WHERE d.endpoint_no = json_each.value AND d.state = 6 LIMIT :bound);
+
 -- name: stats_delivering
 -- Those of all lanes are looked at: no more than the workers have in flight.
 SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0 AND +endpoint_no IN (SELECT value FROM json_each(?));

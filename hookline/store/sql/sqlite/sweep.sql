@@ -17,15 +17,19 @@ UPDATE delivery SET state = 0, due_at = ?, lease_until = NULL, claim = NULL, cou
 SELECT d.id, coalesce(l.status, 3) FROM delivery d LEFT JOIN lane l ON l.endpoint_no = d.endpoint_no
  WHERE d.state < 2 AND d.expires_at <= ? ORDER BY d.expires_at LIMIT ?;
 
+-- name: sweep_expired_queued
+SELECT d.id, coalesce(l.status, 3) FROM delivery d LEFT JOIN lane l ON l.endpoint_no = d.endpoint_no
+ WHERE d.state = 6 AND d.expires_at <= ? ORDER BY d.expires_at LIMIT ?;
+
 -- name: sweep_expired_hold
 -- What a paused lane holds is looked at again much later: resume starts its budget anew, whatever it says by then.
 UPDATE delivery SET expires_at = ? WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: sweep_dead
 INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
-                         policy, last_status, reason, detail, died_at)
+                         policy, last_status, reason, detail, died_at, ordering_key)
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
-       policy, last_status, :reason, :detail, :now
+       policy, last_status, :reason, :detail, :now, ordering_key
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id, endpoint_no, message_id, message_at, sent;
 
@@ -34,6 +38,20 @@ SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpo
 
 -- name: sweep_deleted_find
 SELECT id FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at, id LIMIT ?;
+
+-- name: sweep_deleted_queued
+SELECT id FROM delivery WHERE endpoint_no = ? AND state = 6 ORDER BY ordering_key, message_seq LIMIT ?;
+
+-- name: queued_lanes
+-- The lanes in which something is queued, one seek each.
+WITH RECURSIVE queued (endpoint_no) AS (
+    SELECT (SELECT endpoint_no FROM delivery WHERE state = 6 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.endpoint_no FROM delivery d
+             WHERE d.state = 6 AND d.endpoint_no > w.endpoint_no ORDER BY d.endpoint_no LIMIT 1)
+      FROM queued w WHERE w.endpoint_no IS NOT NULL
+)
+SELECT w.endpoint_no FROM queued w WHERE w.endpoint_no IS NOT NULL;
 
 -- name: sweep_lanes_drop
 DELETE FROM lane WHERE endpoint_no = ? AND status = 3;

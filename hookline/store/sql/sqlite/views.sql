@@ -233,6 +233,8 @@ SELECT endpoint_no FROM lane WHERE status < 3 AND endpoint_no > 0 ORDER BY endpo
 -- name: lane_view
 SELECT n.*, e.id AS endpoint_id, e.url AS url, a.id AS app_id,
        (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
+                              UNION ALL
+                              SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state = 6
                                LIMIT :bound)) AS depth,
        (SELECT d.due_at FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
          ORDER BY d.due_at LIMIT 1) AS oldest_due,
@@ -248,6 +250,9 @@ SELECT * FROM lane_event WHERE endpoint_no = ? ORDER BY id DESC LIMIT ?;
 
 -- name: counts_waiting
 SELECT state, count(*) FROM delivery WHERE state < 2 AND expires_at > 0 GROUP BY state;
+
+-- name: counts_queued
+SELECT count(*) FROM delivery WHERE state = 6 AND expires_at > 0;
 
 -- name: counts_delivering
 SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0;

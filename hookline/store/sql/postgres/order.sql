@@ -1,0 +1,37 @@
+-- Order: the first of a queue gets its turn. See flow/order.py for who may do it when, and why nothing is forgotten.
+
+-- name: promote
+-- Under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. What is promoted keeps its
+-- due instant, so the claim must scan from there. The update waits for a row that the sweep holds: that one is dead
+-- afterwards, and has left a token, or is still queued.
+WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (endpoint_no, ordering_key)),
+     head AS MATERIALIZED (
+       SELECT h.id
+       FROM q
+       CROSS JOIN LATERAL (
+         SELECT d.id, d.message_seq FROM hookline.delivery d
+         WHERE d.endpoint_no = q.endpoint_no AND d.ordering_key = q.ordering_key AND d.state = 6
+         ORDER BY d.message_seq, d.id LIMIT 1) h
+       WHERE NOT EXISTS (
+           SELECT FROM hookline.delivery a
+           WHERE a.endpoint_no = q.endpoint_no AND a.ordering_key = q.ordering_key AND a.state < 3)
+         AND NOT EXISTS (
+           SELECT FROM hookline.dead_letter b JOIN hookline.endpoint e ON e.no = b.endpoint_no AND e.on_death = 'block'
+           WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
+             AND b.message_seq < h.message_seq)),
+     turned AS (
+       UPDATE hookline.delivery SET state = 0 WHERE id = ANY (ARRAY(SELECT id FROM head)) AND state + 0 = 6
+       RETURNING endpoint_no, due_at)
+SELECT endpoint_no, min(due_at) AS floor FROM turned GROUP BY endpoint_no
+
+-- name: unblock
+-- An endpoint no longer waits for its dead: the queues that did. Under the lane's lock.
+INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
+SELECT $1, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
+FROM hookline.dead_letter WHERE endpoint_no = $1::bigint AND ordering_key IS NOT NULL AND resolved_at IS NULL
+HAVING count(*) > 0
+
+-- name: queued_renew
+UPDATE hookline.delivery
+SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $2::float8))
+WHERE endpoint_no = $1 AND state = 6

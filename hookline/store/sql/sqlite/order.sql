@@ -1,0 +1,57 @@
+-- Order: the first of a queue gets its turn. See flow/order.py for who may do it when, and why nothing is forgotten.
+
+-- name: promote
+UPDATE delivery SET state = 0
+ WHERE id = (SELECT q.id FROM delivery q WHERE q.endpoint_no = :no AND q.ordering_key = :key AND q.state = 6
+              ORDER BY q.message_seq, q.id LIMIT 1)
+   AND NOT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
+   AND NOT EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no
+                    WHERE b.endpoint_no = :no AND b.ordering_key = :key AND b.resolved_at IS NULL
+                      AND b.message_seq < delivery.message_seq AND e.on_death = 'block');
+
+-- name: queues_of
+-- The queues that these deliveries stand in.
+SELECT endpoint_no, ordering_key FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND ordering_key IS NOT NULL;
+
+-- name: blocking
+-- The queues of an endpoint that wait for their dead, if it says so.
+SELECT DISTINCT ordering_key FROM dead_letter WHERE endpoint_no = ? AND ordering_key IS NOT NULL AND resolved_at IS NULL;
+
+-- name: queued_stretch
+-- A stretch of what a paused lane holds in queues, in the order of their index.
+SELECT ordering_key, message_seq, id FROM delivery
+ WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
+ ORDER BY ordering_key, message_seq, id LIMIT 1 OFFSET :limit;
+
+-- name: queued_renew
+UPDATE delivery
+   SET expires_at = :now + cast(round(coalesce(json_extract(policy, '$.max_age'), :max_age) * 1000000) AS integer)
+ WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
+   AND (ordering_key, message_seq, id) <= (:last_key, :last_seq, :last_id);
+
+-- name: queues
+-- Each queue that has something in it, one seek each, with the first in line.
+WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
+    SELECT * FROM (SELECT endpoint_no, ordering_key FROM delivery WHERE state = 6 AND endpoint_no > 0
+                    ORDER BY endpoint_no, ordering_key LIMIT 1)
+    UNION ALL
+    SELECT n.endpoint_no, n.ordering_key
+      FROM queue w JOIN delivery n ON n.id = (
+           SELECT d.id FROM delivery d
+            WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (w.endpoint_no, w.ordering_key)
+            ORDER BY d.endpoint_no, d.ordering_key LIMIT 1)
+)
+SELECT w.endpoint_no, w.ordering_key,
+       (SELECT d.message_seq FROM delivery d WHERE d.endpoint_no = w.endpoint_no AND d.ordering_key = w.ordering_key
+         AND d.state = 6 ORDER BY d.message_seq LIMIT 1) AS message_seq
+  FROM queue w;
+
+-- name: queue_will_move
+-- Whether something of it is active, a token names it, its lane is gone, or a dead letter blocks it.
+SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
+    OR EXISTS (SELECT 1 FROM wake t, json_each('[' || t.keys || ']') k
+                WHERE t.endpoint_no = :no AND t.keys IS NOT NULL AND k.value = :key)
+    OR NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = :no AND l.status < 3)
+    OR EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no
+                WHERE b.endpoint_no = :no AND b.ordering_key = :key AND b.resolved_at IS NULL
+                  AND b.message_seq < :seq AND e.on_death = 'block');

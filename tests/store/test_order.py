@@ -1,0 +1,459 @@
+"""Order by key: one at a time, in the order accepted; nothing that waits for its turn is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from hookline.model import DeadFilter, Endpoint, EndpointChange, Job, OnDeath, Ordering, PolicyOverride
+from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.store import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+S = DeliveryState
+FIFO = Ordering.FIFO
+
+
+async def send(scene: Scene, *keys: str | None) -> list[str]:
+    """One message for each key, all in one transaction; their ids."""
+    messages = [factory.new_message(scene.app.no, ordering_key=key) for key in keys]
+    return [answer.message_id for answer in await scene.ingest(messages)]
+
+
+async def states(scene: Scene, messages: Sequence[str]) -> list[DeliveryState]:
+    return [await scene.state(message) for message in messages]
+
+
+async def deliver_all(scene: Scene) -> list[str]:
+    """Claim and deliver until nothing is left; the messages in the order in which they were sent."""
+    sent: list[str] = []
+    while jobs := await scene.claim():
+        sent += [job.message_id for job in jobs]
+        await scene.record(*factory.all_delivered(jobs))
+    return sent
+
+
+async def only(scene: Scene) -> Job:
+    (job,) = await scene.claim_all()
+    return job
+
+
+@pytest.fixture
+async def endpoint(scene: Scene) -> Endpoint:
+    return await scene.endpoint()
+
+
+# ── one at a time ──
+
+
+async def test_one_of_a_key_at_a_time_in_the_order_accepted(scene: Scene, endpoint: Endpoint) -> None:
+    first, second, third = await send(scene, "k", "k", "k")
+    assert await states(scene, [first, second, third]) == [S.QUEUED] * 3
+    for message in (first, second, third):
+        job = await only(scene)
+        assert (job.message_id, job.ordering_key) == (message, "k")
+        await scene.record(factory.delivered(job))
+    assert await scene.claim_all() == []
+
+
+async def test_other_keys_and_messages_without_one_flow_past(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, "a", "a", "b", None, "b", None)
+    jobs = await scene.claim_all()
+    assert {job.message_id for job in jobs} == {messages[0], messages[2], messages[3], messages[5]}
+    await scene.record(*factory.all_delivered(jobs))
+    assert {job.message_id for job in await scene.claim_all()} == {messages[1], messages[4]}
+
+
+async def test_a_failed_head_holds_its_key_and_no_other(scene: Scene, endpoint: Endpoint) -> None:
+    head, behind, other, after_other = await send(scene, "a", "a", "b", "b")
+    jobs = {job.message_id: job for job in await scene.claim_all()}
+    await scene.record(factory.retry(jobs[head], after=30), factory.delivered(jobs[other]))
+    assert (await only(scene)).message_id == after_other
+    assert await states(scene, [head, behind]) == [S.SCHEDULED, S.QUEUED]
+    await scene.age(31)
+    again = await only(scene)
+    assert again.message_id == head
+    await scene.record(factory.delivered(again))
+    assert (await only(scene)).message_id == behind
+
+
+async def test_the_order_is_the_databases_and_not_that_of_the_ids(scene: Scene, endpoint: Endpoint) -> None:
+    earlier = factory.new_message(scene.app.no, ordering_key="k")
+    later = factory.new_message(scene.app.no, ordering_key="k")
+    await scene.ingest([later])
+    await scene.ingest([earlier])
+    assert await deliver_all(scene) == [later.id, earlier.id]
+
+
+async def test_keys_of_different_endpoints_are_different_queues(scene: Scene) -> None:
+    for _ in range(2):
+        await scene.endpoint()
+    await send(scene, "k", "k")
+    jobs = await scene.claim_all()
+    assert len({job.endpoint_no for job in jobs}) == len(jobs) == 2
+
+
+async def test_keys_are_kept_as_they_are(scene: Scene, endpoint: Endpoint) -> None:
+    keys = ['"', "\\", ",", "a b", "ä€😀", "\x01\t", "'", "[", "x" * 256, '","']
+    messages = await send(scene, *keys, *keys)
+    jobs = await scene.claim_all()
+    assert {job.message_id: job.ordering_key for job in jobs} == dict(zip(messages, keys, strict=False))
+    await scene.record(*factory.all_delivered(jobs))
+    assert {job.ordering_key for job in await scene.claim_all()} == set(keys)
+
+
+async def test_a_fifo_endpoint_is_one_queue(scene: Scene) -> None:
+    await scene.endpoint(ordering=FIFO)
+    messages = await send(scene, None, "a", "b", None)
+    assert await deliver_all(scene) == messages
+
+
+async def test_an_endpoint_can_ignore_keys(scene: Scene) -> None:
+    await scene.endpoint(ordering=Ordering.NONE)
+    await send(scene, "a", "a", "a")
+    assert len(await scene.claim_all()) == 3
+
+
+async def test_a_change_of_ordering_is_for_what_comes_then(scene: Scene, endpoint: Endpoint) -> None:
+    before = await send(scene, "a", "a")
+    await scene.store.change_endpoint(endpoint.no, EndpointChange(ordering=Ordering.NONE))
+    after = await send(scene, "a", "a")
+    assert {job.message_id for job in await scene.claim_all()} == {before[0], *after}
+
+
+async def test_a_message_for_later_holds_its_key(scene: Scene, endpoint: Endpoint) -> None:
+    soon = await scene.store.now() + timedelta(seconds=60)
+    late = factory.new_message(scene.app.no, ordering_key="k", deliver_at=soon)
+    await scene.ingest([late])
+    (behind,) = await send(scene, "k")
+    assert await scene.claim_all() == []
+    await scene.age(61)
+    assert await deliver_all(scene) == [late.id, behind]
+
+
+async def test_released_and_lost_heads_stay_heads(scene: Scene, endpoint: Endpoint) -> None:
+    head, behind = await send(scene, "k", "k")
+    await scene.store.release([await only(scene)])
+    assert (await only(scene)).message_id == head
+    await scene.age(100)
+    assert (await scene.store.sweep_leases()).leases == 1
+    again = await only(scene)
+    assert again.message_id == head
+    await scene.record(factory.delivered(again))
+    assert (await only(scene)).message_id == behind
+
+
+async def test_rows_of_the_outbox_are_put_in_order(scene: Scene, endpoint: Endpoint) -> None:
+    for turn in range(3):
+        await scene.raw.execute(
+            "INSERT INTO outbox (app, event_type, payload, ordering_key, created_at) VALUES ($1, 'order.paid', $2, 'k', $3)",
+            scene.app.id,
+            b'{"turn":%d}' % turn,
+            await scene.store.now(),
+        )
+    await scene.store.relay(100)
+    for turn in range(3):
+        job = await only(scene)
+        assert job.payload == b'{"turn":%d}' % turn
+        await scene.record(factory.delivered(job))
+
+
+# ── the lane's rules hold as before ──
+
+
+async def test_a_probe_of_an_open_circuit_is_the_head_of_its_key(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, *(f"k{turn}" for turn in range(5) for _ in range(2)))
+    jobs = await scene.claim_all()
+    await scene.record(*(factory.retry(job, after=0.001) for job in jobs[:-1]))
+    await scene.age(1.5)
+    await scene.record(factory.retry(jobs[-1], after=0.001))
+    probe = await scene.probe(endpoint)
+    assert probe.message_id in messages[::2]
+    await scene.record(factory.delivered(probe))
+    sent: list[str] = []
+    for _ in range(40):
+        await scene.age(2)
+        sent += await deliver_all(scene)
+    assert sorted([probe.message_id, *sent]) == sorted(messages)
+    for head, behind in zip(messages[::2], messages[1::2], strict=True):
+        assert head == probe.message_id or sent.index(head) < sent.index(behind)
+
+
+async def test_concurrency_and_throttle_apply(scene: Scene) -> None:
+    await scene.endpoint(concurrency=2)
+    messages = await send(scene, "a", "a", "b", "b", "c", "c")
+    sent: list[str] = []
+    while jobs := await scene.claim_all():
+        assert len(jobs) <= 2
+        sent += [job.message_id for job in jobs]
+        await scene.record(*factory.all_delivered(jobs))
+    assert sorted(sent) == sorted(messages)
+
+
+# ── heads that go away ──
+
+
+async def test_the_next_one_goes_on_when_a_head_dies(scene: Scene, endpoint: Endpoint) -> None:
+    _, behind = await send(scene, "k", "k")
+    await scene.record(factory.dead(await only(scene)))
+    assert (await only(scene)).message_id == behind
+
+
+async def test_a_time_budget_runs_while_a_delivery_is_queued(scene: Scene, endpoint: Endpoint) -> None:
+    messages = [
+        factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=age))
+        for age in (500.0, 100.0, 900.0)
+    ]
+    await scene.ingest(messages)
+    job = await only(scene)
+    await scene.age(150)
+    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await scene.delivery(messages[1].id)).reason == Reason.BUDGET_EXHAUSTED
+    await scene.store.release([job])
+    assert await deliver_all(scene) == [messages[0].id, messages[2].id]
+
+
+async def test_the_next_one_goes_on_when_a_waiting_head_expires(scene: Scene, endpoint: Endpoint) -> None:
+    short = factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=100.0))
+    await scene.ingest([short])
+    (behind,) = await send(scene, "k")
+    await scene.record(factory.retry(await only(scene), after=99))
+    await scene.age(150)
+    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await only(scene)).message_id == behind
+
+
+async def test_what_cannot_be_sent_makes_way(scene: Scene, endpoint: Endpoint) -> None:
+    first, second = await send(scene, "k", "k")
+    message = await scene.store.message_by_id(first)
+    assert message is not None
+    assert await scene.store.expunge_message(message, force=True)
+    jobs = await scene.claim_all() or await scene.claim_all()  # the first may find nothing but the one that is dead now
+    assert [job.message_id for job in jobs] == [second]
+    assert (await scene.delivery(first)).reason == Reason.UNSENDABLE
+
+
+async def test_a_deleted_endpoints_queues_die_with_it(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, "k", "k", "k", "j")
+    jobs = await scene.claim_all()
+    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.release([job for job in jobs if job.message_id == messages[0]])
+    assert (await scene.store.sweep_deleted()).deleted == 3
+    await scene.record(*(factory.delivered(job) for job in jobs if job.message_id == messages[3]))
+    assert await states(scene, messages) == [S.DEAD] * 3 + [S.DELIVERED]
+    assert await scene.raw.count("delivery") == 0
+
+
+async def test_only_queued_ones_of_a_deleted_endpoint_die_too(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, "k", "k")
+    await scene.store.delete_endpoint(endpoint.no)
+    assert (await scene.store.sweep_deleted()).deleted == 2
+    assert await states(scene, messages) == [S.DEAD] * 2
+    assert await scene.raw.count("lane") == 0
+
+
+async def test_a_paused_endpoint_holds_its_queues_and_their_budgets(scene: Scene, endpoint: Endpoint) -> None:
+    policy = PolicyOverride(max_age=1000.0)
+    messages = [factory.new_message(scene.app.no, ordering_key="k", policy=policy) for _ in range(3)]
+    await scene.ingest(messages)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a pause")
+    assert await scene.claim_all() == []
+    await scene.age(2000)
+    assert (await scene.store.sweep_expired()).expired == 0
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    await scene.age(900)
+    assert (await scene.store.sweep_expired()).expired == 0
+    assert await deliver_all(scene) == [message.id for message in messages]
+
+
+async def test_a_disabled_endpoint_goes_on_where_it_was(scene: Scene, endpoint: Endpoint) -> None:
+    head, behind = await send(scene, "k", "k")
+    job = await only(scene)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
+    await scene.record(factory.delivered(job))
+    assert await scene.claim_all() == []
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    assert await deliver_all(scene) == [behind]
+
+
+async def test_an_endpoint_that_is_gone_keeps_its_queue(scene: Scene, endpoint: Endpoint) -> None:
+    _, behind = await send(scene, "k", "k")
+    await scene.record(factory.dead(await only(scene), Reason.ENDPOINT_GONE))
+    assert await scene.claim_all() == []
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    assert await deliver_all(scene) == [behind]
+
+
+# ── what a death does to those behind ──
+
+
+@pytest.fixture
+async def blocking(scene: Scene) -> Endpoint:
+    return await scene.endpoint(on_death=OnDeath.BLOCK)
+
+
+async def test_a_dead_head_can_block_its_key_and_no_other(scene: Scene, blocking: Endpoint) -> None:
+    messages = await send(scene, "k", "k", "j", "j")
+    jobs = {job.message_id: job for job in await scene.claim_all()}
+    await scene.record(factory.dead(jobs[messages[0]]), factory.delivered(jobs[messages[2]]))
+    assert await deliver_all(scene) == [messages[3]]
+    assert await scene.state(messages[1]) == S.QUEUED
+
+
+async def test_resolving_the_dead_lets_the_others_go_on(scene: Scene, blocking: Endpoint) -> None:
+    _, second, third = await send(scene, "k", "k", "k")
+    await scene.record(factory.dead(await only(scene)))
+    assert await scene.claim_all() == []
+    assert await scene.store.resolve(DeadFilter(), "never mind") == 1
+    assert await deliver_all(scene) == [second, third]
+
+
+async def test_replaying_the_dead_keeps_the_order(scene: Scene, blocking: Endpoint) -> None:
+    messages = await send(scene, "k", "k", "k")
+    await scene.record(factory.dead(await only(scene)))
+    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.state(messages[0]) == S.QUEUED
+    assert await deliver_all(scene) == messages
+
+
+async def test_no_longer_blocking_lets_the_others_go_on(scene: Scene, blocking: Endpoint) -> None:
+    _, behind = await send(scene, "k", "k")
+    await scene.record(factory.dead(await only(scene)))
+    assert await scene.claim_all() == []
+    await scene.store.change_endpoint(blocking.no, EndpointChange(on_death=OnDeath.SKIP))
+    assert await deliver_all(scene) == [behind]
+
+
+async def test_a_dead_letter_that_retention_takes_blocks_no_longer(scene: Scene, blocking: Endpoint) -> None:
+    policy = PolicyOverride(max_age=90 * 86_400.0)
+    messages = [factory.new_message(scene.app.no, ordering_key="k", policy=policy) for _ in range(2)]
+    await scene.ingest(messages)
+    await scene.record(factory.dead(await only(scene)))
+    await scene.age(31 * 86_400)
+    assert await scene.claim_all() == []
+    assert (await scene.store.retire()).dead_expired == 1
+    assert await deliver_all(scene) == [messages[1].id]
+
+
+async def test_one_that_expires_in_the_queue_blocks_those_behind_it(scene: Scene, blocking: Endpoint) -> None:
+    messages = [
+        factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=age))
+        for age in (500.0, 100.0, 900.0)
+    ]
+    await scene.ingest(messages)
+    job = await only(scene)
+    await scene.age(150)
+    await scene.store.sweep_expired()
+    await scene.store.release([job])
+    assert await deliver_all(scene) == [messages[0].id]
+    assert await scene.state(messages[2].id) == S.QUEUED
+
+
+# ── replay and resend ──
+
+
+async def test_a_replayed_one_goes_before_those_that_were_not_sent_yet(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, "k", "k", "k", "k")
+    await scene.record(factory.dead(await only(scene)))
+    job = await only(scene)
+    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.claim_all() == []  # one at a time: the active one ends first
+    await scene.record(factory.delivered(job))
+    assert await deliver_all(scene) == [messages[0], messages[2], messages[3]]
+
+
+async def test_a_resent_one_waits_for_the_active_one(scene: Scene, endpoint: Endpoint) -> None:
+    messages = await send(scene, "k", "k", "k")
+    await scene.record(factory.delivered(await only(scene)))
+    job = await only(scene)
+    assert await scene.store.resend(endpoint.no, messages[0]) is not None
+    assert await scene.claim_all() == []
+    await scene.record(factory.delivered(job))
+    assert await deliver_all(scene) == [messages[0], messages[2]]
+
+
+async def test_what_was_missed_comes_in_its_order(scene: Scene, endpoint: Endpoint) -> None:
+    begin = await scene.store.now() - timedelta(minutes=1)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
+    missed = await send(scene, "k", "k")
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    later = await send(scene, "k")
+    assert await scene.store.replay_missing(endpoint.no, begin, await scene.store.now() + timedelta(minutes=1)) == 2
+    assert await deliver_all(scene) == [*missed, *later]
+
+
+# ── races ──
+
+
+async def test_workers_that_race_promote_one(scene: Scene, second: Store, endpoint: Endpoint) -> None:
+    messages = await send(scene, *["k"] * 12)
+    sent: list[str] = []
+    while len(sent) < len(messages):
+        found = await asyncio.gather(*(scene.claim(by=store) for store in (scene.store, second) * 3))
+        jobs = [job for batch in found for job in batch]
+        assert len(jobs) <= 1
+        sent += [job.message_id for job in jobs]
+        if jobs:
+            reports = await asyncio.gather(
+                *(store.record([factory.delivered(jobs[0])]) for store in (scene.store, second))
+            )
+            assert sum(report.recorded for report in reports) == 1
+    assert sent == messages
+
+
+async def test_what_is_accepted_while_the_last_one_is_delivered_is_not_forgotten(
+    scene: Scene, second: Store, endpoint: Endpoint
+) -> None:
+    """Ingest, record and a claim at once, many times: whoever comes last sees the others."""
+    sent: list[str] = []
+    accepted = await send(scene, "k")
+    for _ in range(60):
+        jobs = await scene.claim_all()
+        sent += [job.message_id for job in jobs]
+        fresh = factory.new_message(scene.app.no, ordering_key="k")
+        *_, early = await asyncio.gather(
+            second.ingest([fresh]),
+            scene.store.record(factory.all_delivered(jobs)),
+            scene.claim(by=second),
+        )
+        accepted.append(fresh.id)
+        sent += [job.message_id for job in early]
+        await scene.record(*factory.all_delivered(early))
+        assert await scene.store.audit(repair=False) == []
+    sent += await deliver_all(scene)
+    assert sent == accepted
+
+
+# ── the audit ──
+
+
+async def test_the_audit_finds_a_queue_that_nobody_would_look_at(scene: Scene, endpoint: Endpoint) -> None:
+    head, behind = await send(scene, "k", "k")
+    await only(scene)
+    await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # as no code of ours does
+    assert await scene.store.audit(repair=False) == [endpoint.no]
+    assert await scene.claim_all() == []
+    assert await scene.store.audit(repair=True) == [endpoint.no]
+    assert await scene.store.audit(repair=False) == []
+    assert await deliver_all(scene) == [behind]
+
+
+async def test_a_second_active_one_is_refused_whatever_happens(scene: Scene, endpoint: Endpoint) -> None:
+    await send(scene, "k", "k")
+    await only(scene)
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await scene.raw.execute("UPDATE delivery SET state = 0 WHERE state = 6")
+
+
+async def test_queued_ones_are_counted(scene: Scene, endpoint: Endpoint) -> None:
+    await send(scene, "k", "k", "k", None)
+    await scene.claim_all()
+    counts = await scene.store.counts()
+    assert (counts.queued, counts.delivering, counts.pending) == (2, 2, 0)
+    view = await scene.store.lane_view(endpoint.no)
+    assert view is not None
+    assert view.depth == 2
