@@ -6,12 +6,14 @@ that has nothing active becomes `pending`, and is claimed like any other.
 
 How a claim knows where to look, and why nothing is forgotten: whoever changes a queue (ingest, replay and resend put a row into
 it; record, claim and sweep take one out of it; resolve and retention lift what blocks it) inserts a wake token that names the
-queue, in the same transaction. Say that ingest adds the row Q while record ends H, the last active one, and neither sees the other.
-Both commit, each with a token that names the queue. A claim that consumes the token of whichever committed last sees that
-commit, and so the earlier one too: Q is there and H is gone, and Q is promoted. A claim that came in between consumed a token too
-early, and lost nothing by it: the other token is still to come. Two claims on one lane follow each other by its lock, and
-each looks with a snapshot that it took under the lock. If all this were wrong, the unique index on what is active would still refuse
-a second one, and the audit would find a queue without a head.
+queue, in the same transaction. Say that ingest adds the row Q while record ends H, the last active one, and neither sees the
+other. Both commit, each with a token that names the queue. A claim that consumes the token of whichever committed last sees
+that commit, and so the earlier one too: Q is there and H is gone, and Q is promoted. A claim that came in between consumed a
+token too early, and lost nothing by it: the other token is still to come. Two claims on one lane follow each other by its
+lock, and each looks with a snapshot that it took under the lock. If all this were wrong, the unique index on what is active
+would still refuse a second one, and the audit would find a queue without a head.
+
+Of two messages whose requests overlap in time neither came first; whichever is promoted first goes first.
 """
 
 from __future__ import annotations

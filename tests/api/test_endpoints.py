@@ -80,12 +80,8 @@ async def test_every_field_under_both_names(client: Client, base: str, types: tu
         assert made["eventTypes"] == made["filterTypes"] == list(types)
         assert made["throttleRate"] == made["rateLimit"] == 250
         assert {name: made[name] for name in common} == common
-        assert (made["disabled"], made["status"], made["statusReason"], made["ordering"]) == (
-            False,
-            "active",
-            None,
-            "none",
-        )
+        assert (made["disabled"], made["status"], made["statusReason"]) == (False, "active", None)
+        assert (made["ordering"], made["onDeath"]) == ("key", "skip")
         assert made["id"].startswith("ep_")
         assert (await client.get(f"{base}/{made['uid']}")).json() == (await client.get(f"{base}/{made['id']}/")).json()
 
@@ -239,7 +235,9 @@ async def test_patch_tells_null_from_absent(client: Client, base: str, make: Mak
     assert (cleared["description"], cleared["metadata"]) == ("new", {"a": "1"})
 
 
-@pytest.mark.parametrize("field", ["url", "description", "version", "disabled", "metadata", "ordering", "scheme"])
+@pytest.mark.parametrize(
+    "field", ["url", "description", "version", "disabled", "metadata", "ordering", "onDeath", "scheme"]
+)
 async def test_what_cannot_be_cleared(client: Client, base: str, make: Make, field: str) -> None:
     made = await make()
     (fault,) = (await send(client, "PATCH", f"{base}/{made['id']}", {field: None})).faults()
@@ -323,7 +321,8 @@ async def test_delete(client: Client, base: str, make: Make) -> None:
         ({"metadata": {"a": 1}}, "str"),
         ({"metadata": {"a\x00": "b"}}, "NUL"),
         ({"metadata": {str(n): "" for n in range(51)}}, "50"),
-        ({"ordering": "fifo"}, "not supported yet"),
+        ({"ordering": "lifo"}, "lifo"),
+        ({"onDeath": "wait"}, "wait"),
         ({"scheme": "morse"}, "morse"),
         ({"policy": {"maxAttempts": 0}}, "maxAttempts"),
         ({"policy": {"max_age": 3}}, "max_age"),

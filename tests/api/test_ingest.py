@@ -43,6 +43,7 @@ async def test_every_field_comes_back_and_is_stored(client: Client, scene: Scene
         "tags": ["größe", "b"],
         "deliverAt": deliver_at.isoformat(),
         "policy": {"maxAttempts": 3, "maxAge": 60.5},
+        "orderingKey": "order 9",
         "payloadRetentionPeriod": 90,
         "application": {"name": "not needed: it exists"},
         "transformationsParams": {},
@@ -59,13 +60,14 @@ async def test_every_field_comes_back_and_is_stored(client: Client, scene: Scene
         "channels": ["eu", "us"],
         "tags": ["größe", "b"],
         "timestamp": found.created_at.isoformat().replace("+00:00", "Z"),
-        "orderingKey": None,
+        "orderingKey": "order 9",
         "deliverAt": deliver_at.isoformat().replace("+00:00", "Z"),
         "payloadSize": len(b'{"amount":10}'),
     }
+    assert found.ordering_key == "order 9"
     assert (found.deliver_at, found.policy) == (deliver_at, PolicyOverride(max_attempts=3, max_age=60.5))
     delivery = await scene.delivery(found.id)
-    assert (delivery.state, delivery.due_at) == (DeliveryState.PENDING, deliver_at)
+    assert (delivery.state, delivery.due_at) == (DeliveryState.QUEUED, deliver_at)
 
 
 async def test_the_payload_is_kept_to_the_byte_and_left_out_if_asked(client: Client, scene: Scene) -> None:
@@ -116,7 +118,6 @@ async def test_the_schema_of_the_event_type_is_asked(client: Client, scene: Scen
 
 async def test_what_is_not_supported_is_said(client: Client, scene: Scene) -> None:
     for field, value in (
-        ("orderingKey", "k"),
         ("payloadRetentionPeriod", 7),
         ("payloadRetentionHours", 5),
         ("transformationsParams", {"rawPayload": "<xml/>", "headers": {"content-type": "text/xml"}}),
@@ -171,7 +172,7 @@ async def test_a_batch_has_a_result_for_each_message_in_order(client: Client, sc
         GIVEN | {"eventType": "no spaces"},
         GIVEN | {"eventId": "a"},
         17,
-        GIVEN | {"orderingKey": "k"},
+        GIVEN | {"orderingKey": "k" * 257},
         {"eventType": "x" * 64, "payload": [1, "zwei"], "policy": {"maxAttempts": 2}},
     ]
     results = (await client.post(f"{batch_path_of(scene)}?with_content=true", {"messages": items})).json(202)["results"]

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from hookline.model import CircuitPolicy, DeadFilter, Job, PolicyOverride
-from hookline.states import DeliveryState, EndpointStatus, Reason, move
+from hookline.flow.order import queue_of
+from hookline.model import CircuitPolicy, DeadFilter, EndpointChange, Job, OnDeath, Ordering, PolicyOverride
+from hookline.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory
@@ -74,10 +75,12 @@ class World:
 class Known:
     """What the model knows of one delivery."""
 
-    def __init__(self, delivery_id: int, endpoint_no: int) -> None:
+    def __init__(self, delivery_id: int, endpoint_no: int, place: int = 0, queue: str | None = None) -> None:
         self.id = delivery_id
         self.endpoint_no = endpoint_no
-        self.state = S.PENDING
+        self.place = place  # of its message, in the order accepted
+        self.queue = queue
+        self.state = S.PENDING if queue is None else S.QUEUED
         self.attempts = 0
         self.sent = 0
         self.job: Job | None = None
@@ -87,6 +90,10 @@ class Known:
         self.state = move(self.state, state)
         if state != S.DELIVERING:
             self.job = None
+
+    def again(self) -> None:
+        self.go(S.PENDING if self.queue is None else S.QUEUED)
+        self.attempts = 0
 
     @property
     def lost(self) -> bool:
@@ -101,8 +108,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.known: dict[int, Known] = {}
         self.status: dict[int, EndpointStatus] = {}
         self.caps: dict[int, int | None] = {}
+        self.ordering: dict[int, Ordering] = {}
+        self.on_death: dict[int, OnDeath] = {}
         self.stale: list[Job] = []
         self.accepted = 0
+        self.messages = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.world.run(work)
@@ -121,17 +131,29 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.world.empty())
         org = self.run(self.store.save_organization(factory.organization()))
         self.app = self.run(self.store.create_application(org.id, factory.new_application()))
-        self.add_endpoint(None, None)
-        self.add_endpoint(2, None)
+        self.add_endpoint(None, None, Ordering.KEY, OnDeath.SKIP)
+        self.add_endpoint(2, None, Ordering.KEY, OnDeath.BLOCK)
 
-    @rule(cap=st.sampled_from([None, 1, 3]), rate=st.sampled_from([None, 2.0]))
-    def add_endpoint(self, cap: int | None, rate: float | None) -> None:
+    @rule(
+        cap=st.sampled_from([None, 1, 3]),
+        rate=st.sampled_from([None, 2.0]),
+        ordering=st.sampled_from(Ordering),
+        on_death=st.sampled_from(OnDeath),
+    )
+    def add_endpoint(self, cap: int | None, rate: float | None, ordering: Ordering, on_death: OnDeath) -> None:
         if len(self.status) == 4:
             return
-        new = factory.new_endpoint(concurrency=cap, throttle_rate=rate)
+        new = factory.new_endpoint(concurrency=cap, throttle_rate=rate, ordering=ordering, on_death=on_death)
         endpoint = self.run(self.store.create_endpoint(self.app.no, new))
         self.status[endpoint.no] = EndpointStatus.ACTIVE
         self.caps[endpoint.no] = cap
+        self.ordering[endpoint.no], self.on_death[endpoint.no] = ordering, on_death
+
+    @rule(which=PICK, on_death=st.sampled_from(OnDeath))
+    def set_on_death(self, which: int, on_death: OnDeath) -> None:
+        no = pick(self.living(), which)
+        self.run(self.store.change_endpoint(no, EndpointChange(on_death=on_death)))
+        self.on_death[no] = on_death
 
     def living(self) -> list[int]:
         return [no for no, status in self.status.items() if status != EndpointStatus.DELETED]
@@ -152,17 +174,25 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ── the flow ──
 
-    @rule(count=st.integers(1, 4), short_lived=st.booleans(), worker=st.integers(0, 1))
-    def ingest(self, count: int, short_lived: bool, worker: int) -> None:
-        policy = PolicyOverride(max_age=BUDGET) if short_lived else None
-        messages = factory.new_messages(self.app.no, count, policy=policy)
+    @rule(
+        keys=st.lists(st.sampled_from([None, None, "a", "b"]), min_size=1, max_size=4),
+        short_lived=st.booleans(),
+        worker=st.integers(0, 1),
+    )
+    def ingest(self, keys: list[str | None], short_lived: bool, worker: int) -> None:
+        policy, count = PolicyOverride(max_age=BUDGET) if short_lived else None, len(keys)
+        messages = [factory.new_message(self.app.no, policy=policy, ordering_key=key) for key in keys]
         answers = self.run(self.world.workers[worker].ingest(messages))
         takers = {no for no, s in self.status.items() if s in (EndpointStatus.ACTIVE, EndpointStatus.PAUSED)}
         assert [answer.deliveries for answer in answers] == [len(takers)] * count
         for message in messages:
             made = self.run(self.store.deliveries(message.id))
             assert {delivery.endpoint_no for delivery in made} == takers
-            self.known |= {delivery.id: Known(delivery.id, delivery.endpoint_no) for delivery in made}
+            self.messages += 1
+            for delivery in made:
+                no = delivery.endpoint_no
+                queue = queue_of(self.ordering[no], message.ordering_key)
+                self.known[delivery.id] = Known(delivery.id, no, self.messages, queue)
 
     @rule(want=st.integers(1, 8), worker=st.integers(0, 1), share=st.sampled_from([1, 2, 100]))
     def claim(self, want: int, worker: int, share: int) -> None:
@@ -171,6 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
     def take(self, want: int, worker: int, share: int) -> list[Known]:
         jobs = self.run(self.world.workers[worker].claim(want, held={}, share=share)).jobs
         assert len(jobs) <= want
+        self.promote([job.delivery_id for job in jobs])
         for job in jobs:
             known = self.known[job.delivery_id]
             assert self.status[known.endpoint_no] == EndpointStatus.ACTIVE
@@ -182,6 +213,26 @@ class StoreMachine(RuleBasedStateMachine):
             assert cap is None or len(flying) <= cap
             assert sum(known.job is not None and known.job.probe and not known.lost for known in flying) <= 1
         return [self.known[job.delivery_id] for job in jobs]
+
+    def promote(self, claimed: list[int]) -> None:
+        """A claim gives turns in the lanes that it visits: which ones cannot be told, but only to the first in line."""
+        turned = "SELECT id FROM delivery WHERE state = 0 AND ordering_key IS NOT NULL"
+        ids = [*claimed, *(row["id"] for row in self.run(self.world.raw.rows(turned)))]
+        for known in {self.known[id_] for id_ in ids}:
+            if known.state == S.QUEUED:
+                self.check_turn(known)
+                known.go(S.PENDING)
+
+    def check_turn(self, known: Known) -> None:
+        line = [
+            other
+            for other in self.known.values()
+            if (other.endpoint_no, other.queue) == (known.endpoint_no, known.queue)
+        ]
+        assert not [other for other in line if other.state in ACTIVE], "two of one key at a time"
+        assert min((other.place, other.id) for other in line if other.state == S.QUEUED) == (known.place, known.id)
+        if self.on_death[known.endpoint_no] == OnDeath.BLOCK:
+            assert not [other for other in line if other.state == S.DEAD and other.place < known.place]
 
     @rule(want=st.integers(1, 20), worker=st.integers(0, 1), outcomes=st.lists(OUTCOMES, min_size=20, max_size=20))
     def work(self, want: int, worker: int, outcomes: list[str]) -> None:
@@ -280,7 +331,7 @@ class StoreMachine(RuleBasedStateMachine):
     def sweep_deleted(self) -> None:
         doomed = [
             known
-            for known in self.of(S.PENDING, S.SCHEDULED)
+            for known in self.of(S.PENDING, S.SCHEDULED, S.QUEUED)
             if self.status[known.endpoint_no] == EndpointStatus.DELETED
         ]
         assert self.run(self.store.sweep_deleted()).deleted == len(doomed)
@@ -292,7 +343,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.sweep_deleted()
         over = self.run(
             self.world.raw.rows(
-                "SELECT id, endpoint_no FROM delivery WHERE state < 2 AND expires_at < $1", self.run(self.store.now())
+                "SELECT id, endpoint_no FROM delivery WHERE state <> 2 AND expires_at < $1", self.run(self.store.now())
             )
         )
         doomed = [self.known[row["id"]] for row in over if self.status[row["endpoint_no"]] != EndpointStatus.PAUSED]
@@ -312,8 +363,7 @@ class StoreMachine(RuleBasedStateMachine):
         replayed = [known for known in dead if known.id in back]
         assert len(replayed) == count
         for known in replayed:
-            known.go(S.PENDING)
-            known.attempts = 0
+            known.again()
 
     @rule(which=PICK, count=st.integers(0, 2))
     def resolve(self, which: int, count: int) -> None:
@@ -365,6 +415,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         for no in self.living():
             self.run(self.store.set_endpoint_status(no, EndpointStatus.ACTIVE, "the end"))
+        self.run(self.store.resolve(DeadFilter(), "the end: nothing is blocked"))
         for _ in range(80):
             self.run(age(self.world.raw, LONG))
             self.run(self.store.sweep_leases())

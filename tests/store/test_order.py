@@ -271,7 +271,7 @@ async def test_a_paused_endpoint_holds_its_queues_and_their_budgets(scene: Scene
 
 
 async def test_a_disabled_endpoint_goes_on_where_it_was(scene: Scene, endpoint: Endpoint) -> None:
-    head, behind = await send(scene, "k", "k")
+    _, behind = await send(scene, "k", "k")
     job = await only(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
     await scene.record(factory.delivered(job))

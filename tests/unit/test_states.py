@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.errors import IllegalMove
-from hookline.states import MOVES, OPEN, WAITING, DeliveryState, Reason, move
+from hookline.states import ACTIVE, MOVES, OPEN, WAITING, DeliveryState, Reason, move
 
 S = DeliveryState
 LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
@@ -27,6 +27,10 @@ LEGAL = {
     (S.DEAD, S.PENDING),
     (S.DEAD, S.RESOLVED),
     (S.RESOLVED, S.PENDING),
+    (S.QUEUED, S.PENDING),
+    (S.QUEUED, S.DEAD),
+    (S.DEAD, S.QUEUED),
+    (S.RESOLVED, S.QUEUED),
 }
 
 
@@ -43,7 +47,9 @@ def test_a_move_is_legal_or_raises(before, after):
 def test_the_numbers_are_what_the_indexes_of_the_database_say():
     assert {state for state in S if state < 2} == WAITING
     assert S.DELIVERING == 2
-    assert {*WAITING, S.DELIVERING} == OPEN
+    assert {state for state in S if state < 3} == ACTIVE == {*WAITING, S.DELIVERING}
+    assert S.QUEUED == 6
+    assert {*ACTIVE, S.QUEUED} == OPEN
 
 
 def test_only_a_lease_leads_to_delivered():

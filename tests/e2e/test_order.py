@@ -1,0 +1,118 @@
+"""Many keys through real worker processes that die at random, to endpoints that fail at random: each key arrives in its order.
+
+A receiver may see a message again, where an attempt failed or its worker was killed; but only right after itself, before the
+next one of its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from hookline.model import Ordering
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.e2e.test_kill import Fleet
+from tests.support import factory
+from tests.support.processes import environment
+from tests.support.receiver import Behaviour, Received, Receiver
+
+KEYS = 50
+ROUNDS = 20
+KILLS = 5
+SEED = 20_260_117
+
+
+class Arrivals:
+    """What came in, by path and key, in order; a third of it fails."""
+
+    def __init__(self) -> None:
+        self.turns: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self.whole: dict[str, list[int]] = defaultdict(list)  # by path, whatever the key
+        self._chance = random.Random(SEED)
+
+    def answer(self, received: Received) -> Behaviour:
+        event = json.loads(received.body)
+        self.turns[received.path, event["key"]].append(event["turn"])
+        self.whole[received.path].append(event["number"])
+        return self._chance.choices(
+            [Behaviour(), Behaviour(status=503), Behaviour(reset="after"), Behaviour(close=True)], [70, 14, 8, 8]
+        )[0]
+
+
+@pytest.mark.timeout(280)
+async def test_each_key_arrives_in_order_although_workers_are_killed(
+    engine: str, database_url: str, tmp_path: Path
+) -> None:
+    # The deadline is longer than a busy receiver takes to read a request: one that it read after its retry would be out of order.
+    env = environment(database_url, HOOKLINE_REQUEST_TIMEOUT="3s", HOOKLINE_LEASE="13s")
+    store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    arrivals = Arrivals()
+    with Receiver() as receiver:
+        receiver.behave(arrivals.answer)
+        app_no = await _endpoints(store, receiver.url)
+        fleet = Fleet(env, tmp_path, size=1 if engine == "sqlite" else 2)
+        try:
+            publishing = asyncio.create_task(_publish(store, app_no))
+            await fleet.suffer(KILLS)
+            await publishing
+            await _until_nothing_is_open(store)
+        finally:
+            fleet.end()
+    assert await store.audit(repair=False) == []
+    assert (await store.counts()).dead == 0
+    await store.close()
+    for path in ("/one", "/two"):
+        for key in range(KEYS):
+            _check(arrivals.turns[path, f"k{key}"], ROUNDS)
+    _check(arrivals.whole["/fifo"], KEYS)
+    assert "lanes_repaired" not in fleet.said()
+
+
+def _check(seen: list[int], count: int) -> None:
+    assert seen == sorted(seen)
+    assert set(seen) == set(range(count))
+
+
+async def _endpoints(store: Store, url: str) -> int:
+    """Two that keep each key's order, and one that keeps the order of all and gets only a few: it takes one at a time."""
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, factory.new_application())
+    for path in ("/one", "/two"):
+        await store.create_endpoint(app.no, factory.new_endpoint(url=url + path))
+    fifo = factory.new_endpoint(url=url + "/fifo", ordering=Ordering.FIFO, event_types=("order.first",))
+    await store.create_endpoint(app.no, fifo)
+    return app.no
+
+
+async def _publish(store: Store, app_no: int) -> None:
+    """Every key's turn in each round, a few keys at a time, so that kills fall between."""
+    for turn in range(ROUNDS):
+        for first in range(0, KEYS, 10):
+            await store.ingest([_message(app_no, key, turn) for key in range(first, first + 10)])
+            await asyncio.sleep(0.04)  # spread over the kills
+
+
+def _message(app_no: int, key: int, turn: int) -> factory.NewMessage:
+    event = {"key": f"k{key}", "turn": turn, "number": turn * KEYS + key}
+    return factory.new_message(
+        app_no,
+        ordering_key=f"k{key}",
+        event_type="order.paid" if turn else "order.first",
+        payload=json.dumps(event).encode(),
+    )
+
+
+async def _until_nothing_is_open(store: Store) -> None:
+    async with asyncio.timeout(200):
+        while True:
+            counts = await store.counts()
+            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+                return
+            await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
