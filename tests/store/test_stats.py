@@ -49,13 +49,15 @@ async def test_each_state_and_outcome_has_its_own_figure(scene: Scene) -> None:
         *(factory.dead(job) for job in jobs[5:12]),
     )
     await scene.send(6)
+    await scene.send(5, ordering_key="k")
     letters = await scene.store.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=7))
     await scene.store.resolve(DeadFilter(ids=tuple(letter.id for letter in letters[:2])), "by hand")
     await scene.store.replay(DeadFilter(ids=(letters[2].id,)))
     wanted = Stats(
-        messages=25,
+        messages=30,
         pending=7,  # the one that was replayed, too
         scheduled=3,
+        queued=5,
         delivering=7,
         delivered=2,
         dead=4,
@@ -151,11 +153,14 @@ async def test_a_figure_stops_at_the_bound_and_says_so(scene: Scene, monkeypatch
 
 def test_complete_looks_at_every_figure() -> None:
     most = counting.MOST_COUNTED
-    least = Figures(messages=0, waiting=(0, 0), delivering=0, attempts=0, failed=(0, 0), dead=(0, 0), dead_open=0)
+    least = Figures(
+        messages=0, waiting=(0, 0), queued=0, delivering=0, attempts=0, failed=(0, 0), dead=(0, 0), dead_open=0
+    )
     assert stats_of(least).complete
     full: list[dict[str, Any]] = [
         {"messages": most},
         {"waiting": (most - 1, 1)},
+        {"queued": most},
         {"attempts": most},
         {"failed": (1, most - 1)},
         {"dead": (most, 0)},

@@ -72,7 +72,7 @@ async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     assert buffers(take) < 6_000
     jobs = await scene.claim(100)
     receipts = sorted(_receipt(factory.delivered(job)) for job in jobs)
-    done = await explain(store, "record_plain", receipts, [endpoint.no], [])
+    done = await explain(store, "record_plain", receipts, [endpoint.no], [], [])
     assert scanned(done) == set()
     assert buffers(done) < 4_000
     moves = [_move(factory.delivered(job)) for job in sorted(jobs, key=lambda job: job.delivery_id)]

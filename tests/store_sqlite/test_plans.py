@@ -100,3 +100,24 @@ def test_a_walk_finds_its_end_in_the_index_alone(empty: sqlite3.Connection) -> N
     for name in ("messages_end", "messages_end_back", "endpoint_attempts_end", "endpoint_attempts_end_back"):
         (step,) = plan(empty, SQL[name].replace("{outcome}", OUTCOMES[None]))
         assert "USING COVERING INDEX" in step, name
+
+
+def test_order_costs_nothing_without_keys_and_a_seek_with_one(empty: sqlite3.Connection) -> None:
+    for name in (
+        "claim_candidates",
+        "claim_take",
+        "claim_consume",
+        "record_fence",
+        "record_delivered",
+        "record_closed",
+    ):
+        assert not [
+            step for step in plan(empty, SQL[name]) if "delivery_queued" in step or "delivery_active" in step
+        ], name
+    steps = "\n".join(plan(empty, SQL["promote"]))
+    for index in (
+        "delivery_queued (endpoint_no=? AND ordering_key=?)",
+        "delivery_active (endpoint_no=? AND ordering_key=?)",
+        "dead_letter_blocks (endpoint_no=? AND ordering_key=? AND message_seq<?)",
+    ):
+        assert index in steps

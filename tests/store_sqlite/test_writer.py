@@ -58,7 +58,7 @@ async def test_one_that_fails_takes_nothing_from_those_beside_it(scene: Scene, o
 
 async def test_an_error_in_the_middle_leaves_nothing_of_its_work(scene: Scene) -> None:
     def half(tx: Tx) -> None:
-        tx.run("wake_lanes", (4711, 1, 1))
+        tx.run("wake_lanes", (4711, 1, 1, None))
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -49,8 +49,8 @@ SELECT w.endpoint_no, w.ordering_key,
 -- name: queue_will_move
 -- Whether something of it is active, a token names it, its lane is gone, or a dead letter blocks it.
 SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
-    OR EXISTS (SELECT 1 FROM wake t, json_each('[' || t.keys || ']') k
-                WHERE t.endpoint_no = :no AND t.keys IS NOT NULL AND k.value = :key)
+    OR EXISTS (SELECT 1 FROM wake t CROSS JOIN json_each('[' || t.keys || ']')
+                WHERE t.endpoint_no = :no AND t.keys IS NOT NULL AND json_each.value = :key)
     OR NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = :no AND l.status < 3)
     OR EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no
                 WHERE b.endpoint_no = :no AND b.ordering_key = :key AND b.resolved_at IS NULL

@@ -1,0 +1,185 @@
+"""Order where it is not free: what races for a turn on PostgreSQL, and what it costs those that do not ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from hookline.model import Counts, Endpoint, Job, PolicyOverride
+from hookline.states import DeliveryState
+from hookline.store import Store
+from hookline.store.postgres import PostgresStore
+from hookline.store.postgres.ingest import _columns
+from hookline.store.postgres.record import _receipt
+from hookline.store.sql import load
+from tests.store_postgres.plans import buffers, explain, indexes, scanned
+from tests.support import factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+SQL = load("postgres")
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+OF_ORDER = {"delivery_active", "delivery_queued", "delivery_queued_expires", "dead_letter_blocks"}
+
+
+def engine_of(scene: Scene) -> PostgresStore:
+    return cast(PostgresStore, scene.store)
+
+
+async def send(scene: Scene, key: str | None = "k") -> str:
+    (message,) = await scene.send(1, ordering_key=key)
+    return message
+
+
+async def only(scene: Scene) -> Job:
+    (job,) = await scene.claim_all()
+    return job
+
+
+# ── races ──
+
+
+async def test_a_record_that_does_not_see_what_is_being_accepted(scene: Scene, other: RawPostgres) -> None:
+    """Ingest has inserted and not committed when the last active one is delivered, and a claim has looked in between."""
+    endpoint = await scene.endpoint()
+    await send(scene)
+    job = await only(scene)
+    fresh = factory.new_message(scene.app.no, ordering_key="k")
+    async with other.connection.transaction():
+        assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0)
+        await scene.record(factory.delivered(job))
+        assert await scene.claim_all() == []  # the record's token is consumed, and there is nobody to promote
+        assert await scene.tokens(endpoint) == []
+    assert (await only(scene)).message_id == fresh.id
+
+
+async def test_a_claim_that_does_not_see_that_the_last_one_is_done(scene: Scene, other: RawPostgres) -> None:
+    """The other way round: the claim that ingest's token brings looks before the record has committed."""
+    endpoint = await scene.endpoint()
+    await send(scene)
+    result = factory.delivered(await only(scene))
+    async with other.connection.transaction():
+        plain = ([_receipt(result)], [endpoint.no], [endpoint.no], ['"k"'])
+        assert await other.connection.fetchval(SQL["record_plain"], *plain) == 1
+        behind = await send(scene)
+        assert await scene.claim_all() == []  # ingest's token is consumed, and the head is still active
+        assert await scene.tokens(endpoint) == []
+    assert (await only(scene)).message_id == behind
+
+
+async def test_a_claim_waits_for_what_the_sweep_is_about_to_end(scene: Scene, other: RawPostgres) -> None:
+    """The first in line expires while a claim is about to promote it: the next one gets the turn."""
+    await scene.endpoint()
+    short = factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=100.0))
+    await scene.ingest([short])
+    behind = await send(scene)
+    await scene.age(150)
+    async with other.connection.transaction():
+        assert len(await other.connection.fetch(SQL["sweep_expired"], 10)) == 1
+        claiming = asyncio.create_task(scene.claim())
+        await waiting_for_a_lock(scene)
+    assert [job.message_id for job in await claiming + await scene.claim_all()] == [behind]
+
+
+async def waiting_for_a_lock(scene: Scene) -> None:
+    """Nobody tells when a session begins to wait."""
+    waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(60):
+        while not await scene.raw.rows(waiting):
+            pass
+
+
+async def test_claims_records_ingests_and_sweeps_of_keys_at_once(scene: Scene, second: Store) -> None:
+    """Everything at once, without a deadlock; each key in its order, and nothing for the audit to find."""
+    for _ in range(2):
+        await scene.endpoint()
+    seen: dict[tuple[int, str], list[int]] = {}
+    turns: dict[str, int] = {}
+    place: dict[str, int] = {}
+    published = asyncio.Event()
+
+    async def publish(store: Store) -> None:
+        for turn in range(25):
+            messages = [factory.new_message(scene.app.no, ordering_key=f"k{turn % 5}") for _ in range(3)]
+            for message in messages:
+                turns[f"k{turn % 5}"] = place[message.id] = turns.get(f"k{turn % 5}", 0) + 1
+            await store.ingest(messages)
+        published.set()
+
+    async def work(store: Store) -> None:
+        while not published.is_set() or any(open_of(await store.counts())):
+            jobs = await scene.claim(20, by=store)
+            for job in jobs:
+                seen.setdefault((job.endpoint_no, job.ordering_key or ""), []).append(place[job.message_id])
+            await store.record([factory.delivered(job) if job.sent else factory.retry(job, after=0) for job in jobs])
+            await store.sweep_expired()
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(publish(second), work(scene.store), work(second))
+    assert len(seen) == 10
+    for order in seen.values():
+        assert order == sorted(order)
+        assert set(order) == set(range(1, 16))
+    assert await scene.store.audit(repair=False) == []
+
+
+def open_of(counts: Counts) -> tuple[int, ...]:
+    return counts.queued, counts.pending, counts.scheduled, counts.delivering
+
+
+# ── what it costs ──
+
+
+async def test_without_keys_nothing_of_order_is_touched(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    store = engine_of(scene)
+    for _ in range(5):
+        await scene.send(100)
+        await scene.record(*factory.all_delivered(await scene.claim_all()))
+    await scene.send(100)
+    now = await scene.store.now()
+    new = _columns(factory.new_messages(scene.app.no, 5))
+    ingest = await explain(store, "ingest", *new, 3600.0, 3600.0)
+    lanes = await explain(store, "claim_lanes", BEGINNING, 64, 0)
+    take = await explain(store, "claim_take", [endpoint.no], [50], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    jobs = await scene.claim(50)
+    receipts = sorted(_receipt(factory.delivered(job)) for job in jobs)
+    plain = await explain(store, "record_plain", receipts, [endpoint.no], [], [])
+    assert indexes(take) == {"delivery_due", "delivery_pkey"}
+    assert indexes(plain) == {"delivery_pkey", "lane_pkey"}
+    assert indexes(lanes) <= {"wake_at", "wake_endpoint", "wake_pkey", "lane_pkey"}
+    assert not indexes(ingest) & OF_ORDER
+    for name in OF_ORDER:  # an empty index is its first page: no row has ever been put into it
+        assert await scene.raw.value("SELECT pg_relation_size($1::text::regclass) AS size", f"hookline.{name}") == 8192
+    await scene.store.release(jobs)
+
+
+async def test_a_turn_costs_the_same_however_many_wait(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await queue(scene, endpoint, keys=400, deep=50)
+    await scene.raw.execute("ANALYZE")
+    keys = [f"k{number}" for number in range(1, 21)]
+    plan = await explain(engine_of(scene), "promote", [endpoint.no] * len(keys), keys)
+    assert scanned(plan) <= {"endpoint"}
+    assert indexes(plan) >= {"delivery_queued", "delivery_active", "delivery_pkey"}
+    assert buffers(plan) < 40 * len(keys)
+    for name in ("sweep_expired", "sweep_deleted"):
+        plan = await explain(engine_of(scene), name, 100)
+        assert scanned(plan) == set()
+        assert buffers(plan) < 1000, name
+    await scene.raw.execute("DELETE FROM delivery")
+
+
+async def queue(scene: Scene, endpoint: Endpoint, *, keys: int, deep: int) -> None:
+    await scene.raw.execute(
+        "INSERT INTO delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,"
+        " ordering_key, state)"
+        " SELECT $1, $2, n, now(), 'msg_' || n, 'backlog', now(), now() + interval '1 day', 'k' || n % $3::integer, $5"
+        " FROM generate_series(1, $3::integer * $4::integer) n",
+        endpoint.app_no,
+        endpoint.no,
+        keys,
+        deep,
+        int(DeliveryState.QUEUED),
+    )
