@@ -13,7 +13,7 @@ from hookline.cli.output import Cell, Output, ago
 from hookline.cli.session import Session, run, session
 from hookline.errors import NotFound
 from hookline.model import Attempt, Delivery, LaneView, Message
-from hookline.states import WAITING, Circuit, EndpointStatus
+from hookline.states import WAITING, Circuit, DeliveryState, EndpointStatus
 
 
 class Story:
@@ -68,6 +68,8 @@ def _print(out: Output, story: Story, opened: Session) -> None:
     ]
     if message.event_id is not None:
         pairs.append(("event id", message.event_id))
+    if message.ordering_key is not None:
+        pairs.append(("ordering key", message.ordering_key))
     out.fields(pairs)
     if not story.deliveries:
         out.line("no endpoint matched: nothing was to be delivered")
@@ -88,6 +90,8 @@ def _print_delivery(out: Output, delivery: Delivery, story: Story, opened: Sessi
         out.line(f"  {held}")
     elif delivery.state in WAITING and delivery.due_at is not None:
         out.line(f"  next attempt {ago(delivery.due_at, opened.now)}")
+    if delivery.state == DeliveryState.QUEUED:
+        out.line("  waits for its turn behind others of its ordering key")
     if delivery.reason is not None:
         out.line(f"  gave up: {delivery.reason.value}: {delivery.detail or ''}")
         out.note(f"  hookline dead show dl_{delivery.id}")

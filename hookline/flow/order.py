@@ -26,18 +26,15 @@ from hookline.model import Ordering
 
 WHOLE_ENDPOINT = ""  # the queue of a fifo endpoint; a message's own key is never empty
 
+_KEY, _FIFO = Ordering.KEY, Ordering.FIFO  # looked up once: ingest asks for every delivery
 _keys = msgspec.json.Decoder(list[str])
 
 
 def queue_of(ordering: Ordering, key: str | None) -> str | None:
     """Where a delivery stands in line at an endpoint; None: nowhere."""
-    match ordering:
-        case Ordering.NONE:
-            return None
-        case Ordering.KEY:
-            return key
-        case Ordering.FIFO:
-            return WHOLE_ENDPOINT
+    if ordering is _KEY:
+        return key
+    return WHOLE_ENDPOINT if ordering is _FIFO else None
 
 
 def written(keys: Iterable[str | None]) -> str | None:

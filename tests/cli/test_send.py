@@ -68,6 +68,19 @@ async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
     (await cli("trace", "msg_missing")).refused(3, "msg_missing")
 
 
+async def test_messages_of_one_key_wait_for_each_other(cli: Cli, scene: Scene) -> None:
+    made = await cli.json(
+        "endpoints", "add", scene.app.id, "https://a.example/x", "--ordering", "fifo", "--on-death", "block"
+    )
+    shown = await cli("endpoints", "show", made["endpoint"]["id"])
+    assert "fifo; a dead delivery blocks those behind it" in shown.out
+    for _ in range(2):
+        sent = await cli.json("send", scene.app.id, "order.paid", "--ordering-key", "order-7")
+    people = await cli("trace", sent["id"])
+    assert "order-7" in people.out
+    assert "waits for its turn" in people.out
+
+
 async def test_trace_says_why_it_is_held(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     message = (await scene.trip(endpoint))[0]

@@ -90,6 +90,21 @@ async def waiting_for_a_lock(scene: Scene) -> None:
             pass
 
 
+async def test_one_relay_at_a_time_takes_the_outbox_rows_with_keys(scene: Scene, other: RawPostgres) -> None:
+    await scene.endpoint()
+    for key in ("k", "k", None):
+        await scene.raw.execute(
+            "INSERT INTO outbox (app, event_type, payload, ordering_key) VALUES ($1, 'order.paid', '{}', $2)",
+            scene.app.id,
+            key,
+        )
+    async with other.connection.transaction():
+        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay is at work
+        assert (await scene.store.relay(100)).relayed == 1
+        assert await scene.raw.count("outbox", "ordering_key IS NOT NULL") == 2
+    assert (await scene.store.relay(100)).relayed == 2
+
+
 async def test_claims_records_ingests_and_sweeps_of_keys_at_once(scene: Scene, second: Store) -> None:
     """Everything at once, without a deadlock; each key in its order, and nothing for the audit to find."""
     for _ in range(2):
