@@ -72,7 +72,15 @@ async def test_of_an_application_and_of_the_organization(client: Client, scene: 
     assert abs(until - datetime.now(UTC)) < timedelta(minutes=5)
     assert mine == {
         "messages": 10,
-        "deliveries": {"pending": 1, "scheduled": 1, "delivering": 2, "delivered": 3, "dead": 2, "resolved": 1},
+        "deliveries": {
+            "pending": 1,
+            "scheduled": 1,
+            "queued": 0,
+            "delivering": 2,
+            "delivered": 3,
+            "dead": 2,
+            "resolved": 1,
+        },
         "attempts": {"delivered": 3, "retry": 1, "dead": 3},
         "deadLetters": 2,
         "complete": True,
