@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import MigrationNeeded
+from hookline.model import Application, OnDeath, Ordering, Secret
 from hookline.states import DeliveryState
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store import migrations as migrations_package
-from hookline.store.base import SCHEMA_VERSION
+from hookline.store.base import SCHEMA_VERSION, Page
+from hookline.store.rows import seal_secrets
 from hookline.store.sqlite import SqliteStore
 from hookline.store.sqlite.migrate import apply
 from hookline.vault import Vault
@@ -69,20 +71,38 @@ async def first_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_database_of_the_first_version_goes_on_with_what_it_has(
-    empty: list[Store], monkeypatch: pytest.MonkeyPatch
+    empty: list[Store], empty_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = empty[0]
     await first_version(store, monkeypatch)
     org = await store.save_organization(factory.organization())
     app = await store.create_application(org.id, factory.new_application())
-    await store.create_endpoint(app.no, factory.new_endpoint())
+    await first_endpoint(empty_url, app, vault)
     assert await store.migrate() == list(range(2, SCHEMA_VERSION + 1))
+    (endpoint,) = await store.endpoints(app.no, Page())
+    assert (endpoint.ordering, endpoint.on_death) == (Ordering.KEY, OnDeath.SKIP)
     accepted = await store.ingest(factory.new_messages(app.no, 2))
     delivered, died = (await store.claim(10, held={}, share=10)).jobs
     await store.record([factory.delivered(delivered)])
     await store.record([factory.dead(died)])
     states = {(await store.deliveries(each.message_id))[0].state for each in accepted}
     assert states == {DeliveryState.DELIVERED, DeliveryState.DEAD}
+
+
+async def first_endpoint(url: str, app: Application, vault: Vault) -> None:
+    """As the first release wrote it."""
+    raw, endpoint_id = await open_raw(url), "ep_of_the_first_release"
+    secrets = seal_secrets(vault, endpoint_id, (Secret(key=factory.secret_key()),))
+    await raw.execute(
+        "INSERT INTO endpoint (id, app_no, url, ordering, secrets, created_at, updated_at)"
+        " VALUES ($1, $2, 'https://hooks.example.com/1', 'none', $3, $4, $4)",
+        endpoint_id,
+        app.no,
+        secrets,
+        factory.instant(),
+    )
+    await raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT no, app_no FROM endpoint")
+    await raw.close()
 
 
 async def test_a_database_of_a_newer_release_is_refused(empty: list[Store], empty_url: str) -> None:
