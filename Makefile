@@ -53,9 +53,9 @@ lock: ## Pin every dependency anew, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "make lock needs npm: https://nodejs.org/" >&2; exit 1; }
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--upgrade pyproject.toml --group build -o requirements/runtime.txt
+		--upgrade pyproject.toml --extra server --group build -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--upgrade pyproject.toml --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+		--upgrade pyproject.toml --extra server --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade --group svix-1 -o requirements/svix-1.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

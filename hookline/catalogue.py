@@ -5,10 +5,9 @@ A check returns what is to be stored: the URL in its one form, a secret where no
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from hookline import ids, signing
 from hookline.errors import InvalidInput
 from hookline.flow.guard import Guard, check_headers
+from hookline.messages import check_policy
 from hookline.model import (
     ApplicationChange,
     Endpoint,
@@ -26,107 +26,43 @@ from hookline.model import (
     NewApiKey,
     NewApplication,
     NewEndpoint,
-    NewMessage,
-    PolicyOverride,
-    RetryPolicy,
     Scheme,
     Secret,
-    Strategy,
 )
 from hookline.states import EndpointStatus
+from hookline.texts import (
+    check_instant,
+    check_name,
+    check_names,
+    check_number,
+    check_own_name,
+    check_text,
+    check_whole,
+    shown,
+)
 
-DAY = 86_400.0
-MAX_PAYLOAD = 1024 * 1024
-MAX_DELAY = timedelta(days=30)  # of `deliver_at`
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # instants beyond these do not survive a change of time zone
-LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 MAX_EVENT_TYPES = 1000
 MAX_ENDPOINT_CHANNELS = 10
-MAX_MESSAGE_CHANNELS = 5
-MAX_TAGS = 10
 MAX_SECRETS = 10
-MAX_SCHEDULE = 50
 MAX_METADATA = 50
 MAX_METADATA_SIZE = 16 * 1024
 MAX_SCHEMAS_SIZE = 256 * 1024
 
-# Lowest and highest value of each number in a retry policy, in seconds where it is a time.
-POLICY_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "base": (0.001, DAY),
-    "factor": (1, 100),
-    "cap": (0.001, 30 * DAY),
-    "max_attempts": (1, 100),
-    "max_age": (0.001, 30 * DAY),
-    "retry_after_cap": (0, 30 * DAY),
-    "schedule": (0, 30 * DAY),
-}
-
 A = TypeVar("A", NewApplication, ApplicationChange)
 
-_NAME = re.compile(r"[a-zA-Z0-9\-_.]+", re.A)
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 # ── names and texts ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_event_type_name(name: str) -> str:
-    return _name("event type", name)
+    return check_name("event type", name)
 
 
 def check_uid(uid: str, prefix: str) -> str:
     """A caller's own name for a thing whose ids begin with `prefix`: wherever an id is taken, the uid is too."""
-    return _own_name("uid", uid, prefix)
-
-
-def _own_name(field: str, value: str, prefix: str) -> str:
-    _name(field, value)
-    if value.startswith(prefix):
-        raise InvalidInput(f"{field}: must not begin with {prefix!r}, as Hookline's own ids do")
-    return value
-
-
-def _name(field: str, value: str, longest: int = 256) -> str:
-    if not 1 <= len(value) <= longest or not _NAME.fullmatch(value):
-        raise InvalidInput(f"{field}: {_shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .")
-    if value in (".", ".."):  # a step of a path that every client resolves away: nothing of that name could be reached
-        raise InvalidInput(f"{field}: {value!r} cannot stand in a URL")
-    return value
-
-
-def _names(field: str, values: Sequence[str], most: int, longest: int) -> None:
-    _listed(field, values, most)
-    for value in values:
-        _name(field, value, longest)
-
-
-def _listed(field: str, values: Sequence[str], most: int) -> None:
-    if not 1 <= len(values) <= most:
-        raise InvalidInput(f"{field}: give 1 to {most}, or leave it out")
-    if len(set(values)) != len(values):
-        raise InvalidInput(f"{field}: has the same entry twice")
-
-
-def _text(field: str, value: str, longest: int, shortest: int = 0) -> str:
-    """Text that both databases can hold: PostgreSQL takes no NUL, and no encoding takes half a surrogate pair."""
-    if not shortest <= len(value) <= longest:
-        raise InvalidInput(f"{field}: must be {shortest} to {longest} characters long")
-    if "\x00" in value or not _encodable(value):
-        raise InvalidInput(f"{field}: has a NUL or a lone surrogate")
-    return value
-
-
-def _encodable(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _shown(value: str) -> str:
-    return repr(value if len(value) <= 60 else value[:60] + "…")
+    return check_own_name("uid", uid, prefix)
 
 
 def _metadata(metadata: Mapping[str, str]) -> None:
@@ -135,49 +71,8 @@ def _metadata(metadata: Mapping[str, str]) -> None:
     if sum(len(key) + len(value) for key, value in metadata.items()) > MAX_METADATA_SIZE:
         raise InvalidInput(f"metadata: more than {MAX_METADATA_SIZE} characters in all")
     for key, value in metadata.items():
-        _text("metadata", key, 256, shortest=1)
-        _text(f"metadata {_shown(key)}", value, MAX_METADATA_SIZE)
-
-
-def _number(field: str, value: float, lowest: float, highest: float) -> None:
-    """Also refuses NaN, which no comparison holds for, and booleans, which are whole numbers to Python."""
-    if isinstance(value, bool) or not math.isfinite(value) or not lowest <= value <= highest:
-        raise InvalidInput(f"{field}: {value} is not a number from {lowest:g} to {highest:g}")
-
-
-def _whole(field: str, value: int, lowest: int, highest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise InvalidInput(f"{field}: {value} is not a whole number from {lowest} to {highest}")
-
-
-# ── policies ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
-    for field, (lowest, highest) in POLICY_BOUNDS.items():
-        value = getattr(policy, field)
-        if field == "max_attempts" and value is not None:
-            _whole("policy.max_attempts", value, int(lowest), int(highest))
-        elif field != "schedule" and value is not None:
-            _number(f"policy.{field}", value, lowest, highest)
-    _check_schedule(policy)
-    if policy.base is not None and policy.cap is not None and policy.cap < policy.base:
-        raise InvalidInput(f"policy.cap: {policy.cap:g} is less than the base, {policy.base:g}")
-
-
-def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
-    """An override that has a schedule alone is for a deployment whose strategy is fixed."""
-    schedule = policy.schedule or ()
-    if policy.strategy == Strategy.FIXED and not schedule:
-        raise InvalidInput("policy.schedule: the fixed strategy needs at least one delay")
-    if policy.strategy not in (None, Strategy.FIXED) and schedule:
-        raise InvalidInput(f"policy.schedule: the strategy {policy.strategy} has none")
-    if policy.strategy is None and policy.schedule == ():
-        raise InvalidInput("policy.schedule: give at least one delay, or leave it out")
-    if len(schedule) > MAX_SCHEDULE:
-        raise InvalidInput(f"policy.schedule: more than {MAX_SCHEDULE} delays")
-    for delay in schedule:
-        _number("policy.schedule", delay, *POLICY_BOUNDS["schedule"])
+        check_text("metadata", key, 256, shortest=1)
+        check_text(f"metadata {shown(key)}", value, MAX_METADATA_SIZE)
 
 
 # ── applications and event types ──────────────────────────────────────────────────────────────────────────────────
@@ -186,7 +81,7 @@ def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
 def check_application(given: A) -> A:
     """New or changed."""
     if isinstance(given.name, str):
-        _text("name", given.name, 1024, shortest=1)
+        check_text("name", given.name, 1024, shortest=1)
     if isinstance(given.uid, str):
         check_uid(given.uid, ids.APP)
     if isinstance(given.throttle_rate, int):
@@ -197,9 +92,9 @@ def check_application(given: A) -> A:
 
 
 def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
-    _text("name", new.name, 256, shortest=1)
+    check_text("name", new.name, 256, shortest=1)
     if new.expires_at is not None:
-        _instant("expires_at", new.expires_at)
+        check_instant("expires_at", new.expires_at)
         if new.expires_at <= now:
             raise InvalidInput("expires_at: is over already")
     return new
@@ -207,11 +102,11 @@ def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
 
 def check_event_type(event_type: EventType) -> EventType:
     check_event_type_name(event_type.name)
-    _text("description", event_type.description, 4096)
+    check_text("description", event_type.description, 4096)
     for flag in event_type.feature_flags:
-        _name("feature flag", flag)
+        check_name("feature flag", flag)
     if event_type.group_name is not None:
-        _name("group name", event_type.group_name)
+        check_name("group name", event_type.group_name)
     if event_type.schemas is not None:
         _check_schemas(event_type.schemas)
     if event_type.policy is not None:
@@ -222,7 +117,7 @@ def check_event_type(event_type: EventType) -> EventType:
 def _check_schemas(schemas: dict[str, Any]) -> None:
     """Their size and form; `hookline.schema` has the rest."""
     for version in schemas:
-        _name("schemas", version)
+        check_name("schemas", version)
     try:
         text = msgspec.json.encode(schemas)
     except (TypeError, ValueError, RecursionError):
@@ -259,12 +154,12 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
 # What each field of an endpoint takes, new or changed; None and UNSET are never asked.
 _FIELDS: dict[str, Callable[[Any], object]] = {
     "uid": lambda uid: check_uid(uid, ids.ENDPOINT),
-    "description": lambda text: _text("description", text, 4096),
-    "version": lambda version: _whole("version", version, 1, 65_535),
-    "event_types": lambda names: _names("event_types", names, MAX_EVENT_TYPES, 256),
-    "channels": lambda names: _names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
-    "throttle_rate": lambda rate: _number("throttle_rate", rate, 0.001, 65_535),
-    "concurrency": lambda most: _whole("concurrency", most, 1, 10_000),
+    "description": lambda text: check_text("description", text, 4096),
+    "version": lambda version: check_whole("version", version, 1, 65_535),
+    "event_types": lambda names: check_names("event_types", names, MAX_EVENT_TYPES, 256),
+    "channels": lambda names: check_names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
+    "throttle_rate": lambda rate: check_number("throttle_rate", rate, 0.001, 65_535),
+    "concurrency": lambda most: check_whole("concurrency", most, 1, 10_000),
     "headers": check_headers,
     "metadata": _metadata,
     "policy": check_policy,
@@ -288,12 +183,12 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
     for secret in secrets:
         signing.check_secret(secret.key, scheme)
         if secret.expires_at is not None:
-            _instant("secrets.expires_at", secret.expires_at)
+            check_instant("secrets.expires_at", secret.expires_at)
 
 
 def check_cause(cause: str) -> str:
     """Why somebody paused, resumed or reset an endpoint: kept in its history."""
-    return _text("cause", cause, 500, shortest=1)
+    return check_text("cause", cause, 500, shortest=1)
 
 
 def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
@@ -303,80 +198,20 @@ def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
         raise InvalidInput(f"since: is more than {longest.days} days before until")
 
 
-def check_instant(field: str, value: datetime) -> datetime:
-    _instant(field, value)
-    return value
-
-
-def _instant(field: str, value: datetime) -> None:
-    if value.tzinfo is None:
-        raise InvalidInput(f"{field}: needs a time zone")
-    if not EARLIEST <= value <= LATEST:
-        raise InvalidInput(f"{field}: is not between the years {EARLIEST.year} and {LATEST.year}")
-
-
 # ── dead letters and tasks ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_note(note: str) -> str:
-    return _text("note", note, 4096, shortest=1)
+    return check_text("note", note, 4096, shortest=1)
 
 
 def check_chosen(field: str, value: str | None) -> str | None:
     """A channel or tag to choose messages by."""
-    return None if value is None else _text(field, value, 128, shortest=1)
+    return None if value is None else check_text(field, value, 128, shortest=1)
 
 
 def check_chosen_types(names: Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
-    _names("eventTypes", names, MAX_EVENT_TYPES, 256)
+    check_names("eventTypes", names, MAX_EVENT_TYPES, 256)
     return tuple(names)
-
-
-# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_message(
-    new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD, decoded: bool = False
-) -> NewMessage:
-    """`decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again."""
-    _name("event type", new.event_type)
-    check_payload(new.payload, max_payload, decoded=decoded)
-    if new.event_id is not None:
-        _own_name("event_id", new.event_id, ids.MESSAGE)
-    if new.channels is not None:
-        _names("channels", new.channels, MAX_MESSAGE_CHANNELS, 128)
-    if new.tags is not None:
-        _listed("tags", new.tags, MAX_TAGS)
-        for tag in new.tags:
-            _text("tags", tag, 128, shortest=1)
-    if new.ordering_key is not None:
-        _text("ordering_key", new.ordering_key, 256, shortest=1)
-    if new.deliver_at is not None:
-        _check_deliver_at(new.deliver_at, now)
-    if new.policy is not None:
-        check_policy(new.policy)
-    return new
-
-
-def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
-    """Valid JSON in UTF-8. Nothing is decoded into objects: the bytes that came are the bytes that are sent."""
-    if len(payload) > most:
-        raise InvalidInput(f"payload: {len(payload)} bytes, more than {most}")
-    try:
-        payload.decode()  # `Raw` skips over strings without looking at their encoding
-        if not decoded:
-            _raw.decode(payload)
-    except UnicodeDecodeError:
-        raise InvalidInput("payload: is not UTF-8") from None
-    except RecursionError:
-        raise InvalidInput("payload: is nested too deeply") from None
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"payload: is not JSON: {error}") from None
-
-
-def _check_deliver_at(deliver_at: datetime, now: datetime) -> None:
-    _instant("deliver_at", deliver_at)
-    if deliver_at - now > MAX_DELAY:
-        raise InvalidInput(f"deliver_at: more than {MAX_DELAY.days} days ahead")

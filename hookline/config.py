@@ -17,9 +17,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.catalogue import DAY, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
 from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
+from hookline.messages import DAY, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.parsers import (
     Parser,

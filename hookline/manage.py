@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from hookline import catalogue, example, ids, keys, operational, schema, signing
+from hookline import catalogue, example, ids, keys, messages, operational, schema, signing
 from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
 from hookline.flow.guard import Guard
 from hookline.model import (
@@ -218,7 +218,7 @@ async def send_example(store: Store, endpoint: Endpoint, event_type: str, now: d
         event_type=event_type,
         payload=example.payload(found, now),
     )
-    return await store.send_example(endpoint.no, catalogue.check_message(new, now=now))
+    return await store.send_example(endpoint.no, messages.check_message(new, now=now))
 
 
 async def operational_application(store: Store, org_id: str) -> Application | None:

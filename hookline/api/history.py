@@ -10,8 +10,8 @@ from msgspec import Meta
 from hookline.api.operation import ListQuery
 from hookline.api.wire.base import Instant
 from hookline.api.wire.ingest import Channel, EventTypeName, Tag
-from hookline.catalogue import EARLIEST, LATEST
 from hookline.model import MessageFilter
+from hookline.texts import EARLIEST, LATEST
 
 MOST_EVENT_TYPES = 100
 

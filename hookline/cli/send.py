@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from hookline import catalogue, clock, ids, manage
+from hookline import clock, ids, manage, messages
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
@@ -106,7 +106,7 @@ def _say_accepted(out: Output, accepted: Accepted) -> None:
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
     """Check and store one message; `draft` has all but the application."""
     app = await opened.application(app_ref)
-    new = catalogue.check_message(replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload)
+    new = messages.check_message(replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload)
     (accepted,) = await opened.store.ingest([new])
     return manage.judge_accepted(accepted)
 

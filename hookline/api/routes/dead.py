@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import catalogue, manage
+from hookline import catalogue, manage, texts
 from hookline.api.call import Call, listing, page_of, respond
 from hookline.api.operation import ListQuery, Needs, Operation, Query
 from hookline.api.wire import dead as wire
@@ -165,7 +165,7 @@ def _asked(asked: DeadQuery) -> DeadFilter:
 def _span(after: datetime | None, before: datetime | None) -> tuple[datetime | None, datetime | None]:
     for name, value in (("after", after), ("before", before)):
         if value is not None:
-            catalogue.check_instant(name, value)
+            texts.check_instant(name, value)
     return after, before
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import catalogue, ids, manage
+from hookline import ids, manage, messages
 from hookline.api import body
 from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
@@ -97,7 +97,7 @@ async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
         deliver_at=given.deliver_at,
         policy=None if given.policy is None else given.policy.override(),
     )
-    catalogue.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
+    messages.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
     await call.services.schemas.check(app.org_id, new.event_type, new.payload)
     return new
 

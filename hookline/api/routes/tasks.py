@@ -4,7 +4,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from hookline import catalogue, ids, manage
+from hookline import catalogue, ids, manage, texts
 from hookline.api.call import Call, listing, page_of, respond
 from hookline.api.operation import ListQuery, Needs, Operation, Order
 from hookline.api.wire import tasks as wire
@@ -52,8 +52,8 @@ async def bulk_replay(call: Call) -> Response:
 
 
 def _window(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None]:
-    catalogue.check_instant("since", since)
-    if until is not None and catalogue.check_instant("until", until) <= since:
+    texts.check_instant("since", since)
+    if until is not None and texts.check_instant("until", until) <= since:
         raise InvalidInput("until: is not after since")
     return since, until
 

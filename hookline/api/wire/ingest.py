@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.base import In, Instant, Out, Policy
 from hookline.api.wire.messages import MessageOut
-from hookline.catalogue import MAX_MESSAGE_CHANNELS, MAX_TAGS
+from hookline.messages import MAX_MESSAGE_CHANNELS, MAX_TAGS
 
 MOST_IN_BATCH = 1000
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from hookline import ids
-from hookline.catalogue import check_message
 from hookline.clock import wall
 from hookline.errors import InvalidInput
 from hookline.flow.record import clean
+from hookline.messages import check_message
 from hookline.model import IngestStatus, NewMessage, RelayReport
 from hookline.operational import MANAGEMENT, room
 from hookline.store import rows

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from hookline import ids
-from hookline.catalogue import check_message
 from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
 from hookline.flow.order import queue_of
+from hookline.messages import check_message
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering, RelayReport
 from hookline.operational import MANAGEMENT, room
 from hookline.states import DeliveryState
