@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class HooklineError(Exception):
     """Base of all errors; its text is fit to be shown to a user."""
@@ -43,8 +45,33 @@ class SignatureError(HooklineError):
     """A signature, timestamp, secret or header is not valid."""
 
 
+class VerificationCode(StrEnum):
+    MISSING_HEADER = "missing_header"
+    MALFORMED_HEADER = "malformed_header"  # or one that came twice
+    MALFORMED_BODY = "malformed_body"  # not the raw bytes; not a form; not the JSON that was asked for
+    MALFORMED_URL = "malformed_url"  # only Twilio signs the URL
+    TIMESTAMP_TOO_OLD = "timestamp_too_old"
+    TIMESTAMP_TOO_NEW = "timestamp_too_new"
+    NO_MATCH = "no_match"  # all is well formed, and no secret made any of the signatures
+
+
+class VerificationError(SignatureError):
+    """A webhook that nobody with one of the secrets has signed, or not lately, or that cannot be read."""
+
+    def __init__(self, code: VerificationCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[VerificationError], tuple[VerificationCode, str]]:
+        return type(self), (self.code, str(self))
+
+
 class StoreUnavailable(HooklineError):
     """The database cannot be reached now. Nothing is known to be lost; try again."""
+
+
+class SourceUnavailable(HooklineError):
+    """An application's own database, whose outbox is relayed, cannot be reached now. What is in it waits there."""
 
 
 class MigrationNeeded(HooklineError):

@@ -22,6 +22,7 @@ ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
 DEAD_LETTER = "dl_"
 TASK = "qtask_"
 API_KEY = "key_"
+EVENT = "evt_"  # of an event that was published without an id of its own
 
 
 def mint(prefix: str, at: datetime, chance: random.Random = quick_chance) -> str:

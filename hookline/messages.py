@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from hookline import ids
 from hookline.errors import InvalidInput
@@ -23,9 +24,11 @@ from hookline.texts import (
     check_text,
     check_whole,
 )
+from hookline.tracecontext import well_formed
 
 DAY = 86_400.0
-MAX_PAYLOAD = 1024 * 1024
+MAX_PAYLOAD = 1024 * 1024  # unless the deployment sets another, up to ...
+LARGEST_PAYLOAD = 64 * 1024 * 1024
 MAX_DELAY = timedelta(days=30)  # of `deliver_at`
 MAX_MESSAGE_CHANNELS = 5
 MAX_TAGS = 10
@@ -81,7 +84,10 @@ def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
 def check_message(
     new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD, decoded: bool = False
 ) -> NewMessage:
-    """`decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again."""
+    """As it is to be kept: without a trace that is not well formed, which is no reason to refuse a message.
+
+    `decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again.
+    """
     check_name("event type", new.event_type)
     check_payload(new.payload, max_payload, decoded=decoded)
     if new.event_id is not None:
@@ -98,7 +104,7 @@ def check_message(
         _check_deliver_at(new.deliver_at, now)
     if new.policy is not None:
         check_policy(new.policy)
-    return new
+    return new if new.trace is None else replace(new, trace=well_formed(new.trace))
 
 
 def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:

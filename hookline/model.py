@@ -281,6 +281,7 @@ class NewMessage(Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
+    trace: str | None = None  # of the publisher: traceparent, and tracestate after a space
     idempotency_key: bytes | None = None  # hash of organization, application, path and key
     idempotency_body: bytes | None = None  # hash of the request body
 
@@ -332,6 +333,7 @@ class Message(Struct, frozen=True, kw_only=True):
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
+    trace: str | None = None  # of the publisher: traceparent, and tracestate after a space
     size: int | None = None  # of the payload, in bytes; None: it is gone
 
 
@@ -393,6 +395,7 @@ class Job(Struct, frozen=True, kw_only=True):
     policy: PolicyOverride | None = None
     last_delay: float = 0.0  # of the retry that led here; decorrelated jitter grows from it
     ordering_key: str | None = None  # of the queue that waits behind it
+    trace: str | None = None  # of the message
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
@@ -691,11 +694,64 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
 # ── outbox and sweep ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class OutboxRow(Struct, frozen=True, kw_only=True):
+    """What an application's transaction wrote to an outbox of its own database."""
+
+    id: int  # there
+    app: str  # id or uid
+    event_type: str
+    payload: bytes
+    event_id: str | None  # a second copy is known by it; None only in Hookline's own database
+    org_id: str | None = None
+    channels: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    ordering_key: str | None = None
+    deliver_at: datetime | None = None
+    policy: PolicyOverride | None = None
+    trace: str | None = None
+    fault: str | None = None  # what could not be read of it: it will be set aside
+
+
+class OutboxPlace(Struct, frozen=True, kw_only=True):
+    """How far the outbox of a SQLite file has been copied. The uid tells that row from another of the same number."""
+
+    row_id: int
+    row_uid: str
+
+
 class RelayReport(Struct, frozen=True, kw_only=True):
-    relayed: int
-    repeated: int  # the event id was taken already: harmless
-    set_aside: int  # rows that cannot become messages; kept with their reason
+    relayed: int = 0
+    repeated: int = 0  # the event id was taken already: harmless
+    set_aside: int = 0  # rows that cannot become messages; kept with their reason
     reasons: tuple[str, ...] = ()  # the first few of them
+
+    @property
+    def gone(self) -> int:
+        """Rows that left the outbox's queue."""
+        return self.relayed + self.repeated + self.set_aside
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """An outbox row that could not become a message."""
+
+    id: int
+    org_id: str | None
+    app: str
+    event_type: str
+    event_id: str | None
+    payload: bytes
+    reason: str
+    source: str | None  # the database that it was copied from; None: this one
+    created_at: datetime
+    set_aside_at: datetime | None
+
+
+class OutboxView(Struct, frozen=True, kw_only=True):
+    """The outbox of this database, as `doctor` sees it."""
+
+    waiting: int  # counted up to a bound
+    oldest: datetime | None  # of those that wait
+    set_aside: int  # counted up to a bound
 
 
 class SweepReport(Struct, frozen=True, kw_only=True):

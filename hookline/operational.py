@@ -184,7 +184,8 @@ class Subject(Struct, frozen=True, kw_only=True):
 class Known(Struct, frozen=True, kw_only=True):
     """What a `Turn` does not carry."""
 
-    event_ids: Mapping[str, str] = {}  # by message, where it has one
+    event_ids: Mapping[str, str | None] = {}  # by message
+    traces: Mapping[str, str | None] = {}  # by message
     last: Mapping[int, LastAttempt] = {}  # by delivery
 
 
@@ -227,6 +228,7 @@ class Event(Struct, frozen=True, kw_only=True):
     kind: Kind
     event_id: str  # the same change has the same one
     payload: bytes
+    trace: str | None  # of the message that it is about
 
 
 def told(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
@@ -253,7 +255,13 @@ def _event(note: Note, subject: Subject, known: Known) -> Event:
     )
     data = _attempt_data(note, who, known) if isinstance(note, Turn) else _endpoint_data(note, who, subject)
     payload = msgspec.json.encode({"type": note.kind, "data": data})
-    return Event(org_id=subject.org_id, kind=note.kind, event_id=f"{note.kind}.{_key(note, subject)}", payload=payload)
+    return Event(
+        org_id=subject.org_id,
+        kind=note.kind,
+        event_id=f"{note.kind}.{_key(note, subject)}",
+        payload=payload,
+        trace=known.traces.get(note.message_id) if isinstance(note, Turn) else None,
+    )
 
 
 def _key(note: Note, subject: Subject) -> str:

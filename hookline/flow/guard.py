@@ -15,8 +15,6 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import quote
 
-import idna
-
 from hookline.errors import BlockedAddress, ConfigError, InvalidInput
 
 Network = IPv4Network | IPv6Network
@@ -288,6 +286,8 @@ def _ipv6(host: str) -> IPv6Address:
 
 def _ascii_name(host: str) -> str:
     """Lower case, in ASCII, without the root's dot; only letters, digits, hyphens and underscores, so all parsers agree."""
+    import idna  # a large table, and most names need none of it
+
     if len(host) > MAX_HOST + 1:
         raise InvalidInput(f"url: the host is longer than {MAX_HOST} characters")
     try:

@@ -1,0 +1,71 @@
+"""The small file beside a SQLite database that says how far its outbox has been relayed: `<database>-hookline`.
+
+Hookline writes it; the application's `publish` reads it and deletes what has been relayed. Whatever else is found there is
+ignored: the rows then stay a little longer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hookline.model import OutboxPlace
+
+_SUFFIX = "-hookline"
+_LONGEST = 512  # bytes
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class _Marker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    relayed_id: int
+    relayed_uid: str
+
+
+_decoder = msgspec.json.Decoder(_Marker)
+
+
+def path_of(database: str | os.PathLike[str]) -> Path:
+    """Beside the file itself, as its WAL is, wherever a symbolic link to it is."""
+    return Path(os.path.realpath(database) + _SUFFIX)
+
+
+def read(database: str | os.PathLike[str]) -> OutboxPlace | None:
+    try:
+        text = _content(path_of(database))
+        marker = None if text is None else _decoder.decode(text)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+    return None if marker is None else OutboxPlace(row_id=marker.relayed_id, row_uid=marker.relayed_uid)
+
+
+def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
+    """All of it or nothing: a reader sees the one before or this one. Anybody may read it, as it is no secret."""
+    path = path_of(database)
+    beside = path.with_name(path.name + "-new")
+    content = msgspec.json.encode(_Marker(relayed_id=place.row_id, relayed_uid=place.row_uid))
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, 0o644)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)
+    beside.replace(path)
+
+
+def remove(database: str | os.PathLike[str]) -> None:
+    path_of(database).unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes | None:
+    """None: too long, or no plain file. Neither a link nor a pipe is followed or waited for."""
+    fd = os.open(path, os.O_RDONLY | _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        content = os.read(fd, _LONGEST + 1)
+    finally:
+        os.close(fd)
+    return content if len(content) <= _LONGEST else None

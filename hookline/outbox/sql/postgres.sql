@@ -1,0 +1,173 @@
+-- The outbox of a PostgreSQL database. Safe to run again, alone or beside Hookline's own tables. `hookline.publish` is the
+-- interface; the table is not.
+
+CREATE SCHEMA IF NOT EXISTS hookline;
+
+CREATE TABLE IF NOT EXISTS hookline.outbox (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    org_id       text,              -- NULL: the only organization, or the one `app` is an id of
+    app          text NOT NULL,     -- id or uid
+    event_type   text NOT NULL,
+    payload      bytea NOT NULL,
+    event_id     text,
+    channels     text[],
+    tags         text[],
+    ordering_key text,
+    deliver_at   timestamptz,
+    policy       jsonb,
+    error        text,              -- set aside, and why
+    created_at   timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- Ids of about the same time stand together in the index.
+CREATE OR REPLACE FUNCTION hookline.new_event_id() RETURNS text LANGUAGE sql AS $$
+    SELECT 'evt_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
+                  || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20)
+$$;
+
+ALTER TABLE hookline.outbox
+    ADD COLUMN IF NOT EXISTS trace text,                -- traceparent, and tracestate after a space
+    ADD COLUMN IF NOT EXISTS source text,               -- the database that a row which stands aside came from; NULL: this one
+    ADD COLUMN IF NOT EXISTS set_aside_at timestamptz,
+    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- without one, a row that is copied twice would be two messages
+CREATE INDEX IF NOT EXISTS outbox_new ON hookline.outbox (id) WHERE error IS NULL;
+CREATE INDEX IF NOT EXISTS outbox_aside ON hookline.outbox (id) WHERE error IS NOT NULL;
+
+-- At COMMIT, because only then is there something to see. A relay holds lock 3 alone while it sleeps: whoever cannot share it
+-- notifies. Whoever can has it until the transaction has ended: a relay cannot fall asleep before that, and when it has, it looks
+-- once more. So no row is missed, and nobody notifies a relay that is awake: NOTIFY takes a database-wide lock.
+-- `SET hookline.notify = off` is for PREPARE TRANSACTION, which refuses NOTIFY; the relay then finds the row when it polls.
+CREATE OR REPLACE FUNCTION hookline.outbox_written() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(pg_catalog.current_setting('hookline.notify', true), '') <> 'off'
+       AND NOT pg_catalog.pg_try_advisory_xact_lock_shared(1214542, 3) THEN
+        PERFORM pg_catalog.pg_notify('hookline_outbox', '');
+    END IF;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS outbox_written ON hookline.outbox;
+CREATE CONSTRAINT TRIGGER outbox_written AFTER INSERT ON hookline.outbox
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.error IS NULL) EXECUTE FUNCTION hookline.outbox_written();
+
+CREATE OR REPLACE FUNCTION hookline.name_fault(field text, name text, longest integer) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN name IN ('.', '..') THEN format('%s: ''%s'' cannot stand in a URL', field, name)
+        WHEN name !~ '^[a-zA-Z0-9_.-]+$' OR length(name) > longest
+            THEN format('%s: ''%s'' is not 1 to %s of the characters a-z A-Z 0-9 - _ .', field,
+                        CASE WHEN length(name) <= 60 THEN name ELSE left(name, 60) || '...' END, longest)
+    END
+$$;
+
+CREATE OR REPLACE FUNCTION hookline.list_fault(field text, listed text[], most integer) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN cardinality(listed) NOT BETWEEN 1 AND most THEN format('%s: give 1 to %s, or leave it out', field, most)
+        WHEN array_ndims(listed) > 1 OR array_position(listed, NULL) > 0 THEN field || ': is not a plain list of texts'
+        WHEN (SELECT count(DISTINCT one) < count(*) FROM unnest(listed) AS one) THEN field || ': has the same entry twice'
+    END
+$$;
+
+-- What a caller in any language gets wrong is an error at the call. The relay has the last word: it checks everything anew.
+-- Without subqueries where no list is given: plpgsql then needs a tenth of the time.
+CREATE OR REPLACE FUNCTION hookline.check_event(
+    app text, event_type text, payload text, event_id text, channels text[], tags text[], ordering_key text,
+    deliver_at timestamptz, max_age interval, organization text, trace text
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    fault text := coalesce(
+        CASE WHEN app IS NULL THEN 'app: is NULL' END,
+        hookline.name_fault('app', app, 256),
+        CASE WHEN event_type IS NULL THEN 'event type: is NULL' END,
+        hookline.name_fault('event type', event_type, 256),
+        CASE WHEN payload IS NULL THEN 'payload: is NULL; JSON has a null of its own' END,
+        hookline.name_fault('event_id', event_id, 256),
+        CASE WHEN starts_with(event_id, 'msg_') THEN 'event_id: must not begin with ''msg_'', as Hookline''s own ids do'
+             WHEN length(ordering_key) NOT BETWEEN 1 AND 256 THEN 'ordering_key: must be 1 to 256 characters long'
+             WHEN deliver_at NOT BETWEEN timestamptz '2000-01-01 00:00+00' AND timestamptz '3000-01-01 00:00+00'
+                 THEN 'deliver_at: is not between the years 2000 and 3000'
+             WHEN deliver_at > now() + interval '30 days' THEN 'deliver_at: more than 30 days ahead'
+             WHEN extract(epoch FROM max_age) NOT BETWEEN 0.001 AND 2592000
+                 THEN 'max_age: is not between a millisecond and 30 days'
+             WHEN organization = 'org_00000000000SvixManagement00' THEN 'organization: is Hookline''s own'
+             WHEN length(organization) NOT BETWEEN 1 AND 256 THEN 'organization: must be 1 to 256 characters long'
+             WHEN trace !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}( .*)?$'
+                  OR length(trace) > 4096
+                 THEN 'trace: is not a traceparent, with a tracestate after a space' END);
+BEGIN
+    IF fault IS NULL AND channels IS NOT NULL THEN
+        fault := coalesce(hookline.list_fault('channels', channels, 5),
+                          (SELECT min(hookline.name_fault('channels', one, 128)) FROM unnest(channels) AS one));
+    END IF;
+    IF fault IS NULL AND tags IS NOT NULL THEN
+        fault := coalesce(hookline.list_fault('tags', tags, 10),
+                          (SELECT min('tags: must be 1 to 128 characters long') FROM unnest(tags) AS one
+                           WHERE length(one) NOT BETWEEN 1 AND 128));
+    END IF;
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = fault;
+    END IF;
+    PERFORM payload::json;
+END $$;
+
+-- Write an event to the outbox, in the caller's own transaction; its event id. As the owner: an application's role needs these
+-- functions and nothing else. An untyped literal or parameter takes the first one.
+CREATE OR REPLACE FUNCTION hookline.publish(
+    app text, event_type text, payload text, event_id text DEFAULT NULL, channels text[] DEFAULT NULL, tags text[] DEFAULT NULL,
+    ordering_key text DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, max_age interval DEFAULT NULL,
+    organization text DEFAULT NULL, trace text DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    named text := coalesce(event_id, hookline.new_event_id());
+BEGIN
+    PERFORM hookline.check_event(app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, max_age,
+                                 organization, trace);
+    INSERT INTO hookline.outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy,
+                                 trace)
+    VALUES (organization, app, event_type, convert_to(payload, 'UTF8'), named, channels, tags, ordering_key, deliver_at,
+            CASE WHEN max_age IS NOT NULL THEN jsonb_build_object('max_age', extract(epoch FROM max_age)::float8) END, trace);
+    RETURN named;
+END $$;
+
+CREATE OR REPLACE FUNCTION hookline.publish(
+    app text, event_type text, payload json, event_id text DEFAULT NULL, channels text[] DEFAULT NULL, tags text[] DEFAULT NULL,
+    ordering_key text DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, max_age interval DEFAULT NULL,
+    organization text DEFAULT NULL, trace text DEFAULT NULL
+) RETURNS text LANGUAGE sql AS $$
+    SELECT hookline.publish($1, $2, $3::text, $4, $5, $6, $7, $8, $9, $10, $11)
+$$;
+
+CREATE OR REPLACE FUNCTION hookline.publish(
+    app text, event_type text, payload jsonb, event_id text DEFAULT NULL, channels text[] DEFAULT NULL, tags text[] DEFAULT NULL,
+    ordering_key text DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, max_age interval DEFAULT NULL,
+    organization text DEFAULT NULL, trace text DEFAULT NULL
+) RETURNS text LANGUAGE sql AS $$
+    SELECT hookline.publish($1, $2, $3::text, $4, $5, $6, $7, $8, $9, $10, $11)
+$$;
+
+-- Many in one round trip: how `hookline.outbox` of Python calls, which has checked them. Payloads are JSON in a string, so that
+-- their bytes stay as they are; `max_age` is in seconds. How many there were.
+CREATE OR REPLACE FUNCTION hookline.publish_events(events json) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    written bigint;
+BEGIN
+    INSERT INTO hookline.outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy,
+                                 trace)
+    SELECT nullif(e.organization, 'org_00000000000SvixManagement00'), e.app, e.event_type, convert_to(e.payload, 'UTF8'),
+           coalesce(e.event_id, hookline.new_event_id()), e.channels, e.tags, e.ordering_key, e.deliver_at,
+           CASE WHEN e.max_age IS NOT NULL THEN jsonb_build_object('max_age', e.max_age) END, e.trace
+    FROM json_to_recordset(events) AS e (
+        app text, event_type text, payload text, event_id text, channels text[], tags text[], ordering_key text,
+        deliver_at timestamptz, max_age float8, organization text, trace text);
+    GET DIAGNOSTICS written = ROW_COUNT;
+    RETURN written;
+END $$;
+
+-- Nobody publishes unless told so: see `hookline outbox sql --grant ROLE`.
+REVOKE ALL ON FUNCTION
+    hookline.publish(text, text, text, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish(text, text, json, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish(text, text, jsonb, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish_events(json) FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION hookline.outbox_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
