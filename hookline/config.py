@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
-from hookline.messages import DAY, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
+from hookline.messages import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.parsers import (
     Parser,
@@ -35,6 +35,8 @@ from hookline.parsers import (
     networks,
     number,
     origins,
+    outbox_urls,
+    same_database,
     secret_keys,
     servers,
     share,
@@ -55,6 +57,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """What one process was told. Durations are seconds, sizes are bytes."""
 
     database_url: str
+    outbox_urls: tuple[str, ...]  # applications' own databases
+    outbox_poll: float
     host: str
     port: int
     public_url: str | None
@@ -138,11 +142,17 @@ class Config(Struct, frozen=True, kw_only=True):
             dead_retention_days=self.dead_retention_days,
             idempotency_hours=self.idempotency_window / 3600,
             max_payload=self.max_payload,
+            outbox_poll=self.outbox_poll,
             pool_size=self.pool_size,
         )
 
     def __repr__(self) -> str:
-        hidden = {"jwt_secret": "'…'", "secret_keys": "'…'", "database_url": repr(shown_url(self.database_url))}
+        hidden = {
+            "jwt_secret": "'…'",
+            "secret_keys": "'…'",
+            "database_url": repr(shown_url(self.database_url)),
+            "outbox_urls": repr(tuple(map(shown_url, self.outbox_urls))),
+        }
         fields = (f"{name}={hidden.get(name) or repr(getattr(self, name))}" for name in self.__struct_fields__)
         return f"Config({', '.join(fields)})"
 
@@ -193,6 +203,19 @@ SETTINGS: tuple[Setting, ...] = (
         "sqlite:///hookline.db",
         "Where everything is kept: `sqlite:///file.db` or `postgresql://user:password@host/database`.",
         secret=True,
+    ),
+    Setting(
+        "outbox_urls",
+        outbox_urls,
+        "",
+        "Databases of applications whose outboxes are relayed too, by commas: `sqlite:////srv/shop/shop.db` or `postgresql://...`.",
+        secret=True,
+    ),
+    Setting(
+        "outbox_poll",
+        duration(0.01, 1),
+        "40ms",
+        "How often the outbox of a PostgreSQL database is looked at, woken or not; at most 1s.",
     ),
     Setting("host", host_name, "127.0.0.1", "Address that the HTTP server listens on."),
     Setting("port", integer(1, 65535), "8071", "Port that the HTTP server listens on."),
@@ -286,12 +309,12 @@ SETTINGS: tuple[Setting, ...] = (
         "disable_after", duration(60, 3650 * DAY), "5d", "An endpoint that fails steadily for this long is disabled."
     ),
     Setting("response_body_limit", size(0, 64 * 1024), "16KiB", "How much of a response body is kept; at most 64KiB."),
-    Setting("max_payload", size(1, 64 * 1024 * 1024), volume(MAX_PAYLOAD), "The largest payload that is accepted."),
+    Setting("max_payload", size(1, LARGEST_PAYLOAD), volume(MAX_PAYLOAD), "The largest payload that is accepted."),
     Setting("max_batch", size(64 * 1024, 1024**3), "16MiB", "The largest request body of a batch of messages."),
     Setting("retention_days", integer(1, 3650), "30", "Days that finished messages, deliveries and attempts are kept."),
     Setting("dead_retention_days", integer(1, 3650), "30", "Days that dead letters are kept."),
     Setting("idempotency_window", duration(60, 30 * DAY), "24h", "How long an idempotency key is remembered."),
-    Setting("pool_size", integer(2, 1000), "8", "PostgreSQL connections per process."),
+    Setting("pool_size", integer(2, 1000), "10", "PostgreSQL connections per process."),
     Setting(
         "auto_migrate", flag, "true", "Whether `serve` and `worker` bring the database up to date when they start."
     ),
@@ -372,6 +395,10 @@ def _check_together(config: Config) -> None:
     if config.circuit_cooldown_cap < config.circuit_cooldown:
         cap = span(config.circuit_cooldown_cap)
         raise ConfigError(f"HOOKLINE_CIRCUIT_COOLDOWN_CAP: {cap} is less than HOOKLINE_CIRCUIT_COOLDOWN")
+    if any(same_database(url, config.database_url) for url in config.outbox_urls):
+        raise ConfigError(
+            "HOOKLINE_OUTBOX_URLS: has Hookline's own database, whose outbox is always relayed; name only applications' own"
+        )
     if (config.retry_strategy == Strategy.FIXED) != bool(config.retry_schedule):
         raise ConfigError("HOOKLINE_RETRY_SCHEDULE: goes together with HOOKLINE_RETRY_STRATEGY=fixed")
 

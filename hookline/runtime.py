@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from hookline import clock
 from hookline.config import Config
 from hookline.errors import MigrationNeeded, VaultError
 from hookline.flow.outage import Outage
-from hookline.flow.relay import Relay
+from hookline.flow.relay import Outbox, OwnOutbox, Relay
 from hookline.flow.send_frames import Settings
 from hookline.flow.send_process import SenderProcess
 from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.flow.tasks import TaskRunner
+from hookline.sources import open_source
 from hookline.states import EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
@@ -54,8 +55,25 @@ async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(stop))
         tasks.create_task(sweeper.run(stop))
-        tasks.create_task(Relay(store, outage).run(stop))
+        tasks.create_task(Relay(OwnOutbox(store), outage).run(stop))
+        tasks.create_task(relay(sources(store, config, config.outbox_urls), stop=stop))
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
+
+
+async def relay(found: Sequence[Outbox], *, stop: asyncio.Event) -> None:
+    """Each with an outage of its own: a source that has nothing to copy does not know whether the store is away."""
+    async with asyncio.TaskGroup() as tasks:
+        for outbox in found:
+            tasks.create_task(Relay(outbox, Outage(clock.chance)).run(stop))
+
+
+def outboxes(store: Store, config: Config) -> list[Outbox]:
+    """The own database's, and those of applications."""
+    return [OwnOutbox(store), *sources(store, config, config.outbox_urls)]
+
+
+def sources(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
+    return [open_source(url, store, poll=config.outbox_poll) for url in urls]
 
 
 async def check_keys(store: Store) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
+WRONG_USAGE = 2
 INTERRUPTED = 130
 
 __all__ = ["main"]
@@ -17,3 +19,17 @@ def main() -> None:
         start()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except ModuleNotFoundError as missing:
+        _not_installed(missing)
+
+
+def _not_installed(missing: ModuleNotFoundError) -> NoReturn:
+    """An application that publishes has `hookline` alone, and this command with it. A module of our own is never an extra."""
+    package = (missing.name or "").partition(".")[0]
+    if package in ("", "hookline"):
+        raise missing
+    print(
+        f"hookline: {package} is not installed: the service and this command need pip install 'hookline[server]'",
+        file=sys.stderr,
+    )
+    sys.exit(WRONG_USAGE)

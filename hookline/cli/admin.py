@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from hookline import clock
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, load_config, run, session
+from hookline.config import Config, shown_url
+from hookline.errors import HooklineError
+from hookline.sources.setup import install
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION
 from hookline.vault import Vault
@@ -17,27 +22,56 @@ from hookline.vault import Vault
 LONGEST_TOKEN = 36_500.0  # days
 
 
+class Installed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    outbox: str
+    changed: bool | None = None
+    error: str | None = None
+
+
 def migrate(as_json: params.Json = False) -> None:
     """Bring the database to this release's version. `serve` does it by itself unless HOOKLINE_AUTO_MIGRATE=false.
+
+    Also sets the outbox up in every database of HOOKLINE_OUTBOX_URLS, which `serve` does not: they are the applications' own.
 
     Safe to run anywhere, any number of times: one lock, forward only.
     """
     out = Output(as_json)
-    applied = run(_migrate())
-    words = ", ".join(map(str, applied))
-    out.result(
-        {"applied": applied, "version": SCHEMA_VERSION},
-        people=lambda: out.line(f"applied {words}" if applied else f"nothing to do: version {SCHEMA_VERSION}"),
-    )
-
-
-async def _migrate() -> list[int]:
     config = load_config()
+    applied = run(_migrate(config))
+    outboxes, failure = run(_install(config.outbox_urls))
+    document = {"applied": applied, "version": SCHEMA_VERSION, "outboxes": outboxes}
+    out.result(document, people=lambda: _print(out, applied, outboxes))
+    if failure is not None:
+        raise failure
+
+
+async def _migrate(config: Config) -> list[int]:
     store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
     try:
         return await store.migrate()
     finally:
         await store.close()
+
+
+async def _install(urls: Sequence[str]) -> tuple[list[Installed], HooklineError | None]:
+    """In each of them, whatever becomes of the others; and the first failure."""
+    done = []
+    failure: HooklineError | None = None
+    for url in urls:
+        try:
+            done.append(Installed(outbox=shown_url(url), changed=await install(url)))
+        except HooklineError as error:
+            failure = failure or error
+            done.append(Installed(outbox=shown_url(url), error=str(error)))
+    return done, failure
+
+
+def _print(out: Output, applied: Sequence[int], outboxes: Sequence[Installed]) -> None:
+    words = ", ".join(map(str, applied))
+    out.line(f"applied {words}" if applied else f"nothing to do: version {SCHEMA_VERSION}")
+    for one in outboxes:
+        if one.error is None:
+            out.line(f"{one.outbox}: the outbox {'is set up' if one.changed else 'was set up already'}")
 
 
 def token(

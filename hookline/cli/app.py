@@ -10,7 +10,22 @@ from typing import Annotated, NoReturn
 import typer
 
 from hookline import __version__
-from hookline.cli import admin, apps, dead, doctor, endpoints, event_types, keys, listen, send, serve, tasks, trace
+from hookline.cli import (
+    admin,
+    apps,
+    dead,
+    doctor,
+    endpoints,
+    event_types,
+    keys,
+    listen,
+    outbox,
+    relay,
+    send,
+    serve,
+    tasks,
+    trace,
+)
 from hookline.cli.output import clean
 from hookline.errors import (
     BlockedAddress,
@@ -20,6 +35,7 @@ from hookline.errors import (
     InvalidInput,
     MigrationNeeded,
     NotFound,
+    SourceUnavailable,
     StoreUnavailable,
     VaultError,
 )
@@ -31,6 +47,7 @@ EXIT_CODES: list[tuple[type[HooklineError], int]] = [
     (BlockedAddress, 2),
     (NotFound, 3),
     (StoreUnavailable, 4),
+    (SourceUnavailable, 4),
     (MigrationNeeded, 4),
     (Conflict, 5),
 ]
@@ -79,6 +96,7 @@ def common(
 
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
+app.command("relay")(relay.relay)
 app.command("migrate")(admin.migrate)
 app.command("token")(admin.token)
 app.command("send")(send.send)
@@ -88,6 +106,7 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(apps.app, name="apps")
 app.add_typer(endpoints.app, name="endpoints")
 app.add_typer(event_types.app, name="event-types")
+app.add_typer(outbox.app, name="outbox")
 app.add_typer(dead.app, name="dead")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(keys.app, name="keys")

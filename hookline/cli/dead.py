@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from hookline import ids, manage
 from hookline.api import wire
 from hookline.cli import params
-from hookline.cli.output import Cell, Output
+from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadStats
@@ -319,7 +318,7 @@ async def _work_through(out: Output, org: str, wanted: Wanted, verb: str, yes: b
             where = replace(where, until=opened.now)
         total = await _count(opened, where)
         if total and not wanted.ids and not yes:
-            _confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
+            confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         done = await _batches(out, opened, where, f"{verb.capitalize()}ing", total, step)
         return done, max(0, total - done)
 
@@ -344,10 +343,3 @@ async def _batches(out: Output, opened: Session, where: DeadFilter, label: str, 
             done += count
             advance(count)
     return done
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{question} Say --yes: there is nobody here to ask")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(1)

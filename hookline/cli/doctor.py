@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable
+from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,14 +18,16 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.cli import params
-from hookline.cli.output import Output, span
+from hookline.cli.outbox_status import counted
+from hookline.cli.output import Output, ago, span
 from hookline.cli.session import existing_config, run
 from hookline.config import Config, shown_url
-from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput
+from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput, SourceUnavailable
 from hookline.flow import backoff
 from hookline.flow.guard import Guard
 from hookline.flow.resolve import Answer, Resolver
-from hookline.model import DeadFilter, Endpoint, LaneView
+from hookline.model import DeadFilter, Endpoint, LaneView, OutboxView
+from hookline.sources.examine import SourceView, examine
 from hookline.states import Circuit, EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
@@ -35,6 +38,7 @@ MOST_NAMES = 50
 SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
 LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
+LATE = timedelta(seconds=60)  # an outbox row that waits so long
 SHORTEST_SPAN = (
     3600.0  # expected seconds of retrying below which an ordinary outage loses deliveries to the dead letters
 )
@@ -60,7 +64,7 @@ def doctor(
     repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that would not have woken.")] = False,
     as_json: params.Json = False,
 ) -> None:
-    """Check configuration, database, disk, clock, retries, lanes, endpoints, DNS and, with --reach, the way out.
+    """Check configuration, database, disk, clock, retries, lanes, endpoints, outboxes, DNS and, with --reach, the way out.
 
     The exit code is 1 when a check failed. Nothing is changed without --repair, and nothing leaves this machine but DNS
     look-ups of the endpoints' names.
@@ -120,6 +124,9 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     yield check_health(views)
     yield await _check_secrets(store, views)
     yield check_guard(config.guard(), views)
+    yield check_outbox(await store.outbox(), await store.now())
+    for url in config.outbox_urls:
+        yield await _check_source(url, store)
     yield check_dead((await store.dead_stats(DeadFilter())).dead)
     yield await _check_dns(config, views)
     if reach:
@@ -232,6 +239,39 @@ def check_dead(count: int) -> Check:
     if not count:
         return Check("dead letters", Finding.OK, "none open")
     return Check("dead letters", Finding.WARN, f"{count:,} open: see hookline dead stats")
+
+
+# ── outboxes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_outbox(view: OutboxView, now: datetime) -> Check:
+    if view.set_aside:
+        text = f"{counted(view.set_aside)} rows could not become messages: see hookline outbox list"
+        return Check("outbox", Finding.WARN, text)
+    late = lateness(view.waiting, view.oldest, now)
+    return Check("outbox", Finding.WARN if late else Finding.OK, late or "nothing is late or set aside")
+
+
+def lateness(waiting: int, oldest: datetime | None, now: datetime) -> str | None:
+    if oldest is None or now - oldest < LATE:
+        return None
+    return f"{counted(waiting)} rows wait, the oldest written {ago(oldest, now)}: is a relay running?"
+
+
+async def _check_source(url: str, store: Store) -> Check:
+    try:
+        view = await examine(url, store)
+    except SourceUnavailable as error:
+        return Check("source", Finding.FAIL, str(error))
+    return check_source(shown_url(url), view, await store.now())
+
+
+def check_source(name: str, view: SourceView, now: datetime) -> Check:
+    late = lateness(view.waiting, view.oldest, now)
+    faults = [*([late] if late else []), *view.hints]
+    if faults:
+        return Check("source", Finding.WARN, f"{name}: {'; '.join(faults)}")
+    return Check("source", Finding.OK, f"{name}: can be relayed from, and nothing is late")
 
 
 # ── the way out ───────────────────────────────────────────────────────────────────────────────────────────────────

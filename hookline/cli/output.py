@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from hookline.errors import InvalidInput
 
 # As on the status page: a mark and a word, never colour alone.
 STYLES = {
@@ -86,6 +89,14 @@ class Output:
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(label, total=total)
             yield lambda done: bar.advance(task, done)
+
+
+def confirm(question: str) -> None:
+    """No: the command ends, and nothing was changed."""
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{question} Say --yes: there is nobody here to ask")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:

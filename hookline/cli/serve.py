@@ -54,11 +54,11 @@ def serve(
     _check(config, role, processes)
     logs.configure(config)
     if role == Role.WORKER:
-        _run(_workers(config, processes, Output(as_json)))
+        run_parts(_workers(config, processes, Output(as_json)))
     else:
         # Bound before the database is touched: a second server on the port must not even migrate.
         listener = listeners.bind(config.host, config.port)
-        _run(_serve(config, listener, role, processes, Output(as_json)))
+        run_parts(_serve(config, listener, role, processes, Output(as_json)))
 
 
 def worker(processes: Processes = 1, as_json: params.Json = False) -> None:
@@ -69,7 +69,7 @@ def worker(processes: Processes = 1, as_json: params.Json = False) -> None:
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    _run(_workers(config, processes, Output(as_json)))
+    run_parts(_workers(config, processes, Output(as_json)))
 
 
 def _check(config: Config, role: Role, processes: int) -> None:
@@ -79,7 +79,7 @@ def _check(config: Config, role: Role, processes: int) -> None:
         raise ConfigError("--processes counts workers, and --role api has none")
 
 
-def _run(work: Coroutine[None, None, None]) -> None:
+def run_parts(work: Coroutine[None, None, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(work)

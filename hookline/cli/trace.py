@@ -14,6 +14,7 @@ from hookline.cli.session import Session, run, session
 from hookline.errors import NotFound
 from hookline.model import Attempt, Delivery, LaneView, Message
 from hookline.states import WAITING, Circuit, DeliveryState, EndpointStatus
+from hookline.tracecontext import trace_id
 
 
 class Story:
@@ -29,13 +30,16 @@ class Story:
 
 
 def trace(
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="Such as msg_...")],
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="Such as msg_...; its event id where --app is given.")
+    ],
+    app_ref: params.App = None,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
     """Tell one message's whole story: where it went, every attempt, what happens next and why."""
     out = Output(as_json)
-    story, opened = run(_read(org, message_id))
+    story, opened = run(_read(org, message_id, app_ref))
     document = {
         "message": wire.message(story.message),
         "deliveries": [wire.delivery(each) for each in story.deliveries],
@@ -45,15 +49,26 @@ def trace(
     out.result(document, people=lambda: _print(out, story, opened))
 
 
-async def _read(org: str, message_id: str) -> tuple[Story, Session]:
+async def _read(org: str, ref: str, app_ref: str | None) -> tuple[Story, Session]:
     async with session(org) as opened:
-        message = await opened.store.message_by_id(message_id)
-        if message is None or await opened.store.application(opened.org_id, message.app_id) is None:
-            raise NotFound(f"no message {message_id!r}")
+        message = await _find(opened, ref, app_ref)
         deliveries = await opened.store.deliveries(message.id)
         lanes = [await opened.store.lane_view(each.endpoint_no) for each in deliveries if each.state in WAITING]
         attempts = await opened.store.attempts(message.id)
         return Story(message, deliveries, attempts, {view.endpoint_id: view for view in lanes if view}), opened
+
+
+async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
+    """By id; by event id where the application is given."""
+    if app_ref is not None:
+        found = await opened.store.message((await opened.application(app_ref)).no, ref)
+        if found is None:
+            raise NotFound(f"no message {ref!r} in {app_ref!r}; `hookline outbox list` shows what could not become one")
+        return found
+    message = await opened.store.message_by_id(ref)
+    if message is None or await opened.store.application(opened.org_id, message.app_id) is None:
+        raise NotFound(f"no message {ref!r}; an event id needs --app beside it")
+    return message
 
 
 def _print(out: Output, story: Story, opened: Session) -> None:
@@ -70,6 +85,8 @@ def _print(out: Output, story: Story, opened: Session) -> None:
         pairs.append(("event id", message.event_id))
     if message.ordering_key is not None:
         pairs.append(("ordering key", message.ordering_key))
+    if message.trace is not None:
+        pairs.append(("trace id", trace_id(message.trace)))
     out.fields(pairs)
     if not story.deliveries:
         out.line("no endpoint matched: nothing was to be delivered")

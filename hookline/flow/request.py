@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from hookline.model import Endpoint, Job
 from hookline.signing import Signer
-from hookline.store.base import Store
+from hookline.tracecontext import PARENT, STATE, header_lines
+
+if TYPE_CHECKING:
+    from hookline.store.base import Store  # `hookline.testing` makes requests without a store
 
 _JSON = "Content-Type: application/json"  # the sender itself says who we are, and that we accept anything
 
@@ -15,22 +19,26 @@ _JSON = "Content-Type: application/json"  # the sender itself says who we are, a
 class Target:
     """An endpoint, prepared once per revision: its constant headers and its keys."""
 
-    __slots__ = ("_constant", "_signer", "endpoint")
+    __slots__ = ("_constant", "_own_trace", "_signer", "endpoint")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         custom = [f"{name}: {value}" for name, value in endpoint.headers.items()]
-        self._constant = custom if "content-type" in map(str.lower, endpoint.headers) else [_JSON, *custom]
+        names = {name.lower() for name in endpoint.headers}
+        self._constant = custom if "content-type" in names else [_JSON, *custom]
+        self._own_trace = not names.isdisjoint((PARENT, STATE))  # set for the endpoint: nothing is added to it
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: Job, now: datetime) -> list[str]:
         """All header lines of this attempt."""
+        traced = [] if job.trace is None or self._own_trace else header_lines(job.trace)
         return [
             *self._constant,
             *self._signer.headers(job.message_id, int(now.timestamp()), job.payload, now),
             f"webhook-attempt: {job.sent + 1}",
             f"webhook-event-type: {job.event_type}",
             f"webhook-created-at: {job.accepted_at.isoformat(timespec='milliseconds')}",
+            *traced,
         ]
 
 

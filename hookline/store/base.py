@@ -48,10 +48,14 @@ from hookline.model import (
     NewMessage,
     NewTask,
     Organization,
+    OutboxPlace,
+    OutboxRow,
+    OutboxView,
     RecordReport,
     RelayReport,
     Result,
     RetryPolicy,
+    SetAside,
     Stats,
     StatsFilter,
     SweepReport,
@@ -62,7 +66,7 @@ from hookline.states import EndpointStatus
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 MOST_DIGITS = 18  # of a number that every engine can hold
 _LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
 
@@ -85,7 +89,8 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
     dead_retention_days: int = 30
     idempotency_hours: float = 24.0
     max_payload: int = 1024 * 1024  # bytes of an outbox row's payload
-    pool_size: int = 8  # PostgreSQL connections of one process
+    outbox_poll: float = 0.04  # seconds between two looks at this database's outbox
+    pool_size: int = 10  # PostgreSQL connections of one process
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -119,6 +124,15 @@ def after_death(iterator: str | None) -> tuple[datetime, int] | None:
     if int(at) > _LAST_MICROS:
         raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
     return from_micros(int(at)), int(number)
+
+
+def after_number(iterator: str | None) -> int | None:
+    """Where a listing by number goes on; None: from its start, or backwards from its end."""
+    if iterator is None:
+        return None
+    if not (iterator.isascii() and iterator.isdigit() and len(iterator) <= MOST_DIGITS):
+        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+    return int(iterator)
 
 
 class Store(Protocol):
@@ -284,9 +298,45 @@ class Store(Protocol):
         """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
 
         Rows are taken by state under SKIP LOCKED, never by a cursor. A row that cannot become a message (no such
-        application, anything that `catalogue.check_message` refuses) is set aside with its reason and never blocks the
+        application, anything that `messages.check_message` refuses) is set aside with its reason and never blocks the
         rest. An `event_id` that is taken is dropped: the message exists already.
         """
+
+    async def wait_outbox(self, timeout: float) -> None:
+        """Sleep until rows may be in this database's outbox, or the time is over; it may end sooner."""
+
+    async def leave_outbox(self) -> None:
+        """Nobody here waits for the outbox any more: whoever does elsewhere is told of new rows instead."""
+
+    async def take(
+        self,
+        rows: Sequence[OutboxRow],
+        *,
+        source: str,
+        place: OutboxPlace | None = None,
+        after: OutboxPlace | None = None,
+    ) -> RelayReport | None:
+        """Rows of another database's outbox, copied here as `relay` would have moved them, in one transaction.
+
+        Those that cannot become messages are set aside in this database's outbox, once for each event id. With `place`,
+        where these rows end is noted in the same transaction, if the source still stands at `after`; None: somebody else
+        was quicker, nothing is done.
+        """
+
+    async def place(self, source: str) -> OutboxPlace | None:
+        """How far that source has been copied."""
+
+    async def outbox(self) -> OutboxView:
+        """Costs the same however much waits."""
+
+    async def set_aside(self, page: Page) -> list[SetAside]:
+        """Outbox rows that could not become messages, by number; the iterator is a number."""
+
+    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
+        """Put them (None: all) back into the outbox, to be relayed anew; how many there were."""
+
+    async def discard_set_aside(self, ids: Sequence[int]) -> int:
+        """Forget them for good; how many there were."""
 
     # ── claim ──
     async def arm(self) -> bool:

@@ -32,6 +32,7 @@ from hookline.model import (
     Scheme,
     Scope,
     Secret,
+    SetAside,
     Task,
     TaskKind,
     TaskStatus,
@@ -265,6 +266,7 @@ def message(row: Row, read: Reading) -> Message:
         ordering_key=row["ordering_key"],
         deliver_at=_maybe(read.instant, row["deliver_at"]),
         policy=read_policy(row["policy"]),
+        trace=row["trace"],
         size=None if row["payload"] is None else len(row["payload"]),
     )
 
@@ -354,6 +356,21 @@ def dead_letter(row: Row, read: Reading) -> DeadLetter:
         last_status=row["last_status"],
         resolved_at=_maybe(read.instant, row["resolved_at"]),
         note=row["note"],
+    )
+
+
+def set_aside(row: Row, read: Reading) -> SetAside:
+    return SetAside(
+        id=row["id"],
+        org_id=row["org_id"],
+        app=row["app"],
+        event_type=row["event_type"],
+        event_id=row["event_id"],
+        payload=row["payload"],
+        reason=row["error"],
+        source=row["source"],
+        created_at=read.instant(row["created_at"]),
+        set_aside_at=_maybe(read.instant, row["set_aside_at"]),
     )
 
 

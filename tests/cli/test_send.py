@@ -55,17 +55,29 @@ async def test_payload_that_is_too_large(cli: Cli, scene: Scene) -> None:
 @both_engines
 async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    (message,) = await scene.send()
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=a"
+    (message,) = await scene.send(trace=trace)
     (job,) = await scene.claim()
     await scene.record(factory.retry(job))
 
     story = await cli.json("trace", message)
-    assert story["message"]["id"] == message
+    assert (story["message"]["id"], story["message"]["traceId"]) == (message, trace[3:35])
     assert [(each["endpointId"], each["state"]) for each in story["deliveries"]] == [(endpoint.id, "scheduled")]
     assert [(each["number"], each["responseStatusCode"]) for each in story["attempts"]] == [(1, 503)]
     people = await cli("trace", message)
     assert "next attempt in" in people.out
+    assert trace[3:35] in people.out
     (await cli("trace", "msg_missing")).refused(3, "msg_missing")
+
+
+@both_engines
+async def test_trace_finds_an_event_id_in_its_application(cli: Cli, scene: Scene) -> None:
+    sent = await cli.json("send", scene.app.id, "order.paid", "--event-id", "order-7-paid")
+    story = await cli.json("trace", "order-7-paid", "--app", scene.app.id)
+    assert story["message"]["id"] == sent["id"]
+    assert (await cli.json("trace", sent["id"], "--app", scene.app.id)) == story
+    (await cli("trace", "order-7-paid")).refused(3, "order-7-paid", "--app")
+    (await cli("trace", "order-8-paid", "--app", scene.app.id)).refused(3, "order-8-paid", "hookline outbox list")
 
 
 async def test_messages_of_one_key_wait_for_each_other(cli: Cli, scene: Scene) -> None:

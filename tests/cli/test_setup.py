@@ -89,6 +89,7 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
             "endpoints",
             "secrets",
             "guard",
+            "outbox",
             "dead letters",
             "dns",
         ),

@@ -15,7 +15,7 @@ import standardwebhooks
 from hookline import manage
 from hookline.flow.guard import Guard
 from hookline.flow.outage import Outage
-from hookline.flow.relay import Relay
+from hookline.flow.relay import OwnOutbox, Relay
 from hookline.model import Endpoint, NewEndpoint, PolicyOverride
 from hookline.states import DeliveryState
 from hookline.store import Store
@@ -37,7 +37,7 @@ def receiver() -> Iterator[Receiver]:
 async def delivering(store: Store) -> AsyncIterator[None]:
     """A worker, and the relay beside it."""
     stop = asyncio.Event()
-    relay = asyncio.create_task(Relay(store, Outage(random.Random(3)), poll=0.01).run(stop))
+    relay = asyncio.create_task(Relay(OwnOutbox(store), Outage(random.Random(3))).run(stop))
     try:
         async with working(store):
             yield

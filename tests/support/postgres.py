@@ -46,6 +46,7 @@ INSTALL = (
 COMMON = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
+    "max_prepared_transactions": "10",
     "shared_buffers": "64MB",
     "timezone": "<+0545>-05:45",  # nobody's own: an instant that loses its zone shows
     "log_min_messages": "warning",

@@ -66,6 +66,12 @@ def test_defaults_are_those_of_the_design() -> None:
 
 EVERY = {
     "HOOKLINE_DATABASE_URL": ("postgresql://db.example/other", "database_url", "postgresql://db.example/other"),
+    "HOOKLINE_OUTBOX_URLS": (
+        "sqlite:///shop.db, postgresql://one,two:5433/shop",
+        "outbox_urls",
+        ("sqlite:///shop.db", "postgresql://one,two:5433/shop"),
+    ),
+    "HOOKLINE_OUTBOX_POLL": ("20ms", "outbox_poll", 0.02),
     "HOOKLINE_HOST": ("::1", "host", "::1"),
     "HOOKLINE_PORT": ("8072", "port", 8072),
     "HOOKLINE_PUBLIC_URL": ("https://hooks.example.com/x/", "public_url", "https://hooks.example.com/x"),
@@ -343,10 +349,11 @@ def test_a_duration_is_read_as_it_is_shown(seconds: float) -> None:
 
 
 def test_nothing_that_is_printed_shows_a_secret() -> None:
-    shown = repr(load(POSTGRES))
+    shown = repr(load(POSTGRES | {"HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop"}))
     for secret in ("hunter2", JWT, KEY, OLD_KEY, "hook:"):
         assert secret not in shown
     assert "db.example:5433/hooks" in shown
+    assert "postgresql://shop.example/shop" in shown
     assert "lease=60.0" in shown
 
 
@@ -377,6 +384,55 @@ def test_a_database_url_is_shown_without_its_password(url: str, shown: str) -> N
 )
 def test_a_database_url_that_could_be_read_in_two_ways_is_not_shown(url: str) -> None:
     assert shown_url(url) == "postgresql://…"
+
+
+# ── outboxes of other databases ──
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("", ()),
+        (" , ", ()),
+        ("sqlite:///shop.db,", ("sqlite:///shop.db",)),
+        ("sqlite:///a%2Cb.db , sqlite:////srv/c.db", ("sqlite:///a%2Cb.db", "sqlite:////srv/c.db")),
+        ("postgres://u:p,q@one:1,two:2/shop,sqlite:///c.db", ("postgres://u:p,q@one:1,two:2/shop", "sqlite:///c.db")),
+    ],
+)
+def test_outboxes_are_separated_by_commas(text: str, urls: tuple[str, ...]) -> None:
+    assert parse({"HOOKLINE_OUTBOX_URLS": text}).outbox_urls == urls
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("shop.db", "sqlite:///file.db"),
+        ("mysql://u:hunter2@h/shop", "sqlite:///file.db"),
+        ("sqlite:///:memory:", "memory"),
+        ("sqlite:///shop.db,hunter2.db", "%2C"),
+        ("sqlite:///shop.db, sqlite:///./shop.db", "once"),
+        ("postgresql://u:hunter2@DB.example/shop,postgres://v:x@db.example:5432/shop?sslmode=require", "once"),
+    ],
+)
+def test_outboxes_that_cannot_be_are_refused_unseen(text: str, word: str) -> None:
+    assert word in fault({"HOOKLINE_OUTBOX_URLS": text})
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ("sqlite:///hookline.db", "sqlite:///x/../hookline.db"),
+        ("postgresql://h:hunter2@db/hooks", "sqlite:///shop.db,postgresql://shop:hunter2@db:5432/hooks"),
+    ],
+)
+def test_the_own_database_is_no_outbox_of_an_application(own: str, named: str) -> None:
+    settings = {"HOOKLINE_DATABASE_URL": own, "HOOKLINE_OUTBOX_URLS": named}
+    assert "own database" in fault(settings)
+
+
+def test_databases_of_one_server_are_several() -> None:
+    urls = "postgresql://db/one,postgresql://db/two,postgresql://db:5433/one,postgresql://[::1]:5432/one"
+    assert len(parse({"HOOKLINE_DATABASE_URL": "postgresql://db/hooks", "HOOKLINE_OUTBOX_URLS": urls}).outbox_urls) == 4
 
 
 # ── generated keys ──

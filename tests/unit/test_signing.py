@@ -184,13 +184,13 @@ def test_hmac_and_ed25519_sign_side_by_side() -> None:
 
 
 @given(
-    scheme=schemes, key=secret_texts, other=secret_texts, body=st.binary(max_size=200), stamp=st.integers(0, 10**12 - 1)
+    scheme=schemes, key=secret_texts, other=secret_texts, body=st.binary(max_size=200), stamp=st.integers(0, 10**11 - 1)
 )
 def test_what_is_signed_verifies_and_only_with_its_secret(
     scheme: Scheme, key: str, other: str, body: bytes, stamp: int
 ) -> None:
     headers = signed(scheme, secret(key), timestamp=stamp, body=body)
-    at = clock.EPOCH + timedelta(seconds=min(stamp, 200_000_000_000))
+    at = clock.EPOCH + timedelta(seconds=stamp)
     tolerance = float(10**12)
     verify(scheme, [secret(key)], headers, body, at, tolerance)
     verify(scheme, [secret(other), secret(key)], headers, body, at, tolerance)
@@ -333,7 +333,7 @@ def test_a_header_that_comes_twice_is_refused(scheme: Scheme, key: str, header: 
 
 @pytest.mark.parametrize(("scheme", "key", "header"), SIGNED_HEADERS)
 @pytest.mark.parametrize(
-    "value", [None, b"v1", 7, "", "é", "\udc80", f"{STAMP}\udc80", f"t={STAMP}\udc80", "v1=" + "0" * 9000]
+    "value", [b"\xff", 7, "", "é", "\udc80", f"{STAMP}\udc80", f"t={STAMP}\udc80", "v1=" + "0" * 9000]
 )
 def test_a_header_that_is_no_ascii_text_is_malformed(scheme: Scheme, key: str, header: str, value: Any) -> None:
     headers: dict[str, Any] = signed(scheme, secret(key)) | {header: value}
@@ -365,7 +365,7 @@ def test_a_signature_counts_only_under_its_own_version() -> None:
     with pytest.raises(SignatureError, match="no signature matches"):
         verify(Scheme.STRIPE, [secret(KEY)], {"stripe-signature": stripe}, BODY, NOW)
     github = signed(Scheme.GITHUB, secret(KEY))["X-Hub-Signature-256"].replace("sha256=", "sha1=")
-    with pytest.raises(SignatureError, match="no signature matches"):
+    with pytest.raises(SignatureError, match="no signature in it"):
         verify(Scheme.GITHUB, [secret(KEY)], {"x-hub-signature-256": github}, BODY, NOW)
 
 

@@ -9,8 +9,8 @@ from hookline.store.postgres.database import Database
 from hookline.store.postgres.example import Examples
 from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
+from hookline.store.postgres.outbox import Outbox
 from hookline.store.postgres.record import Record
-from hookline.store.postgres.relay import Relay
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.stats import Statistics
 from hookline.store.postgres.tasks import Tasks
@@ -20,7 +20,7 @@ from hookline.vault import Vault
 __all__ = ["PostgresStore"]
 
 
-class PostgresStore(Life, Keys, Answers, Relay, Claim, Record, Retire, Tasks, Examples, Views, Statistics):
+class PostgresStore(Life, Keys, Answers, Outbox, Claim, Record, Retire, Tasks, Examples, Views, Statistics):
     """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
 
     engine = "postgres"
@@ -32,5 +32,6 @@ class PostgresStore(Life, Keys, Answers, Relay, Claim, Record, Retire, Tasks, Ex
         return cls(database, vault, options)
 
     async def close(self) -> None:
+        await self.leave_outbox()
         await self._close_listener()
         await self._db.close()

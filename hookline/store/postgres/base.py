@@ -51,6 +51,10 @@ class Part:
         self._chance = clock.chance
         self._loop = asyncio.get_running_loop()
         self.task_added = asyncio.Event()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._woken.set)
 
     # ── lanes, under their locks ──
 

@@ -33,6 +33,8 @@ _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # seconds that the listener's session has to answer
 
+_Content = tuple[bytes, str | None]  # of a message: its payload and its trace
+
 
 class _Lanes:
     """The lanes that one claim has locked, and what it may do with each."""
@@ -68,7 +70,6 @@ class Claim(Part):
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
-        self._woken = asyncio.Event()
 
     # ── claim ──
 
@@ -103,11 +104,11 @@ class Claim(Part):
             policy=self._options.circuit,
         )
         taken = await self._take(connection, locked)
-        payloads = await self._payloads(connection, locked, [row for row in taken if row["id"] is not None])
-        sendable = [row for row in taken if row["id"] in payloads]
+        contents = await self._contents(connection, locked, [row for row in taken if row["id"] is not None])
+        sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
         after = await self._write_after(connection, locked, sendable, left)
-        jobs = _jobs(locked, after, sendable, payloads)
+        jobs = _jobs(locked, after, sendable, contents)
         return ClaimBatch(jobs=jobs, now=locked.now, next_at=None, crowded=tuple(sorted(locked.crowded)))
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
@@ -154,22 +155,22 @@ class Claim(Part):
         )
         return taken
 
-    async def _payloads(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, bytes]:
+    async def _contents(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, _Content]:
         """By delivery. A statement of its own: only so are the message's partitions pruned when it is planned."""
         if not taken:
             return {}
         keys = {row["message_seq"]: row["message_at"] for row in taken}
         instants = list(keys.values())
         found = await connection.fetch(
-            self._sql["claim_payloads"], min(instants), max(instants), instants, list(keys.keys())
+            self._sql["claim_contents"], min(instants), max(instants), instants, list(keys.keys())
         )
-        by_message = {row["seq"]: row["payload"] for row in found}
-        payloads = {row["id"]: by_message.get(row["message_seq"]) for row in taken}
-        lost = [no for no, payload in payloads.items() if payload is None]
-        if lost:
+        by_message = {seq: (payload, trace) for seq, payload, trace in found if payload is not None}
+        contents = {row["id"]: by_message[row["message_seq"]] for row in taken if row["message_seq"] in by_message}
+        if len(contents) < len(taken):
+            lost = [row["id"] for row in taken if row["id"] not in contents]
             dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
             await tell(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
-        return {no: payload for no, payload in payloads.items() if payload is not None}
+        return contents
 
     async def _write_after(
         self, connection: Connection, locked: _Lanes, taken: Sequence[Any], left: Mapping[int, datetime]
@@ -271,9 +272,6 @@ class Claim(Part):
             self._woken.clear()
             self._rouse()
 
-    def wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._woken.set)
-
     def _rouse(self) -> None:
         """Nobody needs to notify us while we are at work. Beside the work: it must not wait for the lock's return."""
         if self._asleep:
@@ -328,18 +326,19 @@ def _looked_at_again(admission: Admission) -> bool:
     return admission.counted and admission.quota > 0
 
 
-def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], payloads: Mapping[int, bytes]) -> list[Job]:
+def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]) -> list[Job]:
     """Oldest first. They carry the epoch of the lane after the claim: a probe in place of a lost one begins an epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
     taken = sorted(taken, key=_by_due)
-    return [_job(row, payloads[row["id"]], *by_lane[row["endpoint_no"]], locked) for row in taken]
+    return [_job(row, contents[row["id"]], *by_lane[row["endpoint_no"]], locked) for row in taken]
 
 
 def _by_due(row: Any) -> tuple[datetime, int]:
     return row["due_at"], row["id"]
 
 
-def _job(row: Any, payload: bytes, lane: Lane, admission: Admission, locked: _Lanes) -> Job:
+def _job(row: Any, content: _Content, lane: Lane, admission: Admission, locked: _Lanes) -> Job:
+    payload, trace = content
     return Job(
         delivery_id=row["id"],
         claim=locked.claim,
@@ -363,4 +362,5 @@ def _job(row: Any, payload: bytes, lane: Lane, admission: Admission, locked: _La
         policy=rows.read_policy(row["policy"]),
         last_delay=row["last_delay"],
         ordering_key=row["ordering_key"],
+        trace=trace,
     )

@@ -1,7 +1,8 @@
-"""Connections: two pools and how their errors become ours.
+"""Connections: pools of three kinds, and how their errors become ours.
 
 Hot connections (ingest, relay, claim, record, sweep) plan each statement anew and never scan a table: a plan that was made
-when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom.
+when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom. The quick
+one keeps its plans: it is for statements that find a few rows by their keys, and take longer to plan than to run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _COMMON = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
 }
-_HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+_QUICK = HOT | {"plan_cache_mode": "force_generic_plan"}
 
 _HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
 _TRIES = 4  # of a transaction that lost a deadlock or a race
@@ -83,6 +85,8 @@ def translated() -> Iterator[None]:
         raise MigrationNeeded(
             f"the database does not have this release's tables: run `hookline migrate` ({error})"
         ) from error
+    except pg.InsufficientPrivilegeError as error:
+        raise MigrationNeeded(f"the role may not do this ({error}): run `hookline migrate`") from error
     except (*_AWAY, *_RACE) as error:
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
 
@@ -102,8 +106,10 @@ class Database:
         self.sql = load("postgres")
         self._url = url
         calm = max(1, options.pool_size // 4)
-        self._hot = self._pool(max(2, options.pool_size - calm - 1), _HOT, _HOT_TIMEOUT)  # one is for the listener
+        self._hot = self._pool(max(2, options.pool_size - calm - 3), HOT, _HOT_TIMEOUT)  # two are for the listeners
+        self._quick = self._pool(1, _QUICK, _HOT_TIMEOUT)
         self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
+        self._pools = (self._hot, self._quick, self._calm)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
         return asyncpg.create_pool(
@@ -123,8 +129,8 @@ class Database:
         """Say early what is wrong with the URL or the server."""
         try:
             with translated():
-                await self._hot
-                await self._calm
+                for pool in self._pools:
+                    await pool
                 async with self._hot.acquire() as connection:
                     await connection.execute("SELECT 1")
         except (pg_client.ClientConfigurationError, ValueError) as error:
@@ -137,7 +143,7 @@ class Database:
 
     async def close(self) -> None:
         """Whatever is under way may end; a server that does not answer is not waited for."""
-        for pool in (self._hot, self._calm):
+        for pool in self._pools:
             try:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await pool.close()
@@ -172,7 +178,13 @@ class Database:
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
         """`work` that is one statement, and so its own transaction; anew if it lost a deadlock."""
-        pool = self._calm if calm else self._hot
+        return await self._on(self._calm if calm else self._hot, work)
+
+    async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """`work` of plain statements, each its own transaction, with plans that are kept; anew if one lost a deadlock."""
+        return await self._on(self._quick, work)
+
+    async def _on(self, pool: Any, work: Callable[[Connection], Awaitable[T]]) -> T:
         with translated():
             for left in reversed(range(_TRIES)):
                 try:

@@ -226,7 +226,16 @@ def _columns(batch: Iterable[NewMessage]) -> list[list[Any]]:
     return [list(column) for column in zip(*map(_row, batch), strict=True)]
 
 
+def contents(batch: Iterable[NewMessage]) -> list[list[Any]]:
+    """The columns without those of idempotency keys."""
+    return [list(column) for column in zip(*map(_content, batch), strict=True)]
+
+
 def _row(message: NewMessage) -> tuple[Any, ...]:
+    return (*_content(message), message.idempotency_key, message.idempotency_body or b"")
+
+
+def _content(message: NewMessage) -> tuple[Any, ...]:
     return (
         message.id,
         message.app_no,
@@ -238,8 +247,7 @@ def _row(message: NewMessage) -> tuple[Any, ...]:
         message.ordering_key,
         message.deliver_at,
         rows.policy_text(message.policy),
-        message.idempotency_key,
-        message.idempotency_body or b"",
+        message.trace,
     )
 
 

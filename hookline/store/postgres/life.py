@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from importlib import resources
+from typing import Any
+
+from asyncpg import InsufficientPrivilegeError
 
 from hookline.errors import MigrationNeeded
 from hookline.store.base import SCHEMA_VERSION
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, translated
+
+_INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
 
 
 class Life(Part):
@@ -27,8 +33,11 @@ class Life(Part):
         connection = await self._db.connect()
         try:
             with translated():
-                async with connection.transaction():
-                    return await self._migrate(connection)
+                try:
+                    async with connection.transaction():
+                        return await self._migrate(connection)
+                except InsufficientPrivilegeError as error:
+                    raise _denied(error, await connection.fetchrow(self._sql["migration_owner"])) from error
         finally:
             await connection.close()
 
@@ -55,8 +64,23 @@ class Life(Part):
         return now
 
 
+def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:
+    """An application may have set its outbox up first, as another role."""
+    me, owner = found["me"], found["owner"]
+    if owner is None:
+        return MigrationNeeded(f"{error}: run GRANT CREATE ON DATABASE {found['database']} TO {me}")
+    return MigrationNeeded(
+        f"{error}: the schema hookline belongs to {owner}; run GRANT {owner} TO {me}, or migrate with a URL of {owner}"
+    )
+
+
 def migrations() -> list[tuple[int, str]]:
     """By number: `0001_initial.sql` is number 1."""
     folder = resources.files("hookline.store") / "migrations" / "postgres"
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return sorted((int(file.name.partition("_")[0]), file.read_text(encoding="utf-8")) for file in files)
+    return sorted((int(file.name.partition("_")[0]), _whole(file.read_text(encoding="utf-8"))) for file in files)
+
+
+def _whole(text: str) -> str:
+    """With what it includes: the outbox can also be set up alone, in an application's own database."""
+    return _INCLUDE.sub(lambda found: (resources.files("hookline") / found[1]).read_text(encoding="utf-8"), text)

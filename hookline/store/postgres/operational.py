@@ -32,6 +32,7 @@ async def tell(connection: Connection, sql: Statements, notes: Sequence[Note]) -
         [event.kind.value for event in events],
         [event.event_id for event in events],
         [event.payload for event in events],
+        [event.trace for event in events],
     )
 
 
@@ -57,9 +58,12 @@ async def _known(connection: Connection, sql: Statements, turns: Sequence[Turn])
         return Known()
     accepted = {turn.message_id: turn.accepted_at for turn in turns}
     instants = list(accepted.values())
-    named = await connection.fetch(sql["operational_event_ids"], min(instants), max(instants), instants, list(accepted))
-    event_ids = {row["message_id"]: row["event_id"] for row in named}
-    return Known(event_ids=event_ids, last=await _last(connection, sql, operational.without_attempt(turns)))
+    found = await connection.fetch(sql["operational_messages"], min(instants), max(instants), instants, list(accepted))
+    return Known(
+        event_ids={row["id"]: row["event_id"] for row in found},
+        traces={row["id"]: row["trace"] for row in found},
+        last=await _last(connection, sql, operational.without_attempt(turns)),
+    )
 
 
 async def _last(connection: Connection, sql: Statements, turns: Sequence[Turn]) -> dict[int, LastAttempt]:

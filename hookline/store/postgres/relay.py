@@ -9,45 +9,120 @@ from typing import Any
 import msgspec
 
 from hookline import ids
-from hookline.clock import wall
+from hookline.clock import monotonic, wall
 from hookline.errors import InvalidInput
 from hookline.flow.record import clean
 from hookline.messages import check_message
-from hookline.model import IngestStatus, NewMessage, RelayReport
-from hookline.operational import MANAGEMENT, room
+from hookline.model import IngestStatus, NewMessage, OutboxRow, RelayReport
+from hookline.operational import LONGEST, MANAGEMENT, room
 from hookline.store import rows
-from hookline.store.postgres.database import DATA_ERRORS, Connection
-from hookline.store.postgres.ingest import Ingest
+from hookline.store.base import StoreOptions
+from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
+from hookline.store.postgres.ingest import Ingest, contents
+from hookline.vault import Vault
 
-_Taken = tuple[int, NewMessage]  # the outbox row and what it becomes
+FEW = 50  # rows that are read and then moved by one statement; more are locked while they are read
+SAID = 3  # reasons in a report
+_MOST_BYTES = 16 * 1024 * 1024  # of payload that are read at once; a single larger one is read alone
+_NOT_FAR = 1000  # numbers below the highest that was moved: rows of transactions that took a little longer
+_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds
+_DEAR = 5  # whole scans in a row: a busy machine makes some of them slow
+
+Found = tuple[OutboxRow, int | None]  # and its application
+Taken = tuple[int, NewMessage]  # the row's number and what it becomes
+Faults = dict[int, str]
+
+
+class Scan:
+    """Where to look from. Under a long transaction, anywhere in the database, the index is full of rows that are gone.
+
+    While whole scans are cheap, for what they find, each is one. Once a few in a row were not, they rest for five times what
+    the last one took, and between two of them only new rows are looked at; none with an ordering key, because an earlier one
+    of the same key may be further down.
+    """
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._dear = 0  # whole scans in a row
+        self._whole_at = 0.0  # monotonic
+
+    def start(self) -> int:
+        return 0 if monotonic() >= self._whole_at else max(1, self._highest - _NOT_FAR)
+
+    def took(self, start: int, seconds: float, found: Sequence[Found]) -> None:
+        self._highest = max((self._highest, *(row.id for row, _ in found)))
+        if start > 0:
+            return
+        self._dear = self._dear + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
+        if self._dear >= _DEAR:
+            self._whole_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
 
 
 class Relay(Ingest):
+    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
+        super().__init__(database, vault, options)
+        self._scan = Scan()
+        self._many = False  # the last time there were more than a few
+
     async def relay(self, limit: int) -> RelayReport:
-        async def work(connection: Connection) -> RelayReport:
-            return await self._relay(connection, limit)
+        async def few(connection: Connection) -> RelayReport | None:
+            return await self._relay_few(connection, limit)
 
-        return await self._db.transact(work)
+        async def many(connection: Connection) -> RelayReport:
+            return await self._relay_many(connection, limit)
 
-    async def _relay(self, connection: Connection, limit: int) -> RelayReport:
-        keyed = await connection.fetchval(self._sql["relay_guard"])
-        found = await connection.fetch(self._sql["relay_rows"], limit, keyed, MANAGEMENT)
-        taken, faults = _messages(found, wall(), self._options.max_payload)
-        statuses = await self._relay_batch(connection, taken, faults)
-        gone = [row_id for row_id, status in statuses.items() if status != IngestStatus.NO_APPLICATION]
-        faults |= {row_id: "no such application" for row_id in statuses if row_id not in gone}
-        if gone:
-            await connection.execute(self._sql["relay_delete"], gone)
-        if faults:
-            await connection.execute(self._sql["relay_set_aside"], list(faults), list(faults.values()))
+        report = None if self._many else await self._db.quick(few)
+        if report is None:
+            report = await self._db.transact(many)
+        self._many = report.gone >= FEW
+        if report.relayed:
+            self.wake()
+        return report
+
+    # ── a few: two round trips and no BEGIN ──
+
+    async def _relay_few(self, connection: Connection, limit: int) -> RelayReport | None:
+        """None: there are many, or among them is one that the database will not take."""
+        start = self._scan.start()
+        found = await self._read(connection, "relay_look", start == 0, start, min(limit, FEW))
+        if len(found) == FEW:
+            return None
+        taken, faults = messages(found, wall(), self._options.max_payload)
+        try:
+            gone, relayed = await self._move_few(connection, taken)
+        except DATA_ERRORS:
+            return None
+        return report_of(relayed, gone - relayed, await self._set_aside(connection, faults), faults)
+
+    async def _move_few(self, connection: Connection, taken: Sequence[Taken]) -> tuple[int, int]:
+        """How many were still there, and how many of those are new."""
+        if not taken:
+            return 0, 0
+        moved = await connection.fetchrow(
+            self._sql["relay_move"],
+            *contents(message for _, message in taken),
+            [row_id for row_id, _ in taken],
+            self._options.retry.max_age,
+        )
+        return moved["gone"], moved["relayed"]
+
+    # ── many: locked while they are read ──
+
+    async def _relay_many(self, connection: Connection, limit: int) -> RelayReport:
+        start = self._scan.start()
+        keyed = start == 0 and await connection.fetchval(self._sql["relay_guard"])
+        found = await self._read(connection, "relay_rows", keyed, start, limit)
+        taken, faults = messages(found, wall(), self._options.max_payload)
+        statuses = await self.accept_each(connection, taken, faults)
+        await connection.execute(self._sql["relay_delete"], list(statuses))
+        aside = await self._set_aside(connection, faults)
         relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
-        reasons = tuple(faults.values())[:3]
-        return RelayReport(relayed=relayed, repeated=len(gone) - relayed, set_aside=len(faults), reasons=reasons)
+        return report_of(relayed, len(statuses) - relayed, aside, faults)
 
-    async def _relay_batch(
-        self, connection: Connection, taken: Sequence[_Taken], faults: dict[int, str]
+    async def accept_each(
+        self, connection: Connection, taken: Sequence[Taken], faults: Faults
     ) -> dict[int, IngestStatus]:
-        """Halved down to the row that the database will not take; that one is set aside and never blocks the rest."""
+        """Halved down to the row that the database will not take; that one is a fault and never blocks the rest."""
         if not taken:
             return {}
         try:
@@ -58,39 +133,103 @@ class Relay(Ingest):
                 faults[taken[0][0]] = clean(str(error))
                 return {}
             middle = len(taken) // 2
-            first = await self._relay_batch(connection, taken[:middle], faults)
-            return first | await self._relay_batch(connection, taken[middle:], faults)
-        return {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
+            first = await self.accept_each(connection, taken[:middle], faults)
+            return first | await self.accept_each(connection, taken[middle:], faults)
+        statuses = {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
+        gone = [row_id for row_id, status in statuses.items() if status == IngestStatus.NO_APPLICATION]
+        for row_id in gone:  # it was deleted since
+            faults[row_id] = "no such application"
+            del statuses[row_id]
+        return statuses
+
+    # ── both ──
+
+    async def _read(self, connection: Connection, name: str, keyed: bool, start: int, limit: int) -> list[Found]:
+        began = monotonic()
+        largest = max(self._options.max_payload, LONGEST)
+        read = await connection.fetch(self._sql[name], MANAGEMENT, keyed, start, limit, _MOST_BYTES, largest)
+        found = [_found(row, self._options.max_payload) for row in read]
+        self._scan.took(start, monotonic() - began, found)
+        return found
+
+    async def _set_aside(self, connection: Connection, faults: Faults) -> int:
+        if not faults:
+            return 0
+        return len(await connection.fetch(self._sql["relay_set_aside"], list(faults), list(faults.values())))
 
 
-def _messages(found: Sequence[Any], now: datetime, max_payload: int) -> tuple[list[_Taken], dict[int, str]]:
-    taken: list[_Taken] = []
-    faults: dict[int, str] = {}
-    for row in found:
-        if row["app_no"] is None:
-            faults[row["id"]] = clean(f"no such application: {row['app']}")
-            continue
+def report_of(relayed: int, repeated: int, set_aside: int, faults: Faults) -> RelayReport:
+    reasons = tuple(faults.values())[:SAID] if set_aside else ()
+    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=reasons)
+
+
+def messages(found: Sequence[Found], now: datetime, max_payload: int) -> tuple[list[Taken], Faults]:
+    """Anybody may have written these rows: what would fail later, at each delivery, is a fault here."""
+    taken: list[Taken] = []
+    faults: Faults = {}
+    for row, app_no in found:
         try:
-            message = _message(row, ids.mint(ids.MESSAGE, now))
-            most = room(row["org_id"], max_payload)
-            taken.append((row["id"], check_message(message, now=now, max_payload=most)))
-        except msgspec.MsgspecError as error:
-            faults[row["id"]] = clean(f"the policy cannot be used: {error}")
-        except InvalidInput as error:
-            faults[row["id"]] = clean(str(error))
+            message = _message(row, app_no, ids.mint(ids.MESSAGE, now))
+            taken.append((row.id, check_message(message, now=now, max_payload=room(row.org_id, max_payload))))
+        except (InvalidInput, ValueError, OverflowError) as error:
+            faults[row.id] = clean(str(error))
     return taken, faults
 
 
-def _message(row: Any, message_id: str) -> NewMessage:
+def _message(row: OutboxRow, app_no: int | None, message_id: str) -> NewMessage:
+    if row.fault is not None:
+        raise InvalidInput(row.fault)
+    if app_no is None:
+        raise InvalidInput(f"no such application: {row.app}")
     return NewMessage(
         id=message_id,
-        app_no=row["app_no"],
+        app_no=app_no,
+        event_type=row.event_type,
+        payload=row.payload,
+        event_id=row.event_id,
+        channels=row.channels,
+        tags=row.tags,
+        ordering_key=row.ordering_key,
+        deliver_at=row.deliver_at,
+        policy=row.policy,
+        trace=row.trace,
+    )
+
+
+def _found(row: Any, max_payload: int) -> Found:
+    """Only what Hookline wrote itself speaks in the management organization's name."""
+    copied = row["source"] is not None and row["org_id"] == MANAGEMENT
+    return _row(row, max_payload), None if copied else row["app_no"]
+
+
+def _row(row: Any, max_payload: int) -> OutboxRow:
+    policy = fault = None
+    try:
+        policy = rows.read_policy(row["policy"])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        fault = f"the policy cannot be used: {error}"
+    for field in ("channels", "tags"):
+        if not _is_plain(row[field]):
+            fault = f"{field}: is not a plain list of texts"
+    if row["payload"] is None:
+        fault = f"payload: {row['size']} bytes, more than {max_payload}"
+    return OutboxRow(
+        id=row["id"],
+        app=row["app"],
         event_type=row["event_type"],
-        payload=row["payload"],
+        payload=row["payload"] or b"",
         event_id=row["event_id"],
-        channels=None if row["channels"] is None else tuple(row["channels"]),
-        tags=None if row["tags"] is None else tuple(row["tags"]),
+        org_id=row["org_id"],
+        channels=None if fault or row["channels"] is None else tuple(row["channels"]),
+        tags=None if fault or row["tags"] is None else tuple(row["tags"]),
         ordering_key=row["ordering_key"],
         deliver_at=row["deliver_at"],
-        policy=rows.read_policy(row["policy"]),
+        policy=policy,
+        trace=row["trace"],
+        fault=fault,
     )
+
+
+def _is_plain(texts: list[Any] | None) -> bool:
+    """A column of arrays takes those of several dimensions too, and NULLs in them."""
+    return texts is None or all(isinstance(text, str) for text in texts)

@@ -55,7 +55,7 @@ class Views(Part):
             return []
         instants = [message.created_at for message in found]
         seqs = [message.seq for message in found]
-        kept = await self._db.fetch("claim_payloads", min(instants), max(instants), instants, seqs)
+        kept = await self._db.fetch("claim_contents", min(instants), max(instants), instants, seqs)
         payloads = {row["seq"]: row["payload"] for row in kept}
         return [replace(message, payload=payloads.get(message.seq)) for message in found]
 

@@ -132,7 +132,7 @@ class _Taking:
         self._fresh[admission.counted].extend([row[_ID] for row in taken])
         claim, now, until, revision, epoch = self.token, self.now, self.lease_until, lane.revision, lane.epoch
         counted, probe = admission.counted, admission.probe
-        for id_, due, message, app, kind, payload, attempts, sent, at, expires, trigger, policy, delay, key in taken:
+        for id_, due, message, app, kind, payload, tries, sent, at, ends, trigger, policy, delay, key, trace in taken:
             self.jobs.append(
                 Job(
                     delivery_id=id_,
@@ -143,10 +143,10 @@ class _Taking:
                     revision=revision,
                     event_type=kind,
                     payload=payload,
-                    attempts=attempts,
+                    attempts=tries,
                     sent=sent,
                     accepted_at=instant(at),
-                    expires_at=instant(expires),
+                    expires_at=instant(ends),
                     claimed_at=now,
                     lease_until=until,
                     due_at=instant(due),
@@ -157,6 +157,7 @@ class _Taking:
                     policy=_policy(policy),
                     last_delay=delay,
                     ordering_key=key,
+                    trace=trace,
                 )
             )
 

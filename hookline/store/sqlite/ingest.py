@@ -1,26 +1,19 @@
-"""Ingest and relay: messages, their deliveries, wake tokens and keys, in one transaction. Lane rows are never touched."""
+"""Ingest: messages, their deliveries, wake tokens and keys, in one transaction. Lane rows are never touched."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from hookline import ids
-from hookline.errors import InvalidInput
 from hookline.flow.fanout import Plan, Route, Target, max_age
 from hookline.flow.order import queue_of
-from hookline.messages import check_message
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering, RelayReport
-from hookline.operational import MANAGEMENT, room
+from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering
 from hookline.states import DeliveryState
 from hookline.store import batches
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
-from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+from hookline.store.sqlite.tx import READ, Tx, texts
 
 PLANS = 10_000  # applications whose fan-out is remembered
 
@@ -30,7 +23,7 @@ _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 
 
 def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
-    taking = _Taking(tx)
+    taking = Taking(tx)
     answers = [taking.accept(new) for new in batch]
     taking.write()
     return answers
@@ -82,7 +75,7 @@ def _target(no: int, event_types: str | None, channels: str | None, policy: str 
     )
 
 
-class _Taking:
+class Taking:
     """A batch in progress. What is new is written at the end, table by table."""
 
     def __init__(self, tx: Tx) -> None:
@@ -161,6 +154,7 @@ class _Taking:
                 policy_text(new.policy),
                 new.payload,
                 self._tx.now,
+                new.trace,
             )
         )
 
@@ -195,60 +189,3 @@ class _Taking:
 def _judge_key(asked: bytes, body: bytes, message_id: str, created_at: int) -> Accepted:
     status = IngestStatus.REPLAYED if asked == body else IngestStatus.KEY_REUSED
     return Accepted(status=status, message_id=message_id, created_at=instant(created_at))
-
-
-# ── relay ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def relay(tx: Tx, limit: int) -> RelayReport:
-    """Rows that cannot become messages are set aside, each with its reason."""
-    taking = _Taking(tx)
-    done: list[int] = []
-    aside: list[tuple[str, int]] = []
-    relayed = 0
-    for row in tx.rows("relay_rows", (limit,)):
-        try:
-            answer = taking.accept(_message(tx, row))
-        except (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError) as error:
-            aside.append((str(error), row["id"]))
-            continue
-        done.append(row["id"])
-        relayed += answer.status == IngestStatus.ACCEPTED
-    taking.write()
-    tx.many("relay_set_aside", aside)
-    if done:
-        tx.run("relay_delete", (numbers(done),))
-    reasons = tuple(reason for reason, _ in aside[:3])
-    return RelayReport(relayed=relayed, repeated=len(done) - relayed, set_aside=len(aside), reasons=reasons)
-
-
-def _message(tx: Tx, row: sqlite3.Row) -> NewMessage:
-    """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
-    message = NewMessage(
-        id=ids.mint(ids.MESSAGE, tx.at),
-        app_no=_application(tx, row["org_id"], row["app"]),
-        event_type=row["event_type"],
-        payload=row["payload"],
-        event_id=row["event_id"],
-        channels=None if row["channels"] is None else READ.texts(row["channels"]),
-        tags=None if row["tags"] is None else READ.texts(row["tags"]),
-        ordering_key=row["ordering_key"],
-        deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
-        policy=read_policy(row["policy"]),
-    )
-    return check_message(message, now=tx.at, max_payload=room(row["org_id"], tx.options.max_payload))
-
-
-def _application(tx: Tx, org_id: str | None, app: str) -> int:
-    """By id, or by uid in the organization that is named or the only one there is."""
-    found = tx.row("relay_app_by_id", (app,))
-    if found is None or org_id not in (None, found["org_id"]):
-        found = tx.row("relay_app_by_uid", (org_id or _only_organization(tx), app))
-    if found is None:
-        raise InvalidInput(f"no such application: {app}")
-    return int(found["no"])
-
-
-def _only_organization(tx: Tx) -> str | None:
-    found = tx.rows("relay_organizations", (MANAGEMENT,))
-    return str(found[0]["id"]) if len(found) == 1 else None

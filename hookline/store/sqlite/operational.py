@@ -27,7 +27,7 @@ def tell(tx: Tx, notes: Sequence[Note]) -> None:
     tx.many(
         "operational_write",
         [
-            (MANAGEMENT, event.org_id, event.kind.value, event.event_id, event.payload, tx.now)
+            (MANAGEMENT, event.org_id, event.kind.value, event.event_id, event.payload, event.trace, tx.now)
             for event in operational.told(notes, subjects, known)
         ],
     )
@@ -54,9 +54,13 @@ def _known(tx: Tx, turns: Sequence[Turn]) -> Known:
     if not turns:
         return Known()
     messages = msgspec.json.encode(sorted({turn.message_id for turn in turns})).decode()
-    event_ids = dict(tx.tuples("operational_event_ids", (messages,)))
+    found = tx.tuples("operational_messages", (messages,))
     last = {turn.delivery_id: _last(tx, turn) for turn in operational.without_attempt(turns)}
-    return Known(event_ids=event_ids, last={id_: attempt for id_, attempt in last.items() if attempt is not None})
+    return Known(
+        event_ids={message_id: event_id for message_id, event_id, _ in found},
+        traces={message_id: trace for message_id, _, trace in found},
+        last={id_: attempt for id_, attempt in last.items() if attempt is not None},
+    )
 
 
 def _last(tx: Tx, turn: Turn) -> LastAttempt | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 from msgspec import UNSET, UnsetType
@@ -48,7 +46,6 @@ from hookline.model import (
     NewTask,
     Organization,
     RecordReport,
-    RelayReport,
     Result,
     Stats,
     StatsFilter,
@@ -74,34 +71,30 @@ from hookline.store.sqlite import (
     tasks,
     views,
 )
+from hookline.store.sqlite.base import Bells, heard
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.faults import BadData
+from hookline.store.sqlite.outbox import Outbox
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.tx import Context
 from hookline.store.sqlite.writer import Writer
 from hookline.vault import Vault
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 log = structlog.get_logger()
 
 _STRETCH = 2000  # rows of a long piece of work that one transaction takes
 
 
-class SqliteStore:
+class SqliteStore(Outbox):
     """One database file. See `base.Store` for what each method promises."""
 
     engine = "sqlite"
 
-    def __init__(self, writer: Writer, readers: Readers, context: Context, bell: asyncio.Event) -> None:
-        self._writer = writer
-        self._readers = readers
+    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
+        super().__init__(writer, readers, bells)
         self._context = context
-        self._bell = bell
         self.task_added = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._counting = asyncio.Lock()  # one at a time: counting must not take every reader
 
     @classmethod
@@ -110,16 +103,8 @@ class SqliteStore:
         await asyncio.to_thread(prepare, path)
         conn = await asyncio.to_thread(connect, path, writes=True)
         context = Context(load("sqlite"), vault, options)
-        bell = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        writer = Writer(conn, path, context, partial(_ring, loop, bell))
-        return cls(writer, Readers(path, context), context, bell)
-
-    async def _write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._writer.write(lambda tx: work(tx, *args, **kwargs))
-
-    async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
+        bells = Bells()
+        return cls(Writer(conn, path, context, bells.ring_all), Readers(path, context), context, bells)
 
     # ── life ──
 
@@ -265,7 +250,7 @@ class SqliteStore:
     async def drop_answer(self, key: bytes, claim: int) -> None:
         await self._write(answers.drop_answer, key, claim)
 
-    # ── ingest and outbox ──
+    # ── ingest ── (`outbox.py` goes on)
 
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         answers = await self._write(ingest.ingest, batch)
@@ -280,12 +265,6 @@ class SqliteStore:
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
         return await self._read(ingest.accepted_under, key, body)
 
-    async def relay(self, limit: int) -> RelayReport:
-        report = await self._write(ingest.relay, limit)
-        if report.relayed:
-            self._bell.set()
-        return report
-
     # ── claim ──
 
     async def arm(self) -> bool:
@@ -293,15 +272,10 @@ class SqliteStore:
         return True
 
     async def wait(self, timeout: float) -> None:
-        try:
-            async with asyncio.timeout(timeout):
-                await self._bell.wait()
-        except TimeoutError:
-            return
-        self._bell.clear()
+        await heard(self._bell, timeout)
 
     def wake(self) -> None:
-        _ring(self._loop, self._bell)
+        self._bells.ring(self._bell)
 
     async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
         return await self._write(claim.claim, want, held, share)
@@ -535,11 +509,3 @@ class SqliteStore:
     async def stats(self, where: StatsFilter) -> Stats:
         async with self._counting:
             return await self._read(stats.stats, where)
-
-
-def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
-    """From any thread."""
-    try:
-        loop.call_soon_threadsafe(bell.set)
-    except RuntimeError:
-        return  # the loop is closed: nobody waits

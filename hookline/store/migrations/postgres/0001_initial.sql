@@ -105,7 +105,8 @@ CREATE TABLE hookline.idempotency (
 );
 CREATE INDEX idempotency_age ON hookline.idempotency (expires_at);
 
-CREATE TABLE hookline.outbox (
+-- May be there already: an application can have set up its outbox first.
+CREATE TABLE IF NOT EXISTS hookline.outbox (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     org_id       text,              -- NULL: the only organization, or the one `app` is an id of
     app          text NOT NULL,     -- id or uid
@@ -120,7 +121,7 @@ CREATE TABLE hookline.outbox (
     error        text,              -- set aside, and why
     created_at   timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX outbox_new ON hookline.outbox (id) WHERE error IS NULL;
+CREATE INDEX IF NOT EXISTS outbox_new ON hookline.outbox (id) WHERE error IS NULL;
 
 -- Open deliveries only, so that it stays small. Never partitioned by time: that made the claim 3 to 12 times slower.
 CREATE TABLE hookline.delivery (

@@ -75,9 +75,9 @@ UNION ALL
 SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
 FROM rest LEFT JOIN told ON true
 
--- name: claim_payloads
+-- name: claim_contents
 -- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.
-SELECT m.seq, m.payload
+SELECT m.seq, m.payload, m.trace
 FROM unnest($3::timestamptz[], $4::bigint[]) AS r (at, seq)
 JOIN hookline.message m ON m.created_at = r.at AND m.seq = r.seq
 WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz

@@ -1,33 +1,17 @@
 -- Ingest: messages, keys, deliveries and tokens in one statement. It never writes lane rows.
 
--- name: ingest
--- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was
--- refused: see `Ingest._refused`. $13 idempotency in seconds, $14 the deployment's max age.
-WITH m AS MATERIALIZED (
-       SELECT u.*, a.org_id
-       FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
-                   $9::timestamptz[], $10::text[], $11::bytea[], $12::bytea[]) WITH ORDINALITY
-            AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, key, body, ord)
-       JOIN hookline.application a ON a.no = u.app_no AND a.deleted_at IS NULL),
-     keys AS (
-       INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
-       SELECT key, body, id, now(), now() + make_interval(secs => $13::float8) FROM m WHERE key IS NOT NULL ORDER BY key
-       ON CONFLICT (key) DO UPDATE
-       SET body = excluded.body, message_id = excluded.message_id, created_at = excluded.created_at,
-           expires_at = excluded.expires_at
-       WHERE i.expires_at <= now()
-       RETURNING message_id),
-     fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
+-- part: accept
+-- What is `fresh` becomes messages, deliveries and tokens; of an event id the first one.
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
        SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
        ON CONFLICT DO NOTHING
        RETURNING message_id),
      msg AS (
-       INSERT INTO hookline.message (id, app_no, event_type, event_id, channels, tags, ordering_key, deliver_at, policy, payload,
-                                     created_at)
-       SELECT id, app_no, event_type, event_id, channels::text[], tags::text[], ordering_key, deliver_at, policy::jsonb, payload,
-              now()
+       INSERT INTO hookline.message (id, app_no, event_type, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
+                                     payload, created_at)
+       SELECT id, app_no, event_type, event_id, channels::text[], tags::text[], ordering_key, deliver_at, policy::jsonb, trace,
+              payload, now()
        FROM fresh WHERE event_id IS NULL OR id IN (SELECT message_id FROM events) ORDER BY ord
        RETURNING seq, id, app_no, event_type, channels, deliver_at, policy, ordering_key),
      d AS (
@@ -36,7 +20,7 @@ WITH m AS MATERIALIZED (
        SELECT m.app_no, e.no, m.seq, now(), m.id, m.event_type, greatest(now(), m.deliver_at),
               greatest(now(), m.deliver_at) + make_interval(secs => coalesce(
                 (m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8, (t.policy ->> 'max_age')::float8,
-                $14::float8)),
+                (SELECT max_age FROM settings))),
               CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
                    ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END,
               q.key, CASE WHEN q.key IS NULL THEN 0 ELSE 6 END
@@ -54,6 +38,28 @@ WITH m AS MATERIALIZED (
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
        SELECT endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
+
+-- name: ingest
+-- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was
+-- refused: see `Ingest._refused`. $14 idempotency in seconds, $15 the deployment's max age.
+WITH settings AS (SELECT $15::float8 AS max_age),
+     m AS MATERIALIZED (
+       SELECT u.*, a.org_id
+       FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
+                   $9::timestamptz[], $10::text[], $11::text[], $12::bytea[], $13::bytea[]) WITH ORDINALITY
+            AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, key, body,
+                  ord)
+       JOIN hookline.application a ON a.no = u.app_no AND a.deleted_at IS NULL),
+     keys AS (
+       INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
+       SELECT key, body, id, now(), now() + make_interval(secs => $14::float8) FROM m WHERE key IS NOT NULL ORDER BY key
+       ON CONFLICT (key) DO UPDATE
+       SET body = excluded.body, message_id = excluded.message_id, created_at = excluded.created_at,
+           expires_at = excluded.expires_at
+       WHERE i.expires_at <= now()
+       RETURNING message_id),
+     fresh AS MATERIALIZED (SELECT * FROM m WHERE key IS NULL OR id IN (SELECT message_id FROM keys)),
+     -- include: accept
 SELECT m.id, now() AS now, coalesce(c.deliveries, 0) AS deliveries,
        (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
 FROM msg m LEFT JOIN (SELECT message_id, count(*) AS deliveries FROM d GROUP BY message_id) c ON c.message_id = m.id

@@ -10,6 +10,10 @@ SELECT to_regclass('hookline.migration') IS NOT NULL
 -- name: migration_lock
 SELECT pg_advisory_xact_lock(1214540, 1)
 
+-- name: migration_owner
+SELECT quote_ident(current_user) AS me, quote_ident(current_database()) AS database,
+       (SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'hookline') AS owner
+
 -- name: migration_add
 INSERT INTO hookline.migration (number, applied_at) VALUES ($1, now())
 

@@ -12,12 +12,12 @@ WHERE e.no = ANY ($2::bigint[]) AND a.org_id <> $1::text
     SELECT FROM hookline.application m JOIN hookline.endpoint w ON w.app_no = m.no AND w.deleted_at IS NULL
     WHERE m.org_id = $1::text AND m.uid = a.org_id AND m.deleted_at IS NULL)
 
--- name: operational_event_ids
+-- name: operational_messages
 -- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.
-SELECT m.id AS message_id, m.event_id
+SELECT m.id, m.event_id, m.trace
 FROM unnest($3::timestamptz[], $4::text[]) AS r (at, id)
 JOIN hookline.message m ON m.created_at = r.at AND m.id = r.id
-WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz AND m.event_id IS NOT NULL
+WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
 
 -- name: operational_attempts
 -- $1, when the first of the messages was accepted: no attempt for them is older.
@@ -29,7 +29,8 @@ CROSS JOIN LATERAL (
   ORDER BY t.number DESC LIMIT 1) t
 
 -- name: operational_write
-INSERT INTO hookline.outbox (org_id, app, event_type, event_id, payload)
-SELECT $1::text, r.app, r.event_type, r.event_id, r.payload
-FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[]) WITH ORDINALITY AS r (app, event_type, event_id, payload, ord)
+INSERT INTO hookline.outbox (org_id, app, event_type, event_id, payload, trace)
+SELECT $1::text, r.app, r.event_type, r.event_id, r.payload, r.trace
+FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[]) WITH ORDINALITY
+     AS r (app, event_type, event_id, payload, trace, ord)
 ORDER BY r.ord

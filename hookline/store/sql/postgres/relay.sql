@@ -4,24 +4,148 @@
 -- Whoever has it relays the rows with an ordering key: two relays would put them out of order.
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
--- name: relay_rows
--- The application by id or uid; a uid needs its organization, unless there is only one. $3 is the management organization:
--- it is nobody's, and does not count.
-SELECT o.id, o.org_id, o.app, o.event_type, o.payload, o.event_id, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy,
-       coalesce(
-         (SELECT a.no FROM hookline.application a
-          WHERE a.id = o.app AND a.deleted_at IS NULL AND (o.org_id IS NULL OR a.org_id = o.org_id)),
+-- part: application
+-- The application by id or uid; a uid needs its organization, unless there is only one. $1 is the management organization: it
+-- is nobody's, does not count, and is only reached by who names it. The id alone is in the WHERE: a plan that was made when there
+-- were few applications must not be kept with another index.
+coalesce(
+         (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
+                      THEN a.no END
+          FROM hookline.application a WHERE a.id = o.app),
          (SELECT a.no FROM hookline.application a
           WHERE a.uid = o.app AND a.deleted_at IS NULL AND a.org_id = coalesce(o.org_id, (
-            SELECT max(s.id) FROM (SELECT id FROM hookline.organization WHERE id <> $3::text LIMIT 2) s
+            SELECT max(s.id) FROM (SELECT id FROM hookline.organization WHERE id <> $1::text LIMIT 2) s
             HAVING count(*) = 1)))) AS app_no
-FROM hookline.outbox o
-WHERE o.error IS NULL AND (o.ordering_key IS NULL OR $2::boolean)
-ORDER BY o.id LIMIT $1::integer
-FOR UPDATE OF o SKIP LOCKED
+
+-- part: relay_pick
+-- $2 with those that have an ordering key, $3 the lowest id, $4 how many.
+SELECT o.* FROM hookline.outbox o
+WHERE o.error IS NULL AND (o.ordering_key IS NULL OR $2::boolean) AND o.id >= $3::bigint
+ORDER BY o.id LIMIT $4::integer
+
+-- part: relay_read
+-- $5 bytes of payload in all, but at least one row; $6 bytes of a payload that could be sent. Instants of the far past and
+-- future, which the driver could not read, are near enough to be refused as what they are.
+     sized AS (
+       SELECT p.*, octet_length(p.payload)::bigint AS size,
+              sum(octet_length(p.payload)) OVER (ORDER BY p.id) - octet_length(p.payload) AS before
+       FROM picked p)
+SELECT o.id, o.org_id, o.app, o.event_type, CASE WHEN o.size <= $6::bigint THEN o.payload END AS payload, o.size, o.event_id,
+       o.channels, o.tags, o.ordering_key,
+       CASE WHEN o.deliver_at < timestamptz '2000-01-01 00:00+00' THEN timestamptz '1999-12-31 00:00+00'
+            WHEN o.deliver_at > timestamptz '3000-01-01 00:00+00' THEN timestamptz '3000-01-02 00:00+00'
+            ELSE o.deliver_at END AS deliver_at,
+       o.policy, o.trace, o.source,
+       -- include: application
+FROM sized o
+WHERE o.before < $5::bigint
+ORDER BY o.id
+
+-- name: relay_look
+WITH picked AS MATERIALIZED (
+       -- include: relay_pick
+     ),
+     -- include: relay_read
+
+-- name: relay_rows
+WITH picked AS MATERIALIZED (
+       -- include: relay_pick
+       FOR UPDATE OF o SKIP LOCKED),
+     -- include: relay_read
+
+-- name: relay_move
+-- What `relay_look` found, checked: the rows that are still there go and become messages. The guard is taken before a row with a
+-- key is locked; what the snapshot still shows of another relay's rows is gone when the lock is asked for.
+-- $12 the rows' numbers, $13 the deployment's max age.
+WITH settings AS (SELECT $13::float8 AS max_age),
+     u AS MATERIALIZED (
+       SELECT u.*
+       FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
+                   $9::timestamptz[], $10::text[], $11::text[], $12::bigint[]) WITH ORDINALITY
+            AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, row_id, ord)
+       JOIN hookline.application a ON a.no = u.app_no AND a.deleted_at IS NULL),
+     guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
+     mine AS MATERIALIZED (
+       SELECT o.id FROM hookline.outbox o
+       WHERE o.id = ANY (ARRAY(SELECT row_id FROM u)) AND o.error IS NULL
+         AND (o.ordering_key IS NULL OR (SELECT held FROM guard))
+       ORDER BY o.id FOR UPDATE OF o SKIP LOCKED),
+     gone AS (DELETE FROM hookline.outbox WHERE id = ANY (ARRAY(SELECT id FROM mine))),
+     fresh AS MATERIALIZED (SELECT u.* FROM u JOIN mine ON mine.id = u.row_id),
+     -- include: accept
+SELECT (SELECT count(*) FROM mine) AS gone, (SELECT count(*) FROM msg) AS relayed,
+       (SELECT hookline.announce() WHERE EXISTS (SELECT FROM d))
 
 -- name: relay_delete
 DELETE FROM hookline.outbox WHERE id = ANY ($1::bigint[])
 
 -- name: relay_set_aside
-UPDATE hookline.outbox o SET error = r.error FROM unnest($1::bigint[], $2::text[]) AS r (id, error) WHERE o.id = r.id
+UPDATE hookline.outbox o SET error = r.error, set_aside_at = now()
+FROM unnest($1::bigint[], $2::text[]) AS r (id, error) WHERE o.id = r.id AND o.error IS NULL
+RETURNING o.id
+
+-- ── rows of other databases ──
+
+-- name: relay_applications
+SELECT o.org_id, o.app,
+       -- include: application
+FROM unnest($2::text[], $3::text[]) AS o (org_id, app)
+
+-- name: relay_keep_aside
+-- A row that is copied again stands here already, or waits to be tried again.
+INSERT INTO hookline.outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
+                             error, source, set_aside_at)
+SELECT r.org_id, r.app, r.event_type, r.payload, r.event_id, r.channels::text[], r.tags::text[], r.ordering_key, r.deliver_at,
+       r.policy::jsonb, r.trace, r.error, $13::text, now()
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::timestamptz[],
+            $10::text[], $11::text[], $12::text[]) WITH ORDINALITY
+     AS r (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, error, ord)
+WHERE NOT EXISTS (
+  SELECT FROM hookline.outbox o WHERE o.source = $13::text AND o.event_id = r.event_id AND o.app = r.app)
+ORDER BY r.ord
+RETURNING id
+
+-- name: relay_place
+SELECT row_id, row_uid FROM hookline.outbox_place WHERE source = $1::text
+
+-- name: relay_place_first
+INSERT INTO hookline.outbox_place (source, row_id, row_uid) VALUES ($1::text, $2::bigint, $3::text)
+ON CONFLICT DO NOTHING
+RETURNING true
+
+-- name: relay_place_move
+UPDATE hookline.outbox_place SET row_id = $2::bigint, row_uid = $3::text, at = now()
+WHERE source = $1::text AND row_id = $4::bigint AND row_uid = $5::text
+RETURNING true
+
+-- ── for people ──
+
+-- name: outbox
+-- $1 the most that are counted.
+SELECT (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NULL LIMIT $1::integer) w) AS waiting,
+       (SELECT greatest(created_at, timestamptz '2000-01-01 00:00+00') FROM hookline.outbox WHERE error IS NULL
+        ORDER BY id LIMIT 1) AS oldest,
+       (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NOT NULL LIMIT $1::integer) a) AS set_aside
+
+-- part: stands_aside
+SELECT id, org_id, app, event_type, event_id, payload, error, source, set_aside_at,
+       least(greatest(created_at, timestamptz '2000-01-01 00:00+00'), timestamptz '3000-01-01 00:00+00') AS created_at
+
+-- name: set_aside
+-- include: stands_aside
+FROM hookline.outbox WHERE error IS NOT NULL AND id > $1::bigint ORDER BY id LIMIT $2::integer
+
+-- name: set_aside_back
+-- include: stands_aside
+FROM hookline.outbox WHERE error IS NOT NULL AND id < $1::bigint ORDER BY id DESC LIMIT $2::integer
+
+-- name: set_aside_retry
+WITH back AS (
+       UPDATE hookline.outbox SET error = NULL, set_aside_at = NULL
+       WHERE error IS NOT NULL AND ($1::bigint[] IS NULL OR id = ANY ($1::bigint[]))
+       RETURNING 1)
+SELECT count(*) FROM back
+
+-- name: set_aside_discard
+WITH gone AS (DELETE FROM hookline.outbox WHERE error IS NOT NULL AND id = ANY ($1::bigint[]) RETURNING 1)
+SELECT count(*) FROM gone

@@ -16,7 +16,7 @@ WHERE e.app_no = $1::bigint AND e.event_id = $2::text
 -- name: messages
 -- $1 application; $5 after, $6 before; $7 event types, $8 channel, $9 tag.
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
 WHERE m.app_no = $1::bigint AND m.id < $2::text AND m.id >= $3::text
   AND ($5::timestamptz IS NULL OR m.created_at > $5) AND ($6::timestamptz IS NULL OR m.created_at < $6)
@@ -26,7 +26,7 @@ ORDER BY m.id DESC LIMIT $4::integer
 
 -- name: messages_back
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
 WHERE m.app_no = $1::bigint AND m.id > $2::text AND m.id <= $3::text
   AND ($5::timestamptz IS NULL OR m.created_at > $5) AND ($6::timestamptz IS NULL OR m.created_at < $6)
@@ -50,7 +50,7 @@ ORDER BY m.id OFFSET $4::integer - 1 LIMIT 1
 -- name: messages_of
 -- Some of an application by their ids, $2, that were accepted from $3 to $4.
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
 WHERE m.app_no = $1::bigint AND m.id = ANY ($2::text[]) AND m.created_at >= $3::timestamptz AND m.created_at <= $4::timestamptz
 
@@ -183,7 +183,7 @@ FROM hookline.attempt t
 JOIN hookline.application a ON a.no = t.app_no
 CROSS JOIN LATERAL (
   SELECT m.seq, m.id, m.app_no, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at, m.event_id,
-         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1) m
 LEFT JOIN LATERAL (
   SELECT x.state FROM (
@@ -216,7 +216,7 @@ FROM hookline.attempt t
 JOIN hookline.application a ON a.no = t.app_no
 CROSS JOIN LATERAL (
   SELECT m.seq, m.id, m.app_no, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at, m.event_id,
-         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1) m
 LEFT JOIN LATERAL (
   SELECT x.state FROM (

@@ -10,7 +10,7 @@ DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?)) RETURNING
 -- name: claim_candidates
 -- SQLite keeps no dead entries in the index, so that the scan needs no floor.
 SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attempts, d.sent, d.message_at, d.expires_at,
-       d.trigger, d.policy, d.last_delay, d.ordering_key
+       d.trigger, d.policy, d.last_delay, d.ordering_key, m.trace
   FROM delivery d LEFT JOIN message m ON m.seq = d.message_seq
  WHERE d.endpoint_no = ? AND d.state < 2
  ORDER BY d.due_at, d.id LIMIT ?;

@@ -26,8 +26,8 @@ SELECT seq FROM sqlite_sequence WHERE name = 'message';
 
 -- name: message_insert
 INSERT INTO message (seq, id, app_no, event_type, event_id, channels, tags, ordering_key, deliver_at, policy, payload,
-                     created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                     created_at, trace)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: event_id_insert
 INSERT INTO event_id (app_no, event_id, message_id, created_at) VALUES (?, ?, ?, ?);

@@ -11,12 +11,12 @@ SELECT e.no, a.org_id, a.id AS app_id, a.uid AS app_uid, e.id AS endpoint_id, e.
    AND EXISTS (SELECT 1 FROM application m JOIN endpoint w ON w.app_no = m.no AND w.deleted_at IS NULL
                 WHERE m.org_id = :management AND m.uid = a.org_id AND m.deleted_at IS NULL);
 
--- name: operational_event_ids
-SELECT id, event_id FROM message WHERE id IN (SELECT value FROM json_each(?)) AND event_id IS NOT NULL;
+-- name: operational_messages
+SELECT id, event_id, trace FROM message WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: operational_attempts
 SELECT id, status_code, started_at FROM attempt
  WHERE message_id = ? AND delivery_id = ? ORDER BY number DESC LIMIT 1;
 
 -- name: operational_write
-INSERT INTO outbox (org_id, app, event_type, event_id, payload, created_at) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO outbox (org_id, app, event_type, event_id, payload, trace, created_at) VALUES (?, ?, ?, ?, ?, ?, ?);

@@ -17,4 +17,48 @@ SELECT id FROM organization WHERE id <> ? LIMIT 2;
 DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: relay_set_aside
-UPDATE outbox SET error = ? WHERE id = ?;
+UPDATE outbox SET error = ?, set_aside_at = ? WHERE id = ?;
+
+-- name: relay_keep_aside
+-- A row that is copied again stands here already, or waits to be tried again.
+INSERT INTO outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
+                    source, error, created_at, set_aside_at)
+SELECT :org_id, :app, :event_type, :payload, :event_id, :channels, :tags, :ordering_key, :deliver_at, :policy, :trace,
+       :source, :error, :now, :now
+ WHERE NOT EXISTS (SELECT 1 FROM outbox WHERE source = :source AND event_id = :event_id AND app = :app);
+
+-- name: relay_place
+SELECT row_id, row_uid FROM outbox_place WHERE source = ?;
+
+-- name: relay_place_first
+INSERT OR IGNORE INTO outbox_place (source, row_id, row_uid, at) VALUES (?, ?, ?, ?);
+
+-- name: relay_place_move
+UPDATE outbox_place SET row_id = ?, row_uid = ?, at = ? WHERE source = ? AND row_id = ? AND row_uid = ?;
+
+-- name: outbox_waiting
+SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NULL AND id > 0 LIMIT ?);
+
+-- name: outbox_oldest
+SELECT created_at FROM outbox WHERE error IS NULL AND id > 0 ORDER BY id LIMIT 1;
+
+-- name: outbox_aside
+SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NOT NULL AND id > 0 LIMIT ?);
+
+-- name: set_aside
+SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at, set_aside_at
+  FROM outbox WHERE error IS NOT NULL AND id > ? ORDER BY id LIMIT ?;
+
+-- name: set_aside_back
+SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at, set_aside_at
+  FROM outbox WHERE error IS NOT NULL AND id < ? ORDER BY id DESC LIMIT ?;
+
+-- name: set_aside_retry
+UPDATE outbox SET error = NULL, set_aside_at = NULL
+ WHERE id IN (SELECT value FROM json_each(?)) AND error IS NOT NULL;
+
+-- name: set_aside_retry_all
+UPDATE outbox SET error = NULL, set_aside_at = NULL WHERE error IS NOT NULL AND id > 0;
+
+-- name: set_aside_discard
+DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND error IS NOT NULL;

@@ -14,7 +14,7 @@ SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no 
 
 -- name: messages
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM message m JOIN application a ON a.no = m.app_no
  WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
    AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
@@ -25,7 +25,7 @@ SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, len
 
 -- name: messages_back
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM message m JOIN application a ON a.no = m.app_no
  WHERE m.app_no = :of AND m.id > :near AND m.id <= :far
    AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
@@ -45,7 +45,7 @@ SELECT m.id FROM message m WHERE m.app_no = :of AND m.id > :near AND m.id <= :fa
 
 -- name: messages_of
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy
+       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM message m JOIN application a ON a.no = m.app_no
  WHERE m.app_no = :of AND m.id IN (SELECT value FROM json_each(:ids));
 
@@ -163,7 +163,7 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
 -- name: attempted_messages
 -- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
 SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
-       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy,
+       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace,
        coalesce((SELECT x.state
                    FROM (SELECT d.id, d.state FROM delivery d
                           WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
@@ -193,7 +193,7 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
 
 -- name: attempted_messages_back
 SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
-       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy,
+       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace,
        coalesce((SELECT x.state
                    FROM (SELECT d.id, d.state FROM delivery d
                           WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no

@@ -1,0 +1,164 @@
+"""`relay`: only the outboxes, until it is stopped or once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from hookline import clock, parsers, runtime
+from hookline.cli import listener, logs, params
+from hookline.cli.output import Output
+from hookline.cli.serve import run_parts
+from hookline.cli.session import load_config
+from hookline.config import Config, shown_url
+from hookline.errors import HooklineError, InvalidInput
+from hookline.flow.outage import pause
+from hookline.flow.relay import BATCH, Outbox
+from hookline.model import RelayReport
+from hookline.sources.examine import examine
+from hookline.store.base import Store
+
+QUIET = 0.3  # seconds
+
+From = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="URL", help="An application's database, instead of those that are configured."),
+]
+Once = Annotated[bool, typer.Option("--once", help="Relay what is there, and end.")]
+
+
+def relay(given: From = None, once: Once = False, as_json: params.Json = False) -> None:
+    """Relay outboxes and nothing else: for a machine that reaches the applications' databases. `serve` and `worker` do it too.
+
+    hookline relay                   Hookline's own database, and HOOKLINE_OUTBOX_URLS
+
+    hookline relay --from sqlite:////srv/shop.db     only that one
+
+    hookline relay --once            exit code 1 when rows were set aside, 4 when a database is away
+
+    A URL with a password belongs into HOOKLINE_OUTBOX_URLS: others can read the arguments of a process.
+    """
+    config = load_config()
+    logs.configure(config)
+    urls = check_urls(config, given) if given else None
+    run_parts(_once(config, urls, Output(as_json)) if once else _relay(config, urls, Output(as_json)))
+
+
+def check_urls(config: Config, given: Sequence[str]) -> tuple[str, ...]:
+    """As HOOKLINE_OUTBOX_URLS would have them."""
+    for url in given:
+        check_url("--from", config, url)
+    for at, url in enumerate(given):
+        if any(parsers.same_database(url, other) for other in given[:at]):
+            raise InvalidInput(f"--from: {shown_url(url)} is given twice")
+    return tuple(given)
+
+
+def check_url(where: str, config: Config, url: str) -> None:
+    try:
+        parsers.database_url(url)
+    except ValueError as takes:
+        raise InvalidInput(f"{where}: takes {takes}") from None
+    if parsers.same_database(url, config.database_url):
+        raise InvalidInput(f"{where}: {shown_url(url)} is Hookline's own database, whose outbox needs no URL")
+
+
+def _outboxes(store: Store, config: Config, urls: Sequence[str] | None) -> list[Outbox]:
+    return runtime.outboxes(store, config) if urls is None else runtime.sources(store, config, urls)
+
+
+def _urls(config: Config, urls: Sequence[str] | None) -> Sequence[str]:
+    return (config.database_url, *config.outbox_urls) if urls is None else urls
+
+
+async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> None:
+    with listener.stop_on_signals() as stop:
+        async with runtime.opened(config) as store:
+            names = [shown_url(url) for url in _urls(config, urls)]
+            out.result(
+                {"relays": names, "into": shown_url(config.database_url)},
+                people=lambda: out.line(f"Hookline relays {', '.join(names)} into {shown_url(config.database_url)}"),
+            )
+            sys.stdout.flush()
+            await runtime.relay(_outboxes(store, config, urls), stop=stop)
+
+
+# ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_Result = tuple[str, RelayReport | HooklineError]  # an outbox, and what came of it
+
+
+async def _once(config: Config, urls: Sequence[str] | None, out: Output) -> None:
+    """Each of them, whatever becomes of the others."""
+    with listener.stop_on_signals() as stop:
+        async with runtime.opened(config) as store:
+            results = await _each(config, store, urls, stop)
+    out.result({"data": [_document(*one) for one in results]}, people=lambda: _print(out, results))
+    failures = [found for _, found in results if isinstance(found, HooklineError)]
+    if failures:
+        raise failures[0]
+    if any(found.set_aside for _, found in results if isinstance(found, RelayReport)):
+        raise typer.Exit(1)
+
+
+async def _each(config: Config, store: Store, urls: Sequence[str] | None, stop: asyncio.Event) -> list[_Result]:
+    results: list[_Result] = []
+    for url, outbox in zip(_urls(config, urls), _outboxes(store, config, urls), strict=True):
+        try:
+            if url != config.database_url:
+                await examine(url, store)  # a relay that stays waits for a table that is not there yet
+            results.append((shown_url(url), await _emptied(outbox, stop)))
+        except HooklineError as error:
+            results.append((shown_url(url), error))
+        finally:
+            await outbox.close()
+    return results
+
+
+async def _emptied(outbox: Outbox, stop: asyncio.Event) -> RelayReport:
+    """Until nothing came for a moment: a file that was just written to cannot always be read at once."""
+    total, quiet_at = RelayReport(), clock.monotonic() + QUIET
+    while not stop.is_set():
+        report = await outbox.move(BATCH)
+        if report.gone:
+            total, quiet_at = _sum(total, report), clock.monotonic() + QUIET
+        elif clock.monotonic() >= quiet_at:
+            break
+        else:
+            await pause(QUIET / 10, stop)
+    return total
+
+
+def _sum(one: RelayReport, other: RelayReport) -> RelayReport:
+    return RelayReport(
+        relayed=one.relayed + other.relayed,
+        repeated=one.repeated + other.repeated,
+        set_aside=one.set_aside + other.set_aside,
+        reasons=one.reasons or other.reasons,
+    )
+
+
+def _document(name: str, found: RelayReport | HooklineError) -> dict[str, object]:
+    if isinstance(found, HooklineError):
+        return {"outbox": name, "error": str(found)}
+    counts = {"relayed": found.relayed, "repeated": found.repeated, "setAside": found.set_aside}
+    return {"outbox": name, **counts, "reasons": found.reasons}
+
+
+def _print(out: Output, results: Sequence[_Result]) -> None:
+    for name, found in results:
+        if isinstance(found, RelayReport):
+            out.line(f"{name}: {_words(found)}")
+
+
+def _words(report: RelayReport) -> str:
+    words = f"{report.relayed:,} relayed"
+    if report.repeated:
+        words += f", {report.repeated:,} were there already"
+    if report.set_aside:
+        words += f", {report.set_aside:,} set aside ({'; '.join(report.reasons)}): see hookline outbox list"
+    return words

@@ -1,0 +1,141 @@
+"""The outbox beside the relay: rows that are copied from other databases, those that stand aside, and the wait for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline.clock import wall
+from hookline.flow.record import clean
+from hookline.model import IngestStatus, OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
+from hookline.operational import MANAGEMENT
+from hookline.store import rows as reading
+from hookline.store.base import COUNTED, Page, StoreOptions, after_number
+from hookline.store.postgres.base import READ
+from hookline.store.postgres.database import Connection, Database
+from hookline.store.postgres.ingest import text_array
+from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
+from hookline.store.postgres.watch import OutboxWatch
+from hookline.vault import Vault
+
+_LAST = 2**63 - 1  # of a row's numbers
+
+
+class Outbox(Relay):
+    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
+        super().__init__(database, vault, options)
+        self._watch = OutboxWatch(database.connect, poll=options.outbox_poll)
+
+    async def wait_outbox(self, timeout: float) -> None:
+        await self._watch.wait(timeout)
+
+    async def leave_outbox(self) -> None:
+        await self._watch.close()
+
+    # ── rows of other databases ──
+
+    async def take(
+        self,
+        rows: Sequence[OutboxRow],
+        *,
+        source: str,
+        place: OutboxPlace | None = None,
+        after: OutboxPlace | None = None,
+    ) -> RelayReport | None:
+        async def work(connection: Connection) -> RelayReport | None:
+            if place is not None and not await self._noted(connection, source, place, after):
+                return None
+            return await self._copy(connection, rows, source)
+
+        report = await self._db.transact(work)
+        if report is not None and report.relayed:
+            self.wake()
+        return report
+
+    async def _copy(self, connection: Connection, rows: Sequence[OutboxRow], source: str) -> RelayReport:
+        if not rows:
+            return RelayReport()
+        found = await self._with_applications(connection, rows)
+        taken, faults = messages(found, wall(), self._options.max_payload)
+        statuses = await self.accept_each(connection, taken, faults)
+        aside = await self._keep_aside(connection, rows, source, faults)
+        relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
+        return report_of(relayed, len(rows) - relayed - aside, aside, faults)
+
+    async def _with_applications(self, connection: Connection, rows: Sequence[OutboxRow]) -> list[Found]:
+        """The names as the database can hold them: one with a NUL is nobody's."""
+        names = sorted({(_held(row.org_id), clean(row.app)) for row in rows}, key=str)
+        found = await connection.fetch(
+            self._sql["relay_applications"], MANAGEMENT, [org for org, _ in names], [app for _, app in names]
+        )
+        known = {(row["org_id"], row["app"]): row["app_no"] for row in found if row["org_id"] != MANAGEMENT}
+        return [(row, known.get((row.org_id, row.app))) for row in rows]
+
+    async def _keep_aside(self, connection: Connection, rows: Sequence[OutboxRow], source: str, faults: Faults) -> int:
+        """How many are new: one that stands here since an earlier copy stays as it is."""
+        aside = [_aside(row, faults[row.id]) for row in rows if row.id in faults]
+        if not aside:
+            return 0
+        columns = [list(column) for column in zip(*aside, strict=True)]
+        return len(await connection.fetch(self._sql["relay_keep_aside"], *columns, source))
+
+    async def _noted(self, connection: Connection, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
+        """First of all: whoever else would note one for this source waits here, and finds that it comes too late."""
+        to = (source, place.row_id, place.row_uid)
+        if after is None:
+            noted = await connection.fetchval(self._sql["relay_place_first"], *to)
+        else:
+            noted = await connection.fetchval(self._sql["relay_place_move"], *to, after.row_id, after.row_uid)
+        return noted is not None
+
+    async def place(self, source: str) -> OutboxPlace | None:
+        row = await self._db.fetchrow("relay_place", source)
+        return None if row is None else OutboxPlace(row_id=row["row_id"], row_uid=row["row_uid"])
+
+    # ── for people ──
+
+    async def outbox(self) -> OutboxView:
+        row = await self._db.fetchrow("outbox", COUNTED)
+        return OutboxView(waiting=row["waiting"], oldest=row["oldest"], set_aside=row["set_aside"])
+
+    async def set_aside(self, page: Page) -> list[SetAside]:
+        number = after_number(page.iterator)
+        if page.backwards:
+            found = await self._db.fetch("set_aside_back", _LAST if number is None else number, page.limit)
+            found.reverse()
+        else:
+            found = await self._db.fetch("set_aside", number or 0, page.limit)
+        return [reading.set_aside(row, READ) for row in found]
+
+    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
+        count: int = await self._db.fetchval("set_aside_retry", ids)
+        return count
+
+    async def discard_set_aside(self, ids: Sequence[int]) -> int:
+        count: int = await self._db.fetchval("set_aside_discard", ids)
+        return count
+
+
+def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
+    """As much of it as PostgreSQL can hold."""
+    return (
+        _held(row.org_id),
+        clean(row.app),
+        clean(row.event_type),
+        row.payload,
+        _held(row.event_id),
+        _held_all(row.channels),
+        _held_all(row.tags),
+        _held(row.ordering_key),
+        row.deliver_at,
+        reading.policy_text(row.policy),
+        _held(row.trace),
+        fault,
+    )
+
+
+def _held(text: str | None) -> str | None:
+    return None if text is None else clean(text)
+
+
+def _held_all(texts: Sequence[str] | None) -> str | None:
+    return None if texts is None else text_array([clean(text) for text in texts])

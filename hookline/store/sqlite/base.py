@@ -1,0 +1,58 @@
+"""What the parts of the engine share: the one writer, the readers, and the bells that wake who sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Bells:
+    """One for workers, who look for deliveries, and one for the relay, which looks for outbox rows."""
+
+    def __init__(self) -> None:
+        self.work = asyncio.Event()
+        self.outbox = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def ring(self, *bells: asyncio.Event) -> None:
+        """From any thread."""
+        try:
+            for bell in bells:
+                self._loop.call_soon_threadsafe(bell.set)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    def ring_all(self) -> None:
+        self.ring(self.work, self.outbox)
+
+
+class Base:
+    def __init__(self, writer: Writer, readers: Readers, bells: Bells) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._bells = bells
+        self._bell = bells.work
+
+    async def _write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._writer.write(lambda tx: work(tx, *args, **kwargs))
+
+    async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
+
+
+async def heard(bell: asyncio.Event, timeout: float) -> None:
+    """Until it rings or the time is over; what rings from then on is for the next wait."""
+    try:
+        async with asyncio.timeout(timeout):
+            await bell.wait()
+    except TimeoutError:
+        return
+    bell.clear()

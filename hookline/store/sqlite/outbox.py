@@ -1,0 +1,56 @@
+"""The outbox: this database's own, and what comes from those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline.model import OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
+from hookline.store.base import Page
+from hookline.store.sqlite import relay
+from hookline.store.sqlite.base import Base, heard
+
+_LOOK = 0.1  # seconds; the bell does not ring for what this process itself writes to the outbox
+
+
+class Outbox(Base):
+    async def relay(self, limit: int) -> RelayReport:
+        return self._woke(await self._write(relay.relay, limit))
+
+    async def wait_outbox(self, timeout: float) -> None:
+        await heard(self._bells.outbox, min(timeout, _LOOK))
+
+    async def leave_outbox(self) -> None:
+        """Nobody is told apart: every process of this file sees every commit."""
+
+    async def take(
+        self,
+        rows: Sequence[OutboxRow],
+        *,
+        source: str,
+        place: OutboxPlace | None = None,
+        after: OutboxPlace | None = None,
+    ) -> RelayReport | None:
+        report = await self._write(relay.take, rows, source, place, after)
+        return None if report is None else self._woke(report)
+
+    async def place(self, source: str) -> OutboxPlace | None:
+        return await self._read(relay.place_of, source)
+
+    async def outbox(self) -> OutboxView:
+        return await self._read(relay.view)
+
+    async def set_aside(self, page: Page) -> list[SetAside]:
+        return await self._read(relay.set_aside, page)
+
+    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
+        retried = await self._write(relay.retry_set_aside, ids)
+        self._bells.outbox.set()
+        return retried
+
+    async def discard_set_aside(self, ids: Sequence[int]) -> int:
+        return await self._write(relay.discard_set_aside, ids)
+
+    def _woke(self, report: RelayReport) -> RelayReport:
+        if report.relayed:
+            self._bell.set()
+        return report

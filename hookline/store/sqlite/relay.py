@@ -1,0 +1,257 @@
+"""Relay: outbox rows become messages, in the transaction that deletes them here or notes how far another database was copied."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from hookline import ids
+from hookline.errors import InvalidInput
+from hookline.flow.record import clean
+from hookline.messages import check_message
+from hookline.model import (
+    IngestStatus,
+    NewMessage,
+    OutboxPlace,
+    OutboxRow,
+    OutboxView,
+    PolicyOverride,
+    RelayReport,
+    SetAside,
+)
+from hookline.operational import MANAGEMENT, room
+from hookline.store import rows
+from hookline.store.base import COUNTED, Page, after_number
+from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.ingest import Taking
+from hookline.store.sqlite.tx import READ, Params, Tx, numbers, texts
+
+_SAID = 3  # reasons in a report
+_LAST = (1 << 63) - 1
+_UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
+
+
+def relay(tx: Tx, limit: int) -> RelayReport:
+    """Rows that cannot become messages are set aside, each with its reason."""
+    moving = _Moving(tx)
+    done: list[int] = []
+    aside: list[tuple[str, int, int]] = []
+    for row in _rows(tx, "relay_rows", (limit,), errors="surrogateescape"):
+        fault = moving.accept(row, _of_row)
+        if fault is None:
+            done.append(row["id"])
+        else:
+            aside.append((fault, tx.now, row["id"]))
+    moving.write()
+    tx.many("relay_set_aside", aside)
+    if done:
+        tx.run("relay_delete", (numbers(done),))
+    return moving.report(set_aside=len(aside))
+
+
+def take(
+    tx: Tx, copied: Sequence[OutboxRow], source: str, place: OutboxPlace | None, after: OutboxPlace | None
+) -> RelayReport | None:
+    """The place is moved first: if somebody else did, nothing has been written yet."""
+    if place is not None and not _moved(tx, source, place, after):
+        return None
+    moving = _Moving(tx)
+    set_aside = 0
+    for row in copied:
+        fault = moving.accept(row, _of_copy)
+        if fault is not None:
+            set_aside += _keep_aside(tx, row, source, fault)
+    moving.write()
+    return moving.report(set_aside=set_aside)
+
+
+def place_of(tx: Tx, source: str) -> OutboxPlace | None:
+    row = tx.row("relay_place", (source,))
+    return None if row is None else OutboxPlace(row_id=row["row_id"], row_uid=row["row_uid"])
+
+
+def view(tx: Tx) -> OutboxView:
+    oldest = tx.value("outbox_oldest")
+    return OutboxView(
+        waiting=tx.value("outbox_waiting", (COUNTED,)),
+        oldest=None if oldest is None else instant(oldest),
+        set_aside=tx.value("outbox_aside", (COUNTED,)),
+    )
+
+
+def set_aside(tx: Tx, page: Page) -> list[SetAside]:
+    number = after_number(page.iterator)
+    if page.backwards:
+        found = _rows(tx, "set_aside_back", (_LAST if number is None else number, page.limit), errors="replace")[::-1]
+    else:
+        found = _rows(tx, "set_aside", (number or 0, page.limit), errors="replace")
+    return [rows.set_aside(row, READ) for row in found]
+
+
+def retry_set_aside(tx: Tx, nos: Sequence[int] | None) -> int:
+    return tx.run("set_aside_retry_all") if nos is None else tx.run("set_aside_retry", (numbers(nos),))
+
+
+def discard_set_aside(tx: Tx, nos: Sequence[int]) -> int:
+    return tx.run("set_aside_discard", (numbers(nos),))
+
+
+class _Moving:
+    """Rows on their way: what became of each."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._taking = Taking(tx)
+        self._faults: list[str] = []
+        self._relayed = 0
+        self._repeated = 0
+
+    def accept(self, row: Any, read: Callable[[Tx, Any], NewMessage]) -> str | None:
+        """Why it cannot be a message; None: it is one, or has been one before."""
+        try:
+            answer = self._taking.accept(read(self._tx, row))
+        except _UNFIT as error:
+            self._faults.append(clean(str(error)))
+            return self._faults[-1]
+        new = answer.status == IngestStatus.ACCEPTED
+        self._relayed += new
+        self._repeated += not new
+        return None
+
+    def write(self) -> None:
+        self._taking.write()
+
+    def report(self, *, set_aside: int) -> RelayReport:
+        """Of the faults, those that were not set aside now stand aside since an earlier copy of the row."""
+        return RelayReport(
+            relayed=self._relayed,
+            repeated=self._repeated + len(self._faults) - set_aside,
+            set_aside=set_aside,
+            reasons=tuple(self._faults[:_SAID]) if set_aside else (),
+        )
+
+
+# ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row]:
+    """SQLite keeps any bytes as text, and the driver refuses a whole batch for one row that is not UTF-8."""
+    try:
+        return tx.rows(name, params)
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    tx.conn.text_factory = lambda raw: raw.decode(errors=errors)
+    try:
+        return tx.rows(name, params)
+    finally:
+        tx.conn.text_factory = str
+
+
+def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
+    """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
+    org_id, app = row["org_id"], row["app"]
+    own = row["source"] is None and org_id == MANAGEMENT
+    message = NewMessage(
+        id=ids.mint(ids.MESSAGE, tx.at),
+        app_no=_application(tx, org_id, app, own=own),
+        event_type=row["event_type"],
+        payload=row["payload"],
+        event_id=row["event_id"],
+        channels=None if row["channels"] is None else READ.texts(row["channels"]),
+        tags=None if row["tags"] is None else READ.texts(row["tags"]),
+        ordering_key=row["ordering_key"],
+        deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
+        policy=_policy(row["policy"]),
+        trace=row["trace"],
+    )
+    return check_message(message, now=tx.at, max_payload=room(org_id if own else None, tx.options.max_payload))
+
+
+def _of_copy(tx: Tx, row: OutboxRow) -> NewMessage:
+    if row.fault is not None:
+        raise InvalidInput(row.fault)
+    message = NewMessage(
+        id=ids.mint(ids.MESSAGE, tx.at),
+        app_no=_application(tx, row.org_id, row.app, own=False),
+        event_type=row.event_type,
+        payload=row.payload,
+        event_id=row.event_id,
+        channels=row.channels,
+        tags=row.tags,
+        ordering_key=row.ordering_key,
+        deliver_at=row.deliver_at,
+        policy=row.policy,
+        trace=row.trace,
+    )
+    return check_message(message, now=tx.at, max_payload=tx.options.max_payload)
+
+
+def _policy(text: str | None) -> PolicyOverride | None:
+    try:
+        return rows.read_policy(text)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"the policy cannot be used: {error}") from None
+
+
+def _application(tx: Tx, org_id: str | None, app: str, *, own: bool) -> int:
+    """By id, or by uid in the organization that is named or the only one there is.
+
+    Only what Hookline itself wrote (`own`) goes to the management organization: nobody else speaks in its name.
+    """
+    found = tx.row("relay_app_by_id", (app,))
+    if found is None or org_id not in (None, found["org_id"]):
+        found = tx.row("relay_app_by_uid", (org_id or _only_organization(tx), app))
+    if found is None or (found["org_id"] == MANAGEMENT) != own:
+        raise InvalidInput(f"no such application: {app}")
+    return int(found["no"])
+
+
+def _only_organization(tx: Tx) -> str | None:
+    found = tx.rows("relay_organizations", (MANAGEMENT,))
+    return str(found[0]["id"]) if len(found) == 1 else None
+
+
+# ── copies ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _moved(tx: Tx, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
+    if after is None:
+        return tx.run("relay_place_first", (source, place.row_id, place.row_uid, tx.now)) == 1
+    to = (place.row_id, place.row_uid, tx.now)
+    return tx.run("relay_place_move", (*to, source, after.row_id, after.row_uid)) == 1
+
+
+def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
+    """How many are new: one that stands here since an earlier copy stays as it is."""
+    return tx.run(
+        "relay_keep_aside",
+        {
+            "org_id": _held(row.org_id),
+            "app": _held(row.app),
+            "event_type": _held(row.event_type),
+            "payload": row.payload,
+            "event_id": _held(row.event_id),
+            "channels": None if row.channels is None else texts([_whole(text) for text in row.channels]),
+            "tags": None if row.tags is None else texts([_whole(text) for text in row.tags]),
+            "ordering_key": _held(row.ordering_key),
+            "deliver_at": None if row.deliver_at is None else to_micros(row.deliver_at),
+            "policy": rows.policy_text(row.policy),
+            "trace": _held(row.trace),
+            "source": source,
+            "error": fault,
+            "now": tx.now,
+        },
+    )
+
+
+def _whole(text: str) -> str:
+    """Without lone surrogates, which no database takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _held(text: str | None) -> str | None:
+    return None if text is None else _whole(text)

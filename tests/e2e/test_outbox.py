@@ -1,0 +1,165 @@
+"""Two hundred transactions of a shop whose processes are killed at any moment, beside a Hookline that is killed too.
+
+What is checked is the reason to choose an outbox: every order that was committed has its webhook, and no other order has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hookline import outbox
+from hookline.model import NewApplication, Secret
+from hookline.signing import new_secret
+from hookline.sources import setup
+from hookline.store import StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory, shop
+from tests.support.postgres import Databases
+from tests.support.processes import Process, environment
+from tests.support.receiver import Received, Receiver
+
+TRANSACTIONS = 200
+SHOPS = 4
+SEED = 20_261_115
+
+
+Urls = tuple[str, str]  # of Hookline, and of the shop
+
+
+@pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Urls]:
+    if request.param == "a SQLite file":
+        yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
+        return
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    names = [databases.create(request.getfixturevalue("postgres_template")), databases.create()]
+    ours, others = map(databases.server.url, names)
+    yield ours, ours if request.param == "the same PostgreSQL" else others
+    for name in names:
+        databases.drop(name)
+
+
+@pytest.mark.timeout(240)
+async def test_every_committed_order_has_its_webhook_and_no_other_has_one(urls: Urls, tmp_path: Path) -> None:
+    hookline_url, shop_url = urls
+    env = environment(hookline_url, **({} if hookline_url == shop_url else {"HOOKLINE_OUTBOX_URLS": shop_url}))
+    shop.prepare(shop_url)
+    if hookline_url != shop_url:
+        await setup.install(shop_url)
+    with Receiver() as receiver:
+        await _endpoint(hookline_url, env, receiver.url)
+        worker = Worker(env, tmp_path / "worker.log")
+        street = Street(shop_url, tmp_path / "shops.log")
+        try:
+            await street.suffer(worker.suffer)
+            street.end()
+            _last_order(shop_url)
+            committed = shop.orders(shop_url)
+            await asyncio.to_thread(_wait_for_orders, receiver, committed | {"last"})
+        finally:
+            street.end()
+            worker.end()
+        begun, lost = street.told("begun"), street.told("lost")
+        arrived = {_order(one) for one in receiver.requests} - {"last"}
+        assert arrived == committed
+        assert street.told("committed") <= committed
+        assert not arrived & lost
+        assert len(begun) + len(lost) >= TRANSACTIONS
+        assert len(committed) > TRANSACTIONS / 3
+        assert worker.kills >= 2
+
+
+class Worker:
+    def __init__(self, env: dict[str, str], log: Path) -> None:
+        self._env, self._log = env, log
+        self._process = self._start()
+        self.kills = 0
+
+    def _start(self) -> Process:
+        return Process(["worker"], self._env, self._log)
+
+    def suffer(self) -> None:
+        assert self._process.running, self._process.said()
+        self._process.kill()
+        self.kills += 1
+        self._process = self._start()
+
+    def end(self) -> None:
+        if self._process.running:
+            self._process.kill()
+
+
+class Street:
+    """The shops, and the one who kills them."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self._url, self._log = url, log
+        self._chance = random.Random(SEED)
+        self._shops = [self._open() for _ in range(SHOPS)]
+
+    def _open(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.support.shop", self._url], stdout=output, stderr=output
+            )
+
+    async def suffer(self, every_fifth: Callable[[], None]) -> None:
+        """Kill one shop after the other, at random instants: there is nothing to wait for."""
+        kills = 0
+        while len(self.told("begun")) + len(self.told("lost")) < TRANSACTIONS or kills < 15:
+            await asyncio.sleep(self._chance.uniform(0.05, 0.4))
+            victim = self._chance.randrange(SHOPS)
+            assert self._shops[victim].poll() is None, self._log.read_text()
+            self._kill(self._shops[victim])
+            self._shops[victim] = self._open()
+            kills += 1
+            if kills % 5 == 0:
+                every_fifth()
+
+    def _kill(self, one: subprocess.Popen[bytes]) -> None:
+        one.send_signal(signal.SIGKILL)
+        one.wait(10)
+
+    def told(self, step: str) -> set[str]:
+        """A line that a kill cut short counts for nothing."""
+        lines = [line.split(" ") for line in self._log.read_text().splitlines()]
+        return {line[1] for line in lines if line[0] == step and len(line) == 2 and len(line[1]) == 32}
+
+    def end(self) -> None:
+        for one in self._shops:
+            if one.poll() is None:
+                self._kill(one)
+
+
+async def _endpoint(url: str, env: dict[str, str], receiver: str) -> None:
+    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
+    await store.create_endpoint(app.no, factory.new_endpoint(url=receiver, secrets=(Secret(key=new_secret()),)))
+    await store.close()
+
+
+def _last_order(url: str) -> None:
+    """Relayed after everything that was committed before it."""
+    with shop.opened(url) as (begin, _), begin() as conn:
+        outbox.publish(conn, "shop", "order.paid", {"order": "last"})
+
+
+def _wait_for_orders(receiver: Receiver, wanted: set[str]) -> None:
+    while not wanted <= {_order(one) for one in receiver.requests}:
+        receiver.wait_for(len(receiver.requests) + 1, timeout=60)
+
+
+def _order(received: Received) -> str:
+    order: str = json.loads(received.body)["order"]
+    return order

@@ -1,0 +1,181 @@
+"""Keys and traces from an application's own transactions to its customer: real processes, and a receiver that often fails.
+
+Each key's events arrive in the order in which they were committed, each with the trace that it was published in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hookline import outbox
+from hookline.model import NewApplication
+from hookline.outbox.setup import create_table
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory
+from tests.support.postgres import Databases
+from tests.support.processes import environment, running
+from tests.support.receiver import Behaviour, Received, Receiver
+
+SHOPS, KEYS, TURNS = 3, 2, 20  # keys of each shop, and events of each key
+SEED = 20_261_117
+
+
+class Declined(Exception):
+    pass
+
+
+@pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Of Hookline, and of the application."""
+    if request.param == "a SQLite file":
+        yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
+        return
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    names = [databases.create(request.getfixturevalue("postgres_template")), databases.create()]
+    ours, others = map(databases.server.url, names)
+    yield ours, ours if request.param == "the same PostgreSQL" else others
+    for name in names:
+        databases.drop(name)
+
+
+class Arrivals:
+    """What came in, by key and in order; a sixth of it fails."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, list[int]] = defaultdict(list)
+        self.traces: set[tuple[str, int, str | None, str | None]] = set()
+        self._chance = random.Random(SEED)
+        self._left = SHOPS * KEYS * TURNS
+        self._all = threading.Event()
+
+    def wait(self) -> None:
+        """Until every one of them was received well."""
+        assert self._all.wait(120), f"{self._left} did not arrive"
+
+    def answer(self, received: Received) -> Behaviour:
+        event, headers = json.loads(received.body), received.headers
+        self.turns[event["key"]].append(event["turn"])
+        self.traces.add((event["key"], event["turn"], headers.get("traceparent"), headers.get("tracestate")))
+        if self._chance.random() < 1 / 6:
+            return Behaviour(status=503)
+        self._left -= 1
+        if self._left == 0:
+            self._all.set()
+        return Behaviour()
+
+
+@pytest.mark.timeout(200)
+async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tmp_path: Path) -> None:
+    ours, theirs = urls
+    apart = {} if ours == theirs else {"HOOKLINE_OUTBOX_URLS": theirs}
+    env = environment(ours, HOOKLINE_REQUEST_TIMEOUT="3s", HOOKLINE_LEASE="13s", **apart)
+    store = await open_store(ours, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    await store.migrate()
+    if apart:
+        with connected(theirs) as shop:
+            create_table(shop)
+    arrivals = Arrivals()
+    with Receiver() as receiver, ExitStack() as workers:
+        receiver.behave(arrivals.answer)
+        await _endpoint(store, receiver.url)
+        for number in range(1 if ours.startswith("sqlite") else 2):
+            workers.enter_context(running(["worker"], env, tmp_path / f"worker{number}.log"))
+        await _sell(theirs, range(1))
+        await receiver.arrived(1, timeout=30)  # the rest is published while others are relayed and sent
+        await _sell(theirs, range(1, TURNS))
+        await asyncio.to_thread(arrivals.wait)
+        await _until_nothing_is_open(store)
+    assert (await store.counts()).dead == 0
+    assert await store.audit(repair=False) == []
+    await store.close()
+    keys = [f"k{shop}.{key}" for shop in range(SHOPS) for key in range(KEYS)]
+    for key in keys:
+        assert arrivals.turns[key] == sorted(arrivals.turns[key])
+        assert set(arrivals.turns[key]) == set(range(TURNS))
+    assert set(arrivals.turns) == set(keys)
+    assert arrivals.traces == {(key, turn, trace_of(key, turn), "shop=1") for key in keys for turn in range(TURNS)}
+
+
+async def _sell(url: str, turns: range) -> None:
+    await asyncio.gather(*(asyncio.to_thread(sell, url, shop, turns) for shop in range(SHOPS)))
+
+
+def sell(url: str, shop: int, turns: range) -> None:
+    """One transaction for each turn of its keys, some of which are rolled back and begun anew."""
+    chance = random.Random(SEED + shop)
+    with connected(url) as conn:
+        for turn in turns:
+            for key in (f"k{shop}.{key}" for key in range(KEYS)):
+                while not _sold(conn, key, turn, declined=chance.random() < 0.25):
+                    pass
+
+
+def _sold(conn: Any, key: str, turn: int, *, declined: bool) -> bool:
+    with suppress(Declined), transaction(conn):
+        outbox.publish(
+            conn,
+            "shop",
+            "order.changed",
+            {"key": key, "turn": turn},
+            ordering_key=key,
+            trace=f"{trace_of(key, turn)} shop=1",
+        )
+        if declined:
+            raise Declined
+        return True
+    return False
+
+
+def trace_of(key: str, turn: int) -> str:
+    return f"00-{key.encode().hex():0>32}-{turn + 1:016x}-01"
+
+
+class connected:  # noqa: N801
+    """A connection of the application's own driver; what it has written is committed at the end."""
+
+    def __init__(self, url: str) -> None:
+        self.conn: Any = (
+            sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)
+            if url.startswith("sqlite:///")
+            else psycopg.connect(url)
+        )
+
+    def __enter__(self) -> Any:
+        return self.conn
+
+    def __exit__(self, *raised: object) -> None:
+        self.conn.commit()
+        self.conn.close()
+
+
+def transaction(conn: Any) -> Any:
+    """Commits, or rolls back on an error. (A psycopg connection as a context manager would also be closed.)"""
+    return conn if isinstance(conn, sqlite3.Connection) else conn.transaction()
+
+
+async def _endpoint(store: Store, url: str) -> None:
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
+    await store.create_endpoint(app.no, factory.new_endpoint(url=url))
+
+
+async def _until_nothing_is_open(store: Store) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            counts = await store.counts()
+            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+                return
+            await asyncio.sleep(0.05)  # another process records them: there is no event to await here

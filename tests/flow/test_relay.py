@@ -1,0 +1,165 @@
+"""The relay's loop over any outbox: it never ends, whatever goes wrong, and says so once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from hookline.errors import SourceUnavailable, StoreUnavailable
+from hookline.flow import relay
+from hookline.flow.outage import Outage
+from hookline.flow.relay import BATCH, OwnOutbox, Relay
+from hookline.model import RelayReport
+from hookline.store.base import Store
+from tests.store.test_relay import publish
+from tests.support.scene import Scene
+
+SOON = 30.0
+
+Answer = RelayReport | Exception
+
+
+class Scripted:
+    """An outbox that does as it was told, and then has nothing."""
+
+    name = "shop"
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.moves = 0
+        self.waits = 0
+        self.closed = False
+        self.idle = asyncio.Event()
+
+    async def move(self, limit: int) -> RelayReport:
+        assert limit == BATCH
+        self.moves += 1
+        answer = self._answers.pop(0) if self._answers else RelayReport()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def wait(self, timeout: float) -> None:
+        self.waits += 1
+        if not self._answers:
+            self.idle.set()
+            await asyncio.Event().wait()  # until it is cancelled
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(relay, "AFTER_FAULT", 0.001)
+
+
+@pytest.fixture
+def said() -> Iterator[Callable[[], list[str]]]:
+    with capture_logs() as entries:
+        yield lambda: [entry["event"] for entry in entries]
+
+
+async def run(outbox: Scripted) -> None:
+    """Until it has nothing more to do; and then it stops at once, out of the middle of its wait."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(Relay(outbox, Outage(random.Random(5))).run(stop))
+    await asyncio.wait_for(outbox.idle.wait(), SOON)
+    stop.set()
+    await asyncio.wait_for(running, SOON)
+    assert outbox.closed
+
+
+async def test_a_full_batch_is_followed_by_another_at_once(said: Callable[[], list[str]]) -> None:
+    outbox = Scripted(
+        RelayReport(relayed=BATCH),
+        RelayReport(relayed=BATCH - 2, repeated=1, set_aside=1, reasons=("why",)),
+        RelayReport(relayed=BATCH - 1),
+    )
+    await run(outbox)
+    assert (outbox.moves, outbox.waits) == (3, 1)
+    assert said() == ["outbox_rows_set_aside"]
+
+
+async def test_a_source_that_is_away_is_said_once_and_once_that_it_is_back(said: Callable[[], list[str]]) -> None:
+    away = SourceUnavailable("shop.db is not there")
+    outbox = Scripted(away, away, away, RelayReport(relayed=1), RelayReport(), away, RelayReport())
+    await run(outbox)
+    assert outbox.moves == 7
+    assert said() == ["outbox_away", "outbox_back", "outbox_away", "outbox_back"]
+
+
+async def test_a_store_that_is_away_is_an_outage(said: Callable[[], list[str]]) -> None:
+    away = StoreUnavailable("refused")
+    await run(Scripted(away, away, RelayReport()))
+    assert said() == ["database_away", "database_back"]
+
+
+async def test_a_fault_of_ours_does_not_end_it(said: Callable[[], list[str]]) -> None:
+    outbox = Scripted(ValueError("a fault"), RelayReport(relayed=1))
+    await run(outbox)
+    assert outbox.moves == 2
+    assert said() == ["relay_failed"]
+
+
+async def test_a_wait_that_fails_does_not_end_it(said: Callable[[], list[str]]) -> None:
+    class Sleepless(Scripted):
+        async def wait(self, timeout: float) -> None:
+            if not self.waits:
+                self.waits += 1
+                raise SourceUnavailable("gone in its sleep")
+            await super().wait(timeout)
+
+    await run(Sleepless(RelayReport(relayed=1), RelayReport(relayed=1)))
+    assert said() == ["outbox_away", "outbox_back"]
+
+
+async def test_pauses_grow_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_FIRST_PAUSE", 0.25)
+    pauses: list[float] = []
+
+    async def noted(seconds: float, _stop: asyncio.Event) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(relay, "pause", noted)
+    await run(Scripted(*[SourceUnavailable("away")] * 40))
+    assert pauses[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert set(pauses[7:]) == {30.0}
+
+
+async def test_it_can_be_cancelled_in_its_wait() -> None:
+    outbox = Scripted()
+    running = asyncio.create_task(Relay(outbox, Outage(random.Random(5))).run(asyncio.Event()))
+    await asyncio.wait_for(outbox.idle.wait(), SOON)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert outbox.closed
+
+
+# ── the own outbox ──
+
+
+@asynccontextmanager
+async def relaying(store: Store) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    running = asyncio.create_task(Relay(OwnOutbox(store), Outage(random.Random(5))).run(stop))
+    yield
+    stop.set()
+    await asyncio.wait_for(running, SOON)
+
+
+async def test_rows_of_the_own_database_reach_a_worker_that_sleeps(scene: Scene) -> None:
+    await scene.endpoint()
+    async with relaying(scene.store):
+        await scene.store.arm()
+        waiting = asyncio.create_task(scene.store.wait(120))
+        await publish(scene.raw, scene.app.id)
+        await asyncio.wait_for(waiting, SOON)
+        assert len(await scene.claim()) == 1

@@ -1,0 +1,391 @@
+"""The outbox of another PostgreSQL database: every row becomes one message, whatever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import asyncpg
+import pytest
+import structlog
+
+from hookline import clock
+from hookline.errors import SourceUnavailable, StoreUnavailable
+from hookline.flow.outage import Outage
+from hookline.flow.relay import Relay
+from hookline.model import PolicyOverride, RelayReport
+from hookline.sources import postgres
+from hookline.sources.postgres import PostgresSource
+from hookline.sources.setup import install
+from hookline.store import Store
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.postgres import Databases, PostgresServer, private_server
+from tests.support.scene import Scene
+from tests.support.shop_database import CRASH_AT_COMMIT, CRASH_AT_DELETE, ShopDatabase
+
+OpenSource = Callable[[], PostgresSource]
+
+# Of Hookline's own database: where the source alone is on trial, and not how its rows are taken.
+one_engine = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture
+async def open_source(store: Store, shop_url: str) -> AsyncIterator[OpenSource]:
+    async with AsyncExitStack() as opened:
+
+        def open_one() -> PostgresSource:
+            source = PostgresSource(shop_url, store, poll=0.02)
+            opened.push_async_callback(source.close)
+            return source
+
+        yield open_one
+
+
+@pytest.fixture
+def source(open_source: OpenSource) -> PostgresSource:
+    return open_source()
+
+
+async def messages(scene: Scene) -> list[str]:
+    """Their event ids, in the order in which they were accepted."""
+    return [row["event_id"] for row in await scene.raw.rows("SELECT event_id FROM message ORDER BY seq")]
+
+
+async def test_every_field_of_a_row_is_in_its_message(scene: Scene, shop: ShopDatabase, source: PostgresSource) -> None:
+    await scene.endpoint(channels=("eu",))
+    deliver_at = await scene.store.now() + timedelta(hours=5)
+    (event_id,) = await shop.publish(
+        scene.app.id,
+        event_type="order.shipped",
+        channels=["eu", "us"],
+        tags=["red"],
+        ordering_key="customer-4",
+        deliver_at=deliver_at,
+        max_age=timedelta(seconds=60.5),
+        organization=scene.organization.id,
+        trace=TRACE,
+    )
+    assert await source.move(10) == RelayReport(relayed=1)
+    found = await scene.store.message(scene.app.no, event_id)
+    assert found is not None
+    assert found.event_type == "order.shipped"
+    assert (found.channels, found.tags, found.ordering_key) == (("eu", "us"), ("red",), "customer-4")
+    assert (found.deliver_at, found.policy) == (deliver_at, PolicyOverride(max_age=60.5))
+    assert (await scene.raw.rows("SELECT trace FROM message")) == [{"trace": TRACE}]
+    assert len(await scene.store.deliveries(found.id)) == 1
+    assert await shop.waiting() == 0
+
+
+async def test_an_empty_outbox_is_nothing(source: PostgresSource) -> None:
+    assert await source.move(10) == RelayReport()
+
+
+@one_engine
+async def test_no_more_than_the_limit_is_taken(scene: Scene, shop: ShopDatabase, source: PostgresSource) -> None:
+    await shop.publish(scene.app.id, 5)
+    assert [(await source.move(2)).gone for _ in range(4)] == [2, 2, 1, 0]
+
+
+@one_engine
+async def test_large_payloads_come_a_few_at_a_time(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "MOST_BYTES", 1000)
+    for size in (400, 400, 400, 4000, 4000, 1):
+        await shop.write(scene.app.id, payload=f"convert_to('\"' || repeat('x', {size}) || '\"', 'UTF8')")
+    assert [(await source.move(10)).gone for _ in range(5)] == [3, 1, 1, 1, 0]
+
+
+# ── what dies on the way ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("trigger", [CRASH_AT_DELETE, CRASH_AT_COMMIT], ids=["at delete", "at commit"])
+async def test_rows_whose_relay_is_killed_after_the_copy_are_one_message_each(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource, trigger: str
+) -> None:
+    published = await shop.publish(scene.app.id, 7)
+    await shop.crash_relays(trigger, times=2)
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable):
+            await source.move(10)
+        assert await shop.waiting() == 7
+    report = await source.move(10)
+    assert (report.relayed, report.repeated) == (0, 7)
+    assert await messages(scene) == published
+    assert await shop.waiting() == 0
+
+
+async def test_rows_that_cannot_be_messages_are_set_aside_once_however_often_they_are_copied(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    await shop.publish("nobody", 2)
+    await shop.crash_relays(CRASH_AT_COMMIT, times=1)
+    with pytest.raises(SourceUnavailable):
+        await source.move(10)
+    report = await source.move(10)
+    assert (report.repeated, report.set_aside) == (2, 0)
+    assert len(await scene.store.set_aside(Page())) == 2
+    assert await shop.waiting() == 0
+
+
+@one_engine
+async def test_hooklines_own_database_away_leaves_the_rows_where_they_are(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    await shop.publish(scene.app.id)
+    closed = PostgresSource(shop.url, _Away(), poll=0.02)  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        await closed.move(10)
+    assert await shop.waiting() == 1
+    await closed.close()
+    assert (await source.move(10)).relayed == 1
+
+
+class _Away:
+    async def take(self, *_: object, **__: object) -> RelayReport:
+        raise StoreUnavailable("Hookline's database is away")
+
+
+@one_engine
+async def test_a_database_that_is_away_comes_back(scene: Scene) -> None:
+    with private_server() as server:
+        url = server.url("postgres")
+        await install(url)
+        async with ShopDatabase.open(url) as shop:
+            published = await shop.publish(scene.app.id, 3)
+        server.stop()
+        with structlog.testing.capture_logs() as logs:
+            async with relaying(PostgresSource(url, scene.store, poll=0.02)):
+                await until(lambda: any(line["event"] == "outbox_away" for line in logs))
+                server.start()
+                await until_messages(scene, 3)
+            async with ShopDatabase.open(url) as shop, relaying(PostgresSource(url, scene.store, poll=0.02)):
+                published += await shop.publish(scene.app.id, 2)
+                await until_messages(scene, 5)
+                await asyncio.to_thread(server.restart)
+                async with ShopDatabase.open(url) as again:
+                    published += await again.publish(scene.app.id, 2)
+                    await until_messages(scene, 7)
+    assert await messages(scene) == published
+    assert url not in str(logs)
+
+
+@asynccontextmanager
+async def relaying(source: PostgresSource) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(Relay(source, Outage(clock.chance)).run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+async def until(done: Callable[[], bool]) -> None:
+    while not done():
+        await asyncio.sleep(0.01)  # the relay has no event for it
+
+
+async def until_messages(scene: Scene, count: int) -> None:
+    while await scene.raw.count("message") < count:
+        await asyncio.sleep(0.01)  # another task does the work
+
+
+# ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@one_engine
+async def test_an_outbox_that_is_not_set_up_yet_is_found_when_it_is(
+    scene: Scene, postgres: PostgresServer, postgres_databases: Databases
+) -> None:
+    name = postgres_databases.create()
+    source = PostgresSource(postgres.url(name), scene.store, poll=0.02)
+    with pytest.raises(SourceUnavailable, match="hookline migrate"):
+        await source.move(10)
+    assert await install(postgres.url(name))
+    assert not await install(postgres.url(name))
+    async with ShopDatabase.open(postgres.url(name)) as shop:
+        await shop.publish(scene.app.id)
+        assert (await source.move(10)).relayed == 1
+        await shop.connection.execute("DROP TABLE hookline.outbox")
+        with pytest.raises(SourceUnavailable, match="hookline migrate"):
+            await source.move(10)
+    await source.close()
+    postgres_databases.drop(name)
+
+
+@one_engine
+async def test_the_database_of_a_hookline_is_no_source(
+    store: Store, postgres: PostgresServer, postgres_databases: Databases, postgres_template: str
+) -> None:
+    name = postgres_databases.create(postgres_template)
+    source = PostgresSource(postgres.url(name), store, poll=0.02)
+    with pytest.raises(SourceUnavailable, match="own database of a Hookline"):
+        await source.move(10)
+    postgres_databases.drop(name)
+
+
+@one_engine
+async def test_a_role_without_rights_is_told_so(scene: Scene, shop: ShopDatabase) -> None:
+    role = f"stranger_{factory.number()}"
+    await shop.connection.execute(f"CREATE ROLE {role} LOGIN")
+    source = PostgresSource(shop.url.replace("//hookline@", f"//{role}@"), scene.store, poll=0.02)
+    try:
+        with pytest.raises(SourceUnavailable, match=r"permission denied for schema hookline.*GRANT"):
+            await source.move(10)
+        owner = await shop.connection.fetchval("SELECT quote_ident(current_user)")
+        await shop.connection.execute(f"GRANT {owner} TO {role}")
+        await shop.publish(scene.app.id)
+        assert (await source.move(10)).relayed == 1
+    finally:
+        await source.close()
+        await shop.connection.execute(f"DROP ROLE {role}")
+
+
+@one_engine
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:hunter2@127.0.0.1:port/x", "postgresql://u:hun/ter2@127.0.0.1/x", "postgresql://u:hunter2@[::1/x"],
+)
+async def test_a_url_that_cannot_be_used_is_not_shown(store: Store, url: str) -> None:
+    source = PostgresSource(url, store, poll=0.02)
+    with pytest.raises(SourceUnavailable) as caught:
+        await source.move(10)
+    assert "hun" not in str(caught.value) + source.name
+
+
+# ── several relays ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_two_relays_share_the_work(scene: Scene, shop: ShopDatabase, open_source: OpenSource) -> None:
+    published = await shop.publish(scene.app.id, 60)
+
+    async def drain(source: PostgresSource) -> RelayReport:
+        total = RelayReport()
+        while await shop_count(shop):
+            report = await source.move(7)
+            total = RelayReport(relayed=total.relayed + report.relayed, repeated=total.repeated + report.repeated)
+        return total
+
+    turn = asyncio.Lock()
+
+    async def shop_count(shop: ShopDatabase) -> int:
+        async with turn:  # one connection
+            return await shop.waiting()
+
+    first, second = await asyncio.gather(drain(open_source()), drain(open_source()))
+    assert (first.relayed + second.relayed, first.repeated + second.repeated) == (60, 0)
+    assert sorted(await messages(scene)) == sorted(published)
+
+
+@one_engine
+async def test_rows_that_another_relay_holds_are_left_to_it(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    published = await shop.publish(scene.app.id, 5)
+    async with shop.connection.transaction():
+        await shop.connection.execute("SELECT FROM hookline.outbox ORDER BY id LIMIT 2 FOR UPDATE")
+        assert (await source.move(10)).relayed == 3
+    assert (await source.move(10)).relayed == 2
+    assert await messages(scene) == published[2:] + published[:2]
+
+
+@one_engine
+async def test_rows_with_a_key_wait_for_whoever_has_the_guard(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    keyed = await shop.publish(scene.app.id, 2, ordering_key="k")
+    plain = await shop.publish(scene.app.id, 2)
+    keyed += await shop.publish(scene.app.id, 2, ordering_key="k")
+    async with shop.connection.transaction():
+        await shop.connection.execute("SELECT pg_advisory_xact_lock(1214542, 1)")
+        assert (await source.move(10)).relayed == 2
+        assert (await source.move(10)).gone == 0
+    assert (await source.move(10)).relayed == 4
+    assert await messages(scene) == plain + keyed
+
+
+@one_engine
+async def test_a_late_commit_is_not_skipped(scene: Scene, shop: ShopDatabase, source: PostgresSource) -> None:
+    late = await asyncpg.connect(shop.url)
+    opened = late.transaction()
+    await opened.start()
+    first = await late.fetchval("SELECT hookline.publish($1, 'order.paid', '{}')", scene.app.id)
+    second = await shop.publish(scene.app.id)
+    assert (await source.move(10)).relayed == 1
+    await opened.commit()
+    await late.close()
+    assert (await source.move(10)).relayed == 1
+    assert await messages(scene) == [*second, first]
+
+
+# ── rows that somebody wrote by hand ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_application_that_is_made_later_gets_what_was_set_aside(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    (event_id,) = await shop.publish("later")
+    (good,) = await shop.publish(scene.app.id)
+    report = await source.move(10)
+    assert (report.relayed, report.set_aside, report.reasons) == (1, 1, ("no such application: later",))
+    (aside,) = await scene.store.set_aside(Page())
+    assert (aside.app, aside.event_id, aside.source) == ("later", event_id, source.name)
+
+    await scene.store.create_application(scene.organization.id, factory.new_application(uid="later"))
+    assert await scene.store.retry_set_aside([aside.id]) == 1
+    assert (await scene.store.relay(10)).relayed == 1
+    assert await messages(scene) == [good, event_id]
+
+
+HOSTILE = {
+    "not JSON": {"payload": r"'\x7b'"},
+    "not UTF-8": {"payload": r"'\xff'"},
+    "an event type of spaces": {"event_type": "' '"},
+    "an event id like ours": {"event_id": "'msg_1'"},
+    "a list of lists": {"channels": "'{{a,b},{c,d}}'"},
+    "a list with nothing in it": {"tags": "ARRAY['a', NULL]"},
+    "an instant beyond Python": {"deliver_at": "'20000-01-01'"},
+    "an instant without end": {"deliver_at": "'infinity'"},
+    "an instant before Python": {"deliver_at": "'4000-01-01 BC'"},
+    "a policy that is none": {"policy": """'{"max_age": "long"}'"""},
+    "a policy out of bounds": {"policy": """'{"max_age": -1}'"""},
+    "a policy that is a number": {"policy": "'7'"},
+    "a key that is too long": {"ordering_key": "repeat('k', 5000)"},
+    "an organization of nobody": {"org_id": "'org_nobody'"},
+    "Hookline's own organization": {"org_id": "'org_00000000000SvixManagement00'"},
+}
+
+
+async def test_rows_that_cannot_be_messages_stand_aside_and_block_nothing(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    for fields in HOSTILE.values():
+        await shop.write(scene.app.id, **fields)
+    published = await shop.publish(scene.app.id, 2)
+    report = await source.move(100)
+    assert (report.relayed, report.set_aside) == (2, len(HOSTILE))
+    assert await messages(scene) == published
+    aside = await scene.store.set_aside(Page())
+    assert len({row.event_id for row in aside}) == len(HOSTILE)
+    assert {row.source for row in aside} == {source.name}
+    assert all(row.reason for row in aside)
+    assert {row.payload for row in aside} == {b"{", b"\xff", b"{}"}
+    assert await shop.waiting() == 0
+
+
+async def test_a_row_without_an_event_id_has_the_same_one_each_time(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    await shop.write(scene.app.id, event_id="NULL")
+    await shop.write(scene.app.id, event_id="NULL")
+    await shop.crash_relays(CRASH_AT_DELETE, times=1)
+    with pytest.raises(SourceUnavailable):
+        await source.move(10)
+    assert (await source.move(10)).repeated == 2
+    assert len(set(await messages(scene))) == 2

@@ -1,0 +1,28 @@
+"""kill -9 between any two steps of a relay from a SQLite file: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from tests.support.appfile import AppFile
+
+ROUNDS = 25
+
+
+def test_a_relay_that_is_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    arguments = [sys.executable, "-m", "tests.support.copier", str(tmp_path), str(ROUNDS), str(seed)]
+    said = json.loads(subprocess.run(arguments, check=True, stdout=subprocess.PIPE, timeout=120).stdout)
+    assert said["killed"] > ROUNDS / 4, f"seed {seed}"
+    with closing(sqlite3.connect(tmp_path / "hookline.db")) as conn:
+        copied = [event_id for (event_id,) in conn.execute("SELECT event_id FROM message ORDER BY seq")]
+    assert copied == said["published"], f"seed {seed}"
+    assert len(AppFile(tmp_path / "shop.db").ids()) < len(copied), (
+        "what was relayed has been deleted by the application"
+    )

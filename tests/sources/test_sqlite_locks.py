@@ -1,0 +1,84 @@
+"""A busy Hookline beside an application on SQLite: no "database is locked" because of it, and no order without its message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookline.model import RelayReport
+from hookline.sources.sqlite import SqliteSource
+from tests.support.appfile import AppFile
+from tests.support.scene import Scene
+
+ORDERS = 250
+
+
+@pytest.fixture(params=["sqlite"])
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+async def source(scene: Scene, shop: AppFile) -> AsyncIterator[SqliteSource]:
+    opened = SqliteSource(shop.url, scene.store)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, mode: str) -> AppFile:
+    return AppFile(tmp_path / "shop.db", mode=mode).make()
+
+
+async def till(shop: AppFile, app: str, *, timeout: float, lifetime: str) -> dict[str, Any]:
+    """A process of its own: locks of one process are no obstacle to itself."""
+    arguments = ("-m", "tests.support.till", str(shop.path), app, str(ORDERS), str(timeout), lifetime)
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    said: dict[str, Any] = json.loads(output)
+    return said
+
+
+async def relay(source: SqliteSource, until: asyncio.Task[Any]) -> list[RelayReport]:
+    """Without a pause, as no real relay is."""
+    reports = []
+    quiet = 0
+    while not until.done() or quiet < 3:
+        reports.append(await source.move(50))
+        quiet = 0 if reports[-1].gone else quiet + until.done()
+        if until.done():
+            await source.wait(1.0)
+    return reports
+
+
+@pytest.mark.parametrize(
+    ("mode", "lifetime", "timeout"),
+    [
+        ("wal", "session", 0),  # not even the shortest wait
+        ("wal", "request", 5),  # 5 seconds are sqlite3's own default, and Django's
+        ("delete", "session", 5),
+        ("delete", "request", 5),
+    ],
+)
+async def test_a_transaction_that_reads_and_then_writes_never_fails_because_of_the_relay(
+    scene: Scene, source: SqliteSource, shop: AppFile, lifetime: str, timeout: float
+) -> None:
+    app = asyncio.create_task(till(shop, scene.app.id, timeout=timeout, lifetime=lifetime))
+    reports = await relay(source, app)
+    said = await app
+    assert said["errors"] == []
+    assert len(said["committed"]) + len(said["rolled_back"]) == ORDERS
+    assert len(reports) > 50, "the relay was not busy"
+
+    messages = {row["event_id"] for row in await scene.raw.rows("SELECT event_id FROM message")}
+    assert messages == set(said["committed"])
+    assert await scene.raw.count("message") == len(said["committed"])
+    assert sum(report.repeated for report in reports) == 0
+    assert len(shop.ids()) < len(said["committed"]), "what was relayed has been deleted by the application"

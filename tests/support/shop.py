@@ -1,0 +1,97 @@
+"""A shop that publishes each order in the transaction that writes it, until it is killed: `python -m tests.support.shop URL`.
+
+Each line it prints is one step of one order; `lost` orders are rolled back on purpose.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from hookline import outbox
+
+_TABLE = "CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY)"
+_INSERT = "INSERT INTO orders VALUES ({})"
+
+
+class Lost(Exception):
+    """The customer's card was declined, half-way."""
+
+
+def main(url: str) -> None:
+    chance = random.Random()
+    with opened(url) as (begin, insert):
+        while True:
+            order = uuid.uuid4().hex
+            declined = chance.random() < 0.25
+            print("lost" if declined else "begun", order, flush=True)
+            with suppress(Lost), begin() as conn:
+                conn.execute(insert, (order,))
+                outbox.publish(conn, "shop", "order.paid", {"order": order}, max_age=3600)
+                if declined:
+                    raise Lost
+            if not declined:
+                print("committed", order, flush=True)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[tuple[Callable[[], Any], str]]:
+    """How a transaction begins, and how an order is written in it."""
+    if url.startswith("sqlite:///"):
+        file = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
+        with closing(file):
+            yield lambda: _exclusive(file), _INSERT.format("?")
+    else:
+        with psycopg.connect(url, autocommit=True) as database:
+            yield lambda: _transaction(database), _INSERT.format("%s")
+
+
+@contextmanager
+def _exclusive(file: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    file.execute("BEGIN IMMEDIATE")
+    try:
+        yield file
+    except BaseException:
+        file.execute("ROLLBACK")
+        raise
+    file.execute("COMMIT")
+
+
+@contextmanager
+def _transaction(database: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    with database.transaction():
+        yield database
+
+
+def prepare(url: str) -> None:
+    """The shop's own table."""
+    if url.startswith("sqlite:///"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute(_TABLE)
+        file.close()
+        return
+    with psycopg.connect(url) as database:
+        database.execute(_TABLE)
+
+
+def orders(url: str) -> set[str]:
+    """Those that were committed."""
+    if url.startswith("sqlite:///"):
+        file = sqlite3.connect(url.removeprefix("sqlite:///"))
+        found = {order for (order,) in file.execute("SELECT id FROM orders")}
+        file.close()
+        return found
+    with psycopg.connect(url) as database:
+        return {order for (order,) in database.execute("SELECT id FROM orders")}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
