@@ -41,7 +41,8 @@ _OF_PAGES: tuple[_Header, ...] = (
 )
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
-    "access-control-allow-headers": "authorization, content-type, idempotency-key, svix-req-id, svix-retry-count, x-request-id",
+    "access-control-allow-headers": "authorization, content-type, idempotency-key, svix-req-id, svix-retry-count, traceparent, "
+    "tracestate, x-request-id",
     "access-control-max-age": "600",
 }
 

@@ -179,7 +179,8 @@ def document() -> Schema:
             "schemas": dict(sorted(shapes.components.items())),
             "responses": {problem.name: _problem(problem, shapes) for problem in PROBLEMS.values()},
             "headers": {"RetryAfter": _RETRY_AFTER, "IdempotentReplayed": _IDEMPOTENT_REPLAYED},
-            "parameters": {"IdempotencyKey": _IDEMPOTENCY_KEY},
+            "parameters": {"IdempotencyKey": _IDEMPOTENCY_KEY}
+            | {name.title(): _header(name, said, required=False) for name, said in _TRACE.items()},
             "securitySchemes": {"token": _TOKEN},
         },
     }
@@ -216,6 +217,8 @@ def _operation(operation: Operation, shapes: Shapes) -> Schema:
     }
     if operation.method == "POST":
         found["parameters"].append({"$ref": "#/components/parameters/IdempotencyKey"})
+    if operation.traced:
+        found["parameters"] += [{"$ref": f"#/components/parameters/{name.title()}"} for name in _TRACE]
     if operation.whole:
         found["description"] = "Needs a token of the whole organization, not of one application."
     if operation.body is not None:
@@ -316,6 +319,11 @@ _IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 256},
 }
 
+_TRACE = {
+    "traceparent": "The caller's trace, as of W3C Trace Context: it goes on to the endpoints. One that is malformed is ignored.",
+    "tracestate": "What belongs to the traceparent; of more than 512 characters, what fits.",
+}
+
 
 def _problem(problem: Problem, shapes: Shapes) -> Schema:
     found: Schema = {
@@ -357,6 +365,10 @@ _HEADERS = {
     "webhook-timestamp": "When this attempt was signed, in seconds since 1970.",
     "webhook-signature": "`v1,` and the signature in base64; several are separated by spaces.",
 }
+_TRACE_HEADERS = {
+    "traceparent": "The trace of whoever published the message, where there is one; the same on every attempt.",
+    "tracestate": "What belongs to the traceparent.",
+}
 
 
 def webhooks(event_types: Iterable[EventType]) -> dict[str, Schema]:
@@ -390,7 +402,10 @@ def _delivery(name: str, summary: str, schema: Schema | bool) -> Schema:
             "operationId": f"webhook.{name}",
             "summary": summary,
             "security": [],
-            "parameters": [_header(*each) for each in _HEADERS.items()],
+            "parameters": [
+                *(_header(*each) for each in _HEADERS.items()),
+                *(_header(*each, required=False) for each in _TRACE_HEADERS.items()),
+            ],
             "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
             "responses": {
                 "2XX": {"description": "Received. Anything else is tried again, or becomes a dead letter."},
@@ -399,5 +414,11 @@ def _delivery(name: str, summary: str, schema: Schema | bool) -> Schema:
     }
 
 
-def _header(name: str, description: str) -> Schema:
-    return {"name": name, "in": "header", "required": True, "description": description, "schema": {"type": "string"}}
+def _header(name: str, description: str, *, required: bool = True) -> Schema:
+    return {
+        "name": name,
+        "in": "header",
+        "required": required,
+        "description": description,
+        "schema": {"type": "string"},
+    }

@@ -49,7 +49,8 @@ async def test_every_field_comes_back_and_is_stored(client: Client, scene: Scene
         "transformationsParams": {},
         "somethingNew": True,
     }
-    sent = (await client.post(path_of(scene), given)).json(202)
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    sent = (await client.post(path_of(scene), given, traceparent=parent)).json(202)
     found = await scene.store.message(scene.app.no, "evt-9")
     assert found is not None
     assert sent == {
@@ -63,6 +64,7 @@ async def test_every_field_comes_back_and_is_stored(client: Client, scene: Scene
         "orderingKey": "order 9",
         "deliverAt": deliver_at.isoformat().replace("+00:00", "Z"),
         "payloadSize": len(b'{"amount":10}'),
+        "traceId": "0af7651916cd43dd8448eb211c80319c",
     }
     assert found.ordering_key == "order 9"
     assert (found.deliver_at, found.policy) == (deliver_at, PolicyOverride(max_attempts=3, max_age=60.5))

@@ -151,7 +151,10 @@ async def test_payloads_are_shown_unless_they_are_not_wanted(client: Client, sce
 
 
 async def test_a_message_is_shown_by_id_and_event_id(client: Client, scene: Scene) -> None:
-    new = factory.new_message(scene.app.no, event_id="evt-1", channels=("eu",), tags=("x",), payload=b'{"n":7}')
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=a"
+    new = factory.new_message(
+        scene.app.no, event_id="evt-1", channels=("eu",), tags=("x",), payload=b'{"n":7}', trace=trace
+    )
     await scene.ingest([new])
     found = (await client.get(path(scene.app, "evt-1"))).json()
     assert found == (await client.get(path(scene.app, new.id))).json()
@@ -165,6 +168,7 @@ async def test_a_message_is_shown_by_id_and_event_id(client: Client, scene: Scen
             "channels": ["eu"],
             "tags": ["x"],
             "payloadSize": 7,
+            "traceId": "0af7651916cd43dd8448eb211c80319c",
         }.items()
     )
     assert found["timestamp"].endswith("Z")

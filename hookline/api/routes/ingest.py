@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import ids, manage, messages
+from hookline import ids, manage, messages, tracecontext
 from hookline.api import body
 from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
@@ -61,19 +62,24 @@ async def create(call: Call) -> Response:
     given = body.decode(raw, MessageIn)
     app = await _application(call, given.application)
     key, digest = _idempotency(call, app, raw)
-    accepted = await _accept(call, app, given, key, digest)
+    trace = _trace(call)
+    accepted = await _accept(call, app, given, key, digest, trace)
     if accepted.status == IngestStatus.NO_APPLICATION:
         call.services.auth.forget(call.caller, call.path("app_id"))
     if accepted.status == IngestStatus.KEY_REUSED:
         raise reused()
-    kept = _kept(app, given, manage.judge_accepted(accepted))
+    if accepted.status == IngestStatus.REPLAYED:
+        trace = await _first_trace(call, app, (accepted,))
+    kept = _kept(app, given, manage.judge_accepted(accepted), trace)
     return _respond(message(kept, with_payload=asked.with_content), accepted.status)
 
 
-async def _accept(call: Call, app: Application, given: MessageIn, key: bytes | None, digest: bytes | None) -> Accepted:
+async def _accept(
+    call: Call, app: Application, given: MessageIn, key: bytes | None, digest: bytes | None, trace: str | None
+) -> Accepted:
     """What was accepted before under its key stays accepted, though it would not pass any more."""
     try:
-        new = await _new(call, app, given)
+        new = await _new(call, app, given, trace)
     except InvalidInput:
         before = await call.store.accepted_under(key, digest) if key and digest else None
         if before is None:
@@ -82,7 +88,7 @@ async def _accept(call: Call, app: Application, given: MessageIn, key: bytes | N
     return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
 
 
-async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
+async def _new(call: Call, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
     _check_support(given, call.services.retention_days)
     now = call.services.wall()
     new = NewMessage(
@@ -96,8 +102,9 @@ async def _new(call: Call, app: Application, given: MessageIn) -> NewMessage:
         ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
         policy=None if given.policy is None else given.policy.override(),
+        trace=trace,
     )
-    messages.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
+    new = messages.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
     await call.services.schemas.check(app.org_id, new.event_type, new.payload)
     return new
 
@@ -114,8 +121,8 @@ def _check_support(given: MessageIn, retention_days: int) -> None:
         )
 
 
-def _kept(app: Application, given: MessageIn, accepted: Accepted) -> Message:
-    """As it was stored by this request, or by the first one with its key and body: they say the same."""
+def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | None) -> Message:
+    """As it was stored by this request, or by the first one with its key and body: they say the same but for the trace."""
     assert accepted.created_at is not None
     return Message(
         seq=0,
@@ -130,6 +137,7 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted) -> Message:
         tags=given.tags,
         ordering_key=given.ordering_key,
         deliver_at=given.deliver_at,
+        trace=trace,
     )
 
 
@@ -143,7 +151,8 @@ async def create_batch(call: Call) -> Response:
     items, wanted = _items(raw)
     app = await _application(call, wanted)
     key, digest = _idempotency(call, app, raw)
-    messages, faults = await _sort_out(call, app, items)
+    trace = _trace(call)
+    messages, faults = await _sort_out(call, app, items, trace)
     batch = NewBatch(app_no=app.no, messages=messages, faults=faults, idempotency_key=key, idempotency_body=digest)
     try:
         accepted = await call.services.submit_batch(batch)
@@ -152,7 +161,9 @@ async def create_batch(call: Call) -> Response:
         raise
     if accepted.status == IngestStatus.KEY_REUSED:
         raise reused()
-    results = _results(app, items, accepted, asked.with_content)
+    if accepted.status == IngestStatus.REPLAYED:
+        trace = await _first_trace(call, app, accepted.answers)
+    results = _results(app, items, accepted, trace, asked.with_content)
     return _respond(MessageBatchOut(results=results), accepted.status)
 
 
@@ -173,7 +184,9 @@ def _item(part: msgspec.Raw) -> _Item:
         return str(error)
 
 
-async def _sort_out(call: Call, app: Application, items: list[_Item]) -> tuple[tuple[NewMessage, ...], dict[int, str]]:
+async def _sort_out(
+    call: Call, app: Application, items: list[_Item], trace: str | None
+) -> tuple[tuple[NewMessage, ...], dict[int, str]]:
     """The messages to accept, and by their positions the faults of the others."""
     messages: list[NewMessage] = []
     faults: dict[int, str] = {}
@@ -184,26 +197,30 @@ async def _sort_out(call: Call, app: Application, items: list[_Item]) -> tuple[t
             faults[position] = item
             continue
         try:
-            messages.append(await _new(call, app, item))
+            messages.append(await _new(call, app, item, trace))
         except InvalidInput as error:
             faults[position] = str(error)
     return tuple(messages), faults
 
 
-def _results(app: Application, items: list[_Item], accepted: BatchAccepted, with_content: bool) -> list[BatchResultOut]:
+def _results(
+    app: Application, items: list[_Item], accepted: BatchAccepted, trace: str | None, with_content: bool
+) -> list[BatchResultOut]:
     answers = iter(accepted.answers)
     results = []
     for position, item in enumerate(items):
         fault = accepted.faults.get(position)
-        results.append(_refused(422, "invalid", fault) if fault else _result(app, item, next(answers), with_content))
+        results.append(
+            _refused(422, "invalid", fault) if fault else _result(app, item, next(answers), trace, with_content)
+        )
     return results
 
 
-def _result(app: Application, item: _Item, answer: Accepted, with_content: bool) -> BatchResultOut:
+def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool) -> BatchResultOut:
     if isinstance(item, str):  # it was read when it was accepted, by another release
         return _refused(422, "invalid", item)
     try:
-        kept = _kept(app, item, manage.judge_accepted(answer))
+        kept = _kept(app, item, manage.judge_accepted(answer), trace)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
     return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
@@ -236,6 +253,17 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
     return key_of(given, app.org_id, app.id, operation.method, operation.path), request_of(b"", raw)
 
 
+def _trace(call: Call) -> str | None:
+    """That the request is part of, and so each message in it."""
+    return tracecontext.of_headers(call.request.scope["headers"])
+
+
+async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
+    """Of the first request with the same key: what it made stays as it is."""
+    made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]
+    return next((found.trace for found in await call.store.messages_of(app.no, made[:1])), None)
+
+
 def _respond(value: object, status: IngestStatus) -> Response:
     response = respond(value, 202)
     if status == IngestStatus.REPLAYED:
@@ -256,6 +284,7 @@ OPERATIONS = [
         query=CreateQuery,
         answers={202: MessageOut},
         needs=Needs.PUBLISH,
+        traced=True,
     ),
     Operation(
         name="v1.message.create-batch",
@@ -267,5 +296,6 @@ OPERATIONS = [
         query=BatchQuery,
         answers={202: MessageBatchOut},
         needs=Needs.PUBLISH,
+        traced=True,
     ),
 ]

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from hookline import ids
 from hookline.api.wire.base import Instant, Out
 from hookline.api.wire.endpoints import rate
-from hookline.api.wire.messages import MessageOut, payload, payload_size
+from hookline.api.wire.messages import MessageOut, payload, payload_size, trace_id
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
 from hookline.states import DeliveryState, EndpointStatus, ErrorKind, Reason
 
@@ -211,6 +211,7 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
         ordering_key=message.ordering_key,
         deliver_at=message.deliver_at,
         payload_size=payload_size(message),
+        trace_id=trace_id(message),
         status=status,
         status_text=_text_of(status),
         next_attempt=found.next_at,

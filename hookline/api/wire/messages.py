@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw
 
+from hookline import tracecontext
 from hookline.api.wire.base import Instant, Out
 from hookline.model import Message
 
@@ -29,6 +30,9 @@ class MessageOut(Out, frozen=True, kw_only=True):
     payload_size: Annotated[
         int | None, Meta(description="In bytes; null once the payload was expunged or taken by retention.")
     ] = None
+    trace_id: Annotated[
+        str | None, Meta(description="Of the trace that the sender's transaction or request was part of.")
+    ] = None
 
 
 def message(found: Message, *, with_payload: bool = True) -> MessageOut:
@@ -43,6 +47,7 @@ def message(found: Message, *, with_payload: bool = True) -> MessageOut:
         ordering_key=found.ordering_key,
         deliver_at=found.deliver_at,
         payload_size=payload_size(found),
+        trace_id=trace_id(found),
     )
 
 
@@ -51,6 +56,10 @@ def payload(found: Message, *, with_payload: bool) -> Raw:
     if not with_payload:
         return _NOT_ASKED_FOR
     return _GONE if found.payload is None else Raw(found.payload)
+
+
+def trace_id(found: Message) -> str | None:
+    return None if found.trace is None else tracecontext.trace_id(found.trace)
 
 
 def payload_size(found: Message) -> int | None:
