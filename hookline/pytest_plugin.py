@@ -1,0 +1,45 @@
+"""pytest's fixtures for an application that publishes. Every run of pytest loads this module, so it imports nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from hookline.testing import FakeEndpoint, Outbox
+
+
+@pytest.fixture
+def hookline_connection() -> Any:
+    """The connection or session that the tests publish on. Give your own in `conftest.py`, by this name."""
+    if "django.conf" in sys.modules:
+        from django.conf import settings
+
+        if settings.configured:
+            from django.db import connection
+
+            return connection
+    raise pytest.UsageError(
+        "hookline_outbox needs to know your connection: define a fixture hookline_connection in conftest.py that returns the "
+        "connection or session that your tests publish on"
+    )
+
+
+@pytest.fixture
+def hookline_outbox(hookline_connection: Any) -> Outbox:
+    """What the test has published on `hookline_connection`, and the delivery of it."""
+    from hookline.testing import Outbox
+
+    return Outbox(hookline_connection)
+
+
+@pytest.fixture
+def hookline_endpoint() -> Iterator[FakeEndpoint]:
+    """A real HTTP server on this machine that verifies and records."""
+    from hookline.testing import FakeEndpoint
+
+    with FakeEndpoint() as endpoint:
+        yield endpoint

@@ -1,0 +1,145 @@
+"""The delivery of published events to an endpoint: the same headers, signatures and judgement as Hookline's own."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hookline import __version__, clock, ids, model
+from hookline.flow.judge import judge
+from hookline.flow.request import Target
+from hookline.testing.events import Published
+
+USER_AGENT = f"Hookline/{__version__}"
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    headers: dict[str, str]
+    body: bytes
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    status: int
+    headers: dict[str, str] = {}  # names in lower case
+    body: bytes = b""
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One HTTP request for one event."""
+
+    event: Published
+    number: int
+    request: Request
+    answer: Answer
+    verdict: model.Verdict  # what Hookline would do now: Delivered, Retry or Dead
+
+    @property
+    def delivered(self) -> bool:
+        return isinstance(self.verdict, model.Delivered)
+
+    @property
+    def is_last(self) -> bool:
+        """Delivered, or dead at once: it would not be sent again."""
+        return not isinstance(self.verdict, model.Retry)
+
+
+class Endpoint(Protocol):
+    """Anything that takes the requests: `FakeEndpoint`, `AppEndpoint`, `UrlEndpoint`, or your own."""
+
+    secret: str
+    scheme: model.Scheme
+
+    def send(self, request: Request) -> Answer: ...
+    async def send_async(self, request: Request) -> Answer: ...
+
+
+def deliver(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:
+    """Send the events one after the other, each once, whatever their `deliver_at` says.
+
+    `attempt` is the number that the request tells. The `webhook-id` of an event is the same each time, as with Hookline.
+    """
+    made = []
+    for one in events:
+        request = signed(one, endpoint, attempt)
+        made.append(_judged(one, attempt, request, endpoint.send(request)))
+    return made
+
+
+async def deliver_async(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:
+    """`deliver` from async code: an ASGI application runs in this event loop."""
+    made = []
+    for one in events:
+        request = signed(one, endpoint, attempt)
+        made.append(_judged(one, attempt, request, await endpoint.send_async(request)))
+    return made
+
+
+def signed(event: Published, endpoint: Endpoint, attempt: int = 1, *, now: datetime | None = None) -> Request:
+    """The request that Hookline would send for this event."""
+    at = clock.wall() if now is None else now
+    lines = Target(_endpoint(endpoint, at)).headers(_job(event, attempt, at), at)
+    headers = dict(line.split(": ", 1) for line in lines)
+    return Request(headers={"User-Agent": USER_AGENT, "Accept": "*/*", **headers}, body=event.body)
+
+
+def message_id(event: Published) -> str:
+    """Of the message that it becomes here: the same each time, and another for another event."""
+    return ids.mint(ids.MESSAGE, event.created_at, random.Random(f"{event.app} {event.event_id}"))  # noqa: S311
+
+
+def _judged(event: Published, attempt: int, request: Request, answer: Answer) -> Attempt:
+    now = clock.wall()
+    sent = model.Sent(status=answer.status, headers=answer.headers, body=answer.body, started_at=now)
+    job = _job(event, attempt, now)
+    judgement = judge(sent, job, model.RetryPolicy(), now=now, chance=clock.chance)
+    return Attempt(event=event, number=attempt, request=request, answer=answer, verdict=judgement.verdict)
+
+
+def _endpoint(endpoint: Endpoint, now: datetime) -> model.Endpoint:
+    return model.Endpoint(
+        no=0,
+        id="",
+        app_no=0,
+        app_id="",
+        org_id="",
+        url="",
+        created_at=now,
+        updated_at=now,
+        scheme=endpoint.scheme,
+        secrets=(model.Secret(key=endpoint.secret),),
+    )
+
+
+def _job(event: Published, attempt: int, now: datetime) -> model.Job:
+    later = now + timedelta(days=1)
+    return model.Job(
+        delivery_id=0,
+        claim=0,
+        message_id=message_id(event),
+        app_no=0,
+        endpoint_no=0,
+        revision=0,
+        event_type=event.event_type,
+        payload=event.body,
+        attempts=attempt - 1,
+        sent=attempt - 1,
+        accepted_at=event.created_at,
+        expires_at=later,
+        claimed_at=now,
+        lease_until=later,
+        due_at=now,
+        epoch=0,
+        counted=False,
+        probe=False,
+        trigger=0,
+        trace=event.trace,
+    )
+
+
+async def settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

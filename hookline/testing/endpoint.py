@@ -1,0 +1,261 @@
+"""Endpoints that are reached by HTTP: a fake one on this machine, or a URL of yours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hookline import clock
+from hookline.errors import InvalidInput, SignatureError
+from hookline.model import Scheme, Secret
+from hookline.signing import check_secret, new_secret, verify
+from hookline.testing.delivery import Answer, Request
+
+_WAIT = 30.0  # seconds: nothing on this machine takes so long
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+    fault: str | None  # why its signature is not good; None: it is
+    status: int  # that was answered
+
+    @property
+    def verified(self) -> bool:
+        return self.fault is None
+
+    @property
+    def webhook_id(self) -> str:
+        return self.headers.get("webhook-id", "")
+
+    @property
+    def event_type(self) -> str:
+        return self.headers.get("webhook-event-type", "")
+
+    @property
+    def attempt(self) -> int:
+        return int(self.headers.get("webhook-attempt", "1"))
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class UrlEndpoint:
+    """A server that runs already, such as the one of Django's `LiveServerTestCase`."""
+
+    def __init__(self, url: str, *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput("an endpoint's URL begins with http:// or https://")
+        self.url = url
+        self.scheme = Scheme(scheme)
+        check_secret(secret, self.scheme)
+        self.secret = secret
+
+    def send(self, request: Request) -> Answer:
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=_WAIT)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        try:
+            connection.putrequest("POST", target, skip_accept_encoding=True)  # Hookline does not say it either
+            for name, value in [*request.headers.items(), ("Content-Length", str(len(request.body)))]:
+                connection.putheader(name, value)
+            connection.endheaders(request.body)
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(status=response.status, headers=headers, body=response.read())
+        finally:
+            connection.close()
+
+    async def send_async(self, request: Request) -> Answer:
+        return await asyncio.to_thread(self.send, request)
+
+
+class FakeEndpoint:
+    """A real HTTP server on a port of this machine, in a thread. It verifies each request, records it, and answers.
+
+        with FakeEndpoint() as endpoint:
+            endpoint.answer_next(500)
+            deliver(events, endpoint)
+
+    A request whose signature is not good is answered with 401 and recorded with its `fault`.
+    """
+
+    def __init__(self, *, secret: str | None = None, scheme: Scheme | str = Scheme.STANDARD, status: int = 204) -> None:
+        self.scheme = Scheme(scheme)
+        self.secret = new_secret() if secret is None else secret
+        check_secret(self.secret, self.scheme)
+        self._usual = Answer(status=_checked(status))
+        self._next: deque[Answer] = deque()
+        self._received: list[Received] = []
+        self._changed = threading.Condition()
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        if self._server is None:
+            raise RuntimeError("the endpoint is not open: use it as a context manager")
+        return f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    @property
+    def requests(self) -> list[Received]:
+        """All that came, in order."""
+        with self._changed:
+            return list(self._received)
+
+    def answer(self, status: int, *, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        """From now on."""
+        with self._changed:
+            self._usual = Answer(status=_checked(status), headers=dict(headers or {}), body=body)
+
+    def answer_next(
+        self, status: int, *, body: bytes = b"", headers: Mapping[str, str] | None = None, times: int = 1
+    ) -> None:
+        """To the next request, or the next few, that verify; then as before."""
+        answer = Answer(status=_checked(status), headers=dict(headers or {}), body=body)
+        with self._changed:
+            self._next.extend([answer] * times)
+
+    def wait(self, count: int, *, timeout: float = 10.0) -> list[Received]:
+        """Until so many requests have come; for tests in which Hookline itself sends them."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._received) >= count, timeout):
+                raise AssertionError(f"{len(self._received)} of {count} requests came within {timeout:g} seconds")
+            return list(self._received)
+
+    def clear(self) -> None:
+        """Forget the requests, and what was to be answered next."""
+        with self._changed:
+            self._received.clear()
+            self._next.clear()
+
+    def send(self, request: Request) -> Answer:
+        return UrlEndpoint(self.url, secret=self.secret, scheme=self.scheme).send(request)
+
+    async def send_async(self, request: Request) -> Answer:
+        return await asyncio.to_thread(self.send, request)
+
+    def open(self) -> Self:
+        if self._server is None:
+            self._server = _Server(self)
+            self._thread = threading.Thread(
+                target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="hookline-endpoint", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def close(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.hang_up()
+            self._server.server_close()
+            self._server = self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Judge and record one request."""
+        fault = self._fault(headers, body)
+        with self._changed:
+            answer = Answer(status=401, body=fault.encode()) if fault is not None else self._chosen()
+            self._received.append(
+                Received(method=method, path=path, headers=headers, body=body, fault=fault, status=answer.status)
+            )
+            self._changed.notify_all()
+        return answer
+
+    def _chosen(self) -> Answer:
+        return self._next.popleft() if self._next else self._usual
+
+    def _fault(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        try:
+            verify(self.scheme, [Secret(key=self.secret)], headers, body, clock.wall())
+        except SignatureError as fault:
+            return str(fault)
+        return None
+
+
+def _checked(status: int) -> int:
+    if not isinstance(status, int) or not 200 <= status <= 599:
+        raise InvalidInput("a status is a number from 200 to 599")
+    return status
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, endpoint: FakeEndpoint) -> None:
+        self.endpoint = endpoint
+        self._connections: set[Any] = set()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        self._connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """On clients that keep their connection: an endpoint that is closed answers nobody."""
+        for connection in list(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is its own matter; it must not write over the test's output."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = _WAIT
+    server: _Server
+
+    def _answer(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        size = headers.get("content-length", "0")
+        self.close_connection |= "transfer-encoding" in headers  # Hookline always knows the length
+        body = self.rfile.read(int(size)) if size.isdecimal() else b""
+        self._write(self.server.endpoint.take(self.command, self.path, headers, body))
+
+    def _write(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if answer.status not in (204, 304):
+            self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        if answer.status not in (204, 304) and self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Quiet: the requests are recorded."""
