@@ -45,9 +45,10 @@ format: $(VENV)/.dev ## Format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## Measure deliveries, latency and accepted messages per second on both engines
+bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the outbox on both engines
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.ingest
+	$(BIN)/python -m bench.outbox
 
 lock: ## Pin every dependency anew, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

@@ -21,57 +21,75 @@ Only `standard` and `svix` sign the id: in the other schemes it serves to de-dup
 
 from __future__ import annotations
 
-import binascii
 import hmac
 import re
 import secrets as randomness
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
-from hookline.clock import to_micros
-from hookline.errors import InvalidInput, SignatureError
+from hookline.claims import (
+    CLAIMS,
+    HMAC,
+    TOLERANCE,
+    Claim,
+    Request,
+    decode64,
+    dotted_content,
+    encode64,
+    is_id,
+    raw_body,
+    signed_at,
+    timed_content,
+)
+from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
+from hookline.headers import Headers
 from hookline.model import Scheme, Secret
 
-__all__ = ["TOLERANCE", "Signer", "check_secret", "new_keypair", "new_secret", "public_key", "verify", "with_prefix"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-TOLERANCE = 300.0  # seconds that a signed timestamp may lie from the receiver's clock, before or after
+__all__ = [
+    "TOLERANCE",
+    "CheckingKey",
+    "Signer",
+    "base64_key",
+    "check_match",
+    "check_secret",
+    "new_keypair",
+    "new_secret",
+    "public_key",
+    "text_key",
+    "verify",
+    "with_prefix",
+]
 
 HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
 _BASE64_SCHEMES = frozenset({Scheme.STANDARD, Scheme.SVIX})
 
-# No full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. No space, no control character.
-_is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
-_is_stamp = re.compile(r"[0-9]{1,12}").fullmatch  # int() also takes "+1", "1_0" and the digits of other scripts
 _is_bare = re.compile(r"[A-Za-z0-9+/]{30,98}={0,2}").fullmatch  # a secret without the `whsec_` in front of it
-_is_hex_digest = re.compile(r"[0-9a-f]{64}").fullmatch
-
-_LONGEST_FIELD = 8192
-_MOST_SIGNATURES = 32  # an Ed25519 check costs 100 µs; a header full of them must not cost a second
 
 
 # ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def new_secret() -> str:
-    return HMAC_PREFIX + _encode64(randomness.token_bytes(32))
+    return HMAC_PREFIX + encode64(randomness.token_bytes(32))
 
 
 def new_keypair() -> tuple[str, str]:
     """An Ed25519 pair: `whsk_…` stays here and signs, `whpk_…` is for the receiver."""
     seed = randomness.token_bytes(32)
-    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    return PRIVATE_PREFIX + _encode64(seed + public), PUBLIC_PREFIX + _encode64(public)
+    public = _ed25519().Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    return PRIVATE_PREFIX + encode64(seed + public), PUBLIC_PREFIX + encode64(public)
 
 
 def public_key(private: str) -> str:
     """The `whpk_…` of a `whsk_…`: what a receiver is shown. Raises `SignatureError` if it is not one."""
-    return PUBLIC_PREFIX + _encode64(_load_private(private).public_key().public_bytes_raw())
+    return PUBLIC_PREFIX + encode64(_load_private(private).public_key().public_bytes_raw())
 
 
 def with_prefix(key: str, scheme: Scheme) -> str:
@@ -94,9 +112,12 @@ def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
 
 
 def _check_hmac_secret(key: str) -> None:
-    size = len(_check_base64(key, HMAC_PREFIX))
-    if not 24 <= size <= 64:
-        raise InvalidInput(f"a whsec_ secret has 24 to 64 bytes, this one {size}")
+    _check_size(_check_base64(key, HMAC_PREFIX))
+
+
+def _check_size(raw: bytes) -> None:
+    if not 24 <= len(raw) <= 64:
+        raise InvalidInput(f"a whsec_ secret has 24 to 64 bytes, this one {len(raw)}")
 
 
 def _check_private_key(key: str) -> None:
@@ -108,7 +129,7 @@ def _check_private_key(key: str) -> None:
 
 
 def _check_base64(key: str, prefix: str) -> bytes:
-    raw = _decode64(key.removeprefix(prefix))
+    raw = decode64(key.removeprefix(prefix))
     if raw is None:
         raise InvalidInput(f"what follows {prefix} is not base64 with its padding")
     return raw
@@ -126,12 +147,12 @@ def _check_text_secret(key: str, scheme: Scheme) -> None:
 # ── keys: prepared once, because a worker signs many thousands of times a second ──────────────────────────────────
 
 
-class _HmacKey:
+class HmacKey:
     __slots__ = ("_start",)
-    version = "v1"
+    version = HMAC
 
-    def __init__(self, key: bytes) -> None:
-        self._start = hmac.new(key, digestmod="sha256")
+    def __init__(self, key: bytes, digest: str = "sha256") -> None:
+        self._start = hmac.new(key, digestmod=digest)
 
     def sign(self, content: bytes) -> bytes:
         mac = self._start.copy()  # the padded key is hashed already: 0.6 µs less than hmac.digest
@@ -145,7 +166,7 @@ class _HmacKey:
         return found
 
 
-class _PublicKey:
+class PublicKey:
     __slots__ = ("_public",)
     version = "v1a"
 
@@ -156,6 +177,8 @@ class _PublicKey:
         return any(self._fits(content, signature) for signature in signatures)
 
     def _fits(self, content: bytes, signature: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+
         try:
             self._public.verify(signature, content)
         except InvalidSignature:
@@ -163,7 +186,7 @@ class _PublicKey:
         return True
 
 
-class _PrivateKey(_PublicKey):
+class _PrivateKey(PublicKey):
     __slots__ = ("_private",)
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
@@ -174,26 +197,34 @@ class _PrivateKey(_PublicKey):
         return self._private.sign(content)
 
 
-_SigningKey = _HmacKey | _PrivateKey
-_CheckingKey = _HmacKey | _PublicKey
+_SigningKey = HmacKey | _PrivateKey
+CheckingKey = HmacKey | PublicKey
 
 
 def _signing_key(scheme: Scheme, secret: object) -> _SigningKey:
     key = _secret_text(secret)
     if scheme not in _BASE64_SCHEMES:
-        return _text_key(key)
+        return text_key(key)
     if key.startswith(HMAC_PREFIX):
-        return _HmacKey(_secret_bytes(key, HMAC_PREFIX))
+        return HmacKey(_secret_bytes(key, HMAC_PREFIX))
     if key.startswith(PRIVATE_PREFIX):
         return _PrivateKey(_load_private(key))
     raise SignatureError("a secret starts with whsec_ or whsk_")
 
 
-def _checking_key(scheme: Scheme, secret: object) -> _CheckingKey:
+def _checking_key(scheme: Scheme, secret: object) -> CheckingKey:
     key = _secret_text(secret)
     if scheme in _BASE64_SCHEMES and key.startswith(PUBLIC_PREFIX):
-        return _PublicKey(_load_public(key))
+        return PublicKey(_load_public(key))
     return _signing_key(scheme, key)
+
+
+def base64_key(secret: object) -> CheckingKey:
+    """Of a receiver of Standard Webhooks: a secret may have lost its prefix or padding on the way, but is never a weak one."""
+    key = with_prefix(_secret_text(secret), Scheme.STANDARD)
+    if key.startswith(HMAC_PREFIX):
+        _check_size(_secret_bytes(key, HMAC_PREFIX))
+    return _checking_key(Scheme.STANDARD, key)
 
 
 def _secret_text(secret: object) -> str:
@@ -203,11 +234,12 @@ def _secret_text(secret: object) -> str:
     return secret
 
 
-def _text_key(key: str) -> _HmacKey:
+def text_key(secret: object, digest: str = "sha256") -> HmacKey:
+    key = _secret_text(secret)
     if key.startswith((PRIVATE_PREFIX, PUBLIC_PREFIX)):
         raise SignatureError("this scheme has no Ed25519 signatures")
     try:
-        return _HmacKey(key.encode())
+        return HmacKey(key.encode(), digest)
     except UnicodeEncodeError:
         raise SignatureError("the secret is not valid text") from None
 
@@ -215,7 +247,7 @@ def _text_key(key: str) -> _HmacKey:
 def _secret_bytes(key: str, prefix: str) -> bytes:
     """Padding may be missing: some senders show their secrets so, and their receivers have them so."""
     text = key.removeprefix(prefix)
-    raw = _decode64(text + "=" * (-len(text) % 4))
+    raw = decode64(text + "=" * (-len(text) % 4))
     if not raw or not key.startswith(prefix):
         raise SignatureError(f"a secret of this kind is {prefix} and base64")
     return raw
@@ -225,7 +257,7 @@ def _load_private(key: str) -> Ed25519PrivateKey:
     raw = _secret_bytes(key, PRIVATE_PREFIX)
     if len(raw) != 64:
         raise SignatureError(f"a whsk_ key has 64 bytes (seed and public key), this one {len(raw)}")
-    private = Ed25519PrivateKey.from_private_bytes(raw[:32])
+    private: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.from_private_bytes(raw[:32])
     if private.public_key().public_bytes_raw() != raw[32:]:
         raise SignatureError("the two halves of the whsk_ key do not belong together")
     return private
@@ -235,20 +267,17 @@ def _load_public(key: str) -> Ed25519PublicKey:
     raw = _secret_bytes(key, PUBLIC_PREFIX)
     if len(raw) != 32:
         raise SignatureError(f"a whpk_ key has 32 bytes, this one {len(raw)}")
-    return Ed25519PublicKey.from_public_bytes(raw)
+    public: Ed25519PublicKey = _ed25519().Ed25519PublicKey.from_public_bytes(raw)
+    return public
 
 
-def _encode64(raw: bytes) -> str:
-    return binascii.b2a_base64(raw, newline=False).decode()
-
-
-def _decode64(text: str) -> bytes | None:
-    """Only the one spelling: the spare bits of the last letter would let a changed signature through."""
+def _ed25519() -> ModuleType:
+    """Only where such a key is used: HMAC, which nearly everybody has, needs nothing but the standard library."""
     try:
-        raw = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        return None
-    return raw if _encode64(raw) == text else None
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise SignatureError("Ed25519 keys need the package cryptography: pip install cryptography") from None
+    return ed25519
 
 
 # ── sign ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +301,7 @@ class Signer:
 
     def headers(self, message_id: str, timestamp: int, body: bytes, now: datetime) -> list[str]:
         """Ready lines, free of CR and LF: the id is checked, all else is digits, hex or base64."""
-        if _is_id(message_id) is None:
+        if is_id(message_id) is None:
             raise SignatureError("a message id is printable ASCII without spaces and full stops")
         keys = self._current(now) if self._lasting is None else self._lasting
         if not keys:
@@ -284,13 +313,13 @@ class Signer:
 
 
 def _dotted_lines(prefix: str, keys: Sequence[_SigningKey], message_id: str, stamp: str, body: bytes) -> list[str]:
-    content = _dotted_content(message_id, stamp, body)
-    signatures = " ".join([f"{key.version},{_encode64(key.sign(content))}" for key in keys])
+    content = dotted_content(message_id, stamp, body)
+    signatures = " ".join([f"{key.version},{encode64(key.sign(content))}" for key in keys])
     return [f"{prefix}-id: {message_id}", f"{prefix}-timestamp: {stamp}", f"{prefix}-signature: {signatures}"]
 
 
 def _timed(keys: Sequence[_SigningKey], stamp: str, body: bytes) -> str:
-    content = _timed_content(stamp, body)
+    content = timed_content(stamp, body)
     return ",".join([f"v1={key.sign(content).hex()}" for key in keys])
 
 
@@ -323,23 +352,7 @@ _LINES: dict[Scheme, Callable[[Sequence[_SigningKey], str, str, bytes], list[str
 }
 
 
-def _dotted_content(message_id: str, stamp: str, body: bytes) -> bytes:
-    return f"{message_id}.{stamp}.".encode() + body
-
-
-def _timed_content(stamp: str, body: bytes) -> bytes:
-    return f"{stamp}.".encode() + body
-
-
 # ── verify ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Claim(NamedTuple):
-    """What the headers of a request say: when it was signed (GitHub does not tell), what, and the signatures by version."""
-
-    stamp: str | None
-    content: bytes
-    signatures: dict[str, list[bytes]]
 
 
 def verify(
@@ -351,97 +364,19 @@ def verify(
     tolerance: float = TOLERANCE,
 ) -> None:
     """Return if one of the secrets made one of the signatures, lately enough; else raise `SignatureError`, whatever came."""
-    claim = _CLAIMS[scheme](headers, _raw_body(body))
+    claim = CLAIMS[scheme](Request(Headers(headers), raw_body(body)))
     if claim.stamp is not None:
-        _check_time(claim.stamp, now, tolerance)
+        signed_at(claim.stamp, now, tolerance)
     keys = [_checking_key(scheme, s.key) for s in secrets if s.expires_at is None or now < s.expires_at]
     if not keys:
         raise SignatureError("there is no secret to verify with")
-    matched = [key.matches(claim.content, claim.signatures.get(key.version, ())) for key in keys]
-    if not any(matched):
-        raise SignatureError("no signature matches")
+    check_match(claim, keys)
 
 
-def _raw_body(body: object) -> bytes:
-    if not isinstance(body, bytes | bytearray | memoryview):
-        raise SignatureError("the body must be the bytes as they came, before any parsing")
-    return bytes(body)
-
-
-def _check_time(stamp: str, now: datetime, tolerance: float) -> None:
-    if _is_stamp(stamp) is None:
-        raise SignatureError("the timestamp is not a number of seconds")
-    age = to_micros(now) / 1_000_000 - int(stamp)
-    if not abs(age) <= tolerance:  # in this form a tolerance that is not a number refuses
-        raise SignatureError("the timestamp is too old" if age > 0 else "the timestamp is in the future")
-
-
-def _field(headers: Mapping[str, str], name: str) -> str:
-    found: list[object] = [value for key, value in headers.items() if isinstance(key, str) and key.lower() == name]
+def check_match(claim: Claim, keys: Iterable[CheckingKey]) -> None:
+    found = False
+    for key in keys:  # all of them, and every signature: the time taken does not tell which one fits
+        for content in claim.contents:
+            found |= key.matches(content, claim.signatures.get(key.version, ()))
     if not found:
-        raise SignatureError(f"the header {name} is missing")
-    if len(found) > 1:
-        raise SignatureError(f"the header {name} was given more than once")
-    value = found[0]
-    if not isinstance(value, str) or not value.isascii() or not 0 < len(value) <= _LONGEST_FIELD:
-        raise SignatureError(f"the header {name} is malformed")
-    return value
-
-
-def _dotted_claim(prefix: str, headers: Mapping[str, str], body: bytes) -> _Claim:
-    message_id, stamp = _field(headers, f"{prefix}-id"), _field(headers, f"{prefix}-timestamp")
-    if _is_id(message_id) is None:
-        raise SignatureError(f"the header {prefix}-id is malformed")
-    pairs = [part.partition(",") for part in _field(headers, f"{prefix}-signature").split(" ")]
-    signatures = _by_version((version, _decode64(text)) for version, _, text in pairs)
-    return _Claim(stamp, _dotted_content(message_id, stamp, body), signatures)
-
-
-def _hex_claim(headers: Mapping[str, str], body: bytes) -> _Claim:
-    stamp, pairs = _field(headers, "webhook-timestamp"), _pairs(_field(headers, "webhook-signature"))
-    return _Claim(stamp, _timed_content(stamp, body), _by_version((name, _unhex(text)) for name, text in pairs))
-
-
-def _stripe_claim(headers: Mapping[str, str], body: bytes) -> _Claim:
-    pairs = _pairs(_field(headers, "stripe-signature"))
-    stamps = [value for name, value in pairs if name == "t"]
-    if len(stamps) != 1:
-        raise SignatureError("the header stripe-signature needs exactly one timestamp")
-    signatures = _by_version((name, _unhex(text)) for name, text in pairs)
-    return _Claim(stamps[0], _timed_content(stamps[0], body), signatures)
-
-
-def _github_claim(headers: Mapping[str, str], body: bytes) -> _Claim:
-    name, _, text = _field(headers, "x-hub-signature-256").partition("=")
-    version = _HmacKey.version if name == "sha256" else name
-    return _Claim(None, body, _by_version([(version, _unhex(text))]))
-
-
-_CLAIMS: dict[Scheme, Callable[[Mapping[str, str], bytes], _Claim]] = {
-    Scheme.STANDARD: partial(_dotted_claim, "webhook"),
-    Scheme.SVIX: partial(_dotted_claim, "svix"),
-    Scheme.HEX: _hex_claim,
-    Scheme.STRIPE: _stripe_claim,
-    Scheme.GITHUB: _github_claim,
-}
-
-
-def _pairs(value: str) -> list[tuple[str, str]]:
-    """`t=1,v1=ab` → pairs."""
-    parts = [part.strip(" ").partition("=") for part in value.split(",")]
-    return [(name, text) for name, _, text in parts]
-
-
-def _unhex(text: str) -> bytes | None:
-    return bytes.fromhex(text) if _is_hex_digest(text) else None
-
-
-def _by_version(signatures: Iterable[tuple[str, bytes | None]]) -> dict[str, list[bytes]]:
-    """Unknown versions and malformed signatures are passed over: a sender may add new ones beside those we know."""
-    found: dict[str, list[bytes]] = {}
-    for count, (version, signature) in enumerate(signatures):
-        if count >= _MOST_SIGNATURES:
-            raise SignatureError("too many signatures")
-        if signature is not None:
-            found.setdefault(version, []).append(signature)
-    return found
+        raise VerificationError(VerificationCode.NO_MATCH, "no signature matches")

@@ -1,0 +1,7 @@
+from django.db import models
+
+
+class Order(models.Model):
+    item = models.CharField(max_length=100)
+    cents = models.IntegerField()
+    refunded = models.BooleanField(default=False)
