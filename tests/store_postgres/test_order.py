@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from hookline.model import Counts, Endpoint, Job, PolicyOverride
+from hookline.model import Counts, Endpoint, Job, Ordering, PolicyOverride
 from hookline.states import DeliveryState
 from hookline.store import Store
 from hookline.store.postgres import PostgresStore
@@ -102,6 +102,23 @@ async def test_one_relay_at_a_time_takes_the_outbox_rows_with_keys(scene: Scene,
         assert await other.connection.fetchval(SQL["relay_guard"])  # another relay is at work
         assert (await scene.store.relay(100)).relayed == 1
         assert await scene.raw.count("outbox", "ordering_key IS NOT NULL") == 2
+    assert (await scene.store.relay(100)).relayed == 2
+
+
+async def test_one_relay_at_a_time_takes_the_outbox_rows_of_a_fifo_endpoint(scene: Scene, other: RawPostgres) -> None:
+    """Every row of its application stands in line, whether it has a key or not, by id or by uid."""
+    org_id = scene.app.org_id
+    by_uid = await scene.store.create_application(org_id, factory.new_application(uid="in-line"))
+    free = await scene.store.create_application(org_id, factory.new_application())
+    for app in (scene.app, by_uid):
+        await scene.store.create_endpoint(app.no, factory.new_endpoint(ordering=Ordering.FIFO))
+    await scene.store.create_endpoint(free.no, factory.new_endpoint())
+    for app in (scene.app.id, "in-line", free.id):
+        await scene.raw.execute("INSERT INTO outbox (app, event_type, payload) VALUES ($1, 'order.paid', '{}')", app)
+    async with other.connection.transaction():
+        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay is at work
+        assert (await scene.store.relay(100)).relayed == 1
+        assert await scene.raw.count("outbox") == 2
     assert (await scene.store.relay(100)).relayed == 2
 
 

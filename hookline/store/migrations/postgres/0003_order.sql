@@ -18,3 +18,5 @@ CREATE INDEX delivery_queued ON hookline.delivery (endpoint_no, ordering_key, me
 CREATE INDEX delivery_queued_expires ON hookline.delivery (expires_at) WHERE state = 6;
 CREATE INDEX dead_letter_blocks ON hookline.dead_letter (endpoint_no, ordering_key, message_seq)
     WHERE ordering_key IS NOT NULL AND resolved_at IS NULL;
+-- The relay asks for them on behalf of every other relay that is at work.
+CREATE INDEX endpoint_fifo ON hookline.endpoint (app_no) WHERE ordering = 'fifo' AND deleted_at IS NULL;

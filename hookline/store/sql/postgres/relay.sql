@@ -1,7 +1,7 @@
 -- Relay: outbox rows become messages, by state and never by a cursor: a late commit would be skipped.
 
 -- name: relay_guard
--- Whoever has it relays the rows with an ordering key: two relays would put them out of order.
+-- Whoever has it relays the rows whose order matters: two relays would put them out of order.
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- part: application
@@ -17,10 +17,20 @@ coalesce(
             SELECT max(s.id) FROM (SELECT id FROM hookline.organization WHERE id <> $1::text LIMIT 2) s
             HAVING count(*) = 1)))) AS app_no
 
+-- part: in_no_queue
+-- It has no key, and its application no endpoint that takes everything in order.
+o.ordering_key IS NULL AND o.app NOT IN (
+         SELECT named.app FROM hookline.endpoint e
+         JOIN hookline.application a ON a.no = e.app_no
+         CROSS JOIN LATERAL (VALUES (a.id), (a.uid)) AS named (app)
+         WHERE e.ordering = 'fifo' AND e.deleted_at IS NULL AND named.app IS NOT NULL)
+
 -- part: relay_pick
--- $2 with those that have an ordering key, $3 the lowest id, $4 how many.
+-- $2 with those whose order matters, $3 the lowest id, $4 how many.
 SELECT o.* FROM hookline.outbox o
-WHERE o.error IS NULL AND (o.ordering_key IS NULL OR $2::boolean) AND o.id >= $3::bigint
+WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
+         -- include: in_no_queue
+       ))
 ORDER BY o.id LIMIT $4::integer
 
 -- part: relay_read
@@ -54,8 +64,8 @@ WITH picked AS MATERIALIZED (
      -- include: relay_read
 
 -- name: relay_move
--- What `relay_look` found, checked: the rows that are still there go and become messages. The guard is taken before a row with a
--- key is locked; what the snapshot still shows of another relay's rows is gone when the lock is asked for.
+-- What `relay_look` found, checked: the rows that are still there go and become messages. The guard is taken before a row in a
+-- queue is locked; what the snapshot still shows of another relay's rows is gone when the lock is asked for.
 -- $12 the rows' numbers, $13 the deployment's max age.
 WITH settings AS (SELECT $13::float8 AS max_age),
      u AS MATERIALIZED (
@@ -68,7 +78,9 @@ WITH settings AS (SELECT $13::float8 AS max_age),
      mine AS MATERIALIZED (
        SELECT o.id FROM hookline.outbox o
        WHERE o.id = ANY (ARRAY(SELECT row_id FROM u)) AND o.error IS NULL
-         AND (o.ordering_key IS NULL OR (SELECT held FROM guard))
+         AND ((SELECT held FROM guard) OR (
+         -- include: in_no_queue
+       ))
        ORDER BY o.id FOR UPDATE OF o SKIP LOCKED),
      gone AS (DELETE FROM hookline.outbox WHERE id = ANY (ARRAY(SELECT id FROM mine))),
      fresh AS MATERIALIZED (SELECT u.* FROM u JOIN mine ON mine.id = u.row_id),
