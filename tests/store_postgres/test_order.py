@@ -13,7 +13,7 @@ from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.ingest import _columns
 from hookline.store.postgres.record import _receipt
 from hookline.store.sql import load
-from tests.store_postgres.plans import buffers, explain, indexes, scanned
+from tests.store_postgres.plans import Plan, buffers, explain, indexes, nodes, scanned
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -200,6 +200,47 @@ async def test_a_turn_costs_the_same_however_many_wait(scene: Scene) -> None:
         plan = await explain(engine_of(scene), name, 100)
         assert scanned(plan) == set()
         assert buffers(plan) < 1000, name
+    await scene.raw.execute("DELETE FROM delivery")
+
+
+async def test_statistics_from_before_do_not_make_a_turn_dear(scene: Scene) -> None:
+    """Analyzed while all of them stood in line. Then each has its turn: nothing is compared with all that are active."""
+    endpoint = await scene.endpoint()
+    await queue(scene, endpoint, keys=2000, deep=3)
+    await scene.raw.execute("ANALYZE")
+    store, keys = engine_of(scene), [f"k{number}" for number in range(100)]
+    await scene.raw.execute("UPDATE delivery SET state = 0 WHERE message_seq <= 2000")
+    await scene.raw.execute("DELETE FROM delivery WHERE state = 0 AND ordering_key = ANY ($1)", keys)
+    plan = await explain(store, "promote", [endpoint.no] * len(keys), keys)
+    assert most_read(plan) <= 2 * len(keys)
+    now = await scene.store.now()
+    take = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    plan = await explain(store, *take)
+    assert "delivery_due" in indexes(plan)
+    assert most_read(plan) <= 2 * len(keys)
+    await scene.raw.execute("DELETE FROM delivery")
+
+
+def most_read(plan: Plan) -> float:
+    """Rows that the busiest node looked at, all its rounds together."""
+    removed = ("Rows Removed by Filter", "Rows Removed by Join Filter")
+    return max(
+        float(node["Actual Loops"] * (node["Actual Rows"] + sum(node.get(name, 0) for name in removed)))
+        for node in nodes(plan)
+    )
+
+
+async def test_the_audit_compares_no_queue_with_all_tokens(scene: Scene) -> None:
+    """However many queues there are, and however many tokens name them."""
+    endpoint = await scene.endpoint()
+    await queue(scene, endpoint, keys=300, deep=2)
+    await scene.raw.execute(
+        "INSERT INTO wake (endpoint_no, at, floor, keys)"
+        " SELECT $1, now(), now(), '\"k' || n || '\"' FROM generate_series(0, 298) n",
+        endpoint.no,
+    )
+    assert most_read(await explain(engine_of(scene), "audit_queues")) <= 1000
+    assert await scene.store.audit(repair=False) == [endpoint.no]  # k299
     await scene.raw.execute("DELETE FROM delivery")
 
 

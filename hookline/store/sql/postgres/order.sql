@@ -3,7 +3,8 @@
 -- name: promote
 -- Under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. What is promoted keeps its
 -- due instant, so the claim must scan from there. The update waits for a row that the sweep holds: that one is dead
--- afterwards, and has left a token, or is still queued.
+-- afterwards, and has left a token, or is still queued. Looked up for each queue, by a subquery with a LIMIT: as NOT EXISTS it
+-- is joined, and where the statistics know of few active ones the planner compares each queue with all of them.
 WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (endpoint_no, ordering_key)),
      head AS MATERIALIZED (
        SELECT h.id
@@ -12,13 +13,11 @@ WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (end
          SELECT d.id, d.message_seq FROM hookline.delivery d
          WHERE d.endpoint_no = q.endpoint_no AND d.ordering_key = q.ordering_key AND d.state = 6
          ORDER BY d.message_seq, d.id LIMIT 1) h
-       WHERE NOT EXISTS (
-           SELECT FROM hookline.delivery a
-           WHERE a.endpoint_no = q.endpoint_no AND a.ordering_key = q.ordering_key AND a.state < 3)
-         AND NOT EXISTS (
-           SELECT FROM hookline.dead_letter b JOIN hookline.endpoint e ON e.no = b.endpoint_no AND e.on_death = 'block'
-           WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
-             AND b.message_seq < h.message_seq)),
+       WHERE (SELECT a.id FROM hookline.delivery a
+              WHERE a.endpoint_no = q.endpoint_no AND a.ordering_key = q.ordering_key AND a.state < 3 LIMIT 1) IS NULL
+         AND (SELECT b.id FROM hookline.dead_letter b JOIN hookline.endpoint e ON e.no = b.endpoint_no AND e.on_death = 'block'
+              WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
+                AND b.message_seq < h.message_seq LIMIT 1) IS NULL),
      turned AS (
        UPDATE hookline.delivery SET state = 0 WHERE id = ANY (ARRAY(SELECT id FROM head)) AND state + 0 = 6
        RETURNING endpoint_no, due_at)

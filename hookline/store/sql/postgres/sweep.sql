@@ -180,7 +180,13 @@ WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
        SELECT n.endpoint_no, n.ordering_key FROM queue q CROSS JOIN LATERAL (
          SELECT d.endpoint_no, d.ordering_key FROM hookline.delivery d
          WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (q.endpoint_no, q.ordering_key)
-         ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n)
+         ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n),
+     -- Read once: of many queues and many tokens, each beside each would take minutes.
+     named AS MATERIALIZED (
+       SELECT DISTINCT w.endpoint_no, k.key
+       FROM (SELECT DISTINCT endpoint_no FROM queue) e
+       JOIN hookline.wake w ON w.endpoint_no = e.endpoint_no AND w.keys IS NOT NULL
+       CROSS JOIN LATERAL jsonb_array_elements_text(('[' || w.keys || ']')::jsonb) k (key))
 SELECT q.endpoint_no, q.ordering_key
 FROM queue q
 JOIN hookline.lane l ON l.endpoint_no = q.endpoint_no AND l.status < 3
@@ -195,9 +201,7 @@ WHERE NOT EXISTS (
     SELECT FROM hookline.dead_letter b
     WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
       AND b.message_seq < head.message_seq))
-  AND NOT EXISTS (
-    SELECT FROM hookline.wake w
-    WHERE w.endpoint_no = q.endpoint_no AND w.keys IS NOT NULL AND jsonb_exists(('[' || w.keys || ']')::jsonb, q.ordering_key))
+  AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)  -- hashed, whatever is estimated
 ORDER BY q.endpoint_no, q.ordering_key
 
 -- name: audit_repair_queues
