@@ -121,3 +121,10 @@ def test_order_costs_nothing_without_keys_and_a_seek_with_one(empty: sqlite3.Con
         "dead_letter_blocks (endpoint_no=? AND ordering_key=? AND message_seq<?)",
     ):
         assert index in steps
+
+
+def test_the_audit_leaps_from_queue_to_queue(empty: sqlite3.Connection) -> None:
+    """By both halves of the index: by the first alone it would step over all that a lane has, once for each queue."""
+    steps = "\n".join(plan(empty, SQL["queues"]))
+    assert "SEARCH d USING INDEX delivery_queued (endpoint_no=? AND ordering_key>?)" in steps
+    assert "SCAN delivery" not in steps

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from hookline.flow import order
 from hookline.flow.circuit import LaneOutcome
 from hookline.flow.lane import CROWDED_PAUSE
 from hookline.model import Lane, SweepReport
@@ -156,11 +157,19 @@ def asleep(tx: Tx) -> list[tuple[int, int]]:
 
 def stuck(tx: Tx) -> list[tuple[int, str]]:
     """Queues that have nothing active, and that nobody will look at."""
+    queues = tx.tuples("queues")
+    named = {endpoint_no: _named(tx, endpoint_no) for endpoint_no in {no for no, _, _ in queues}}
     return [
         (endpoint_no, key)
-        for endpoint_no, key, seq in tx.tuples("queues")
-        if not tx.value("queue_will_move", {"no": endpoint_no, "key": key, "seq": seq})
+        for endpoint_no, key, seq in queues
+        if key not in named[endpoint_no]
+        and not tx.value("queue_will_move", {"no": endpoint_no, "key": key, "seq": seq})
     ]
+
+
+def _named(tx: Tx, endpoint_no: int) -> set[str]:
+    """The lane's queues that a token names."""
+    return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in order.read(keys)}
 
 
 def audit(tx: Tx) -> list[int]:

@@ -30,16 +30,20 @@ UPDATE delivery
    AND (ordering_key, message_seq, id) <= (:last_key, :last_seq, :last_id);
 
 -- name: queues
--- Each queue that has something in it, one seek each, with the first in line.
+-- Each queue that has something in it, one seek each, with the first in line. The next key of the lane, or else the first of the
+-- next lane: of a pair that comes from a query the index is searched by its first half alone.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
     SELECT * FROM (SELECT endpoint_no, ordering_key FROM delivery WHERE state = 6 AND endpoint_no > 0
                     ORDER BY endpoint_no, ordering_key LIMIT 1)
     UNION ALL
     SELECT n.endpoint_no, n.ordering_key
       FROM queue w JOIN delivery n ON n.id = (
-           SELECT d.id FROM delivery d
-            WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (w.endpoint_no, w.ordering_key)
-            ORDER BY d.endpoint_no, d.ordering_key LIMIT 1)
+           SELECT coalesce(
+                  (SELECT d.id FROM delivery d
+                    WHERE d.state = 6 AND d.endpoint_no = w.endpoint_no AND d.ordering_key > w.ordering_key
+                    ORDER BY d.ordering_key LIMIT 1),
+                  (SELECT d.id FROM delivery d WHERE d.state = 6 AND d.endpoint_no > w.endpoint_no
+                    ORDER BY d.endpoint_no, d.ordering_key LIMIT 1)))
 )
 SELECT w.endpoint_no, w.ordering_key,
        (SELECT d.message_seq FROM delivery d WHERE d.endpoint_no = w.endpoint_no AND d.ordering_key = w.ordering_key
@@ -47,11 +51,13 @@ SELECT w.endpoint_no, w.ordering_key,
   FROM queue w;
 
 -- name: queue_will_move
--- Whether something of it is active, a token names it, its lane is gone, or a dead letter blocks it.
+-- Whether something of it is active, its lane is gone, or a dead letter blocks it.
 SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
-    OR EXISTS (SELECT 1 FROM wake t CROSS JOIN json_each('[' || t.keys || ']')
-                WHERE t.endpoint_no = :no AND t.keys IS NOT NULL AND json_each.value = :key)
     OR NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = :no AND l.status < 3)
     OR EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no
                 WHERE b.endpoint_no = :no AND b.ordering_key = :key AND b.resolved_at IS NULL
                   AND b.message_seq < :seq AND e.on_death = 'block');
+
+-- name: queues_named
+-- Of one lane, by the tokens that it has.
+SELECT keys FROM wake WHERE endpoint_no = ? AND keys IS NOT NULL;
