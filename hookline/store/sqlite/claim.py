@@ -75,10 +75,10 @@ class _Taking:
         return True
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """The first of each queue that a token named, where nothing of it is active."""
-        for endpoint_no, keys in consumed:
-            if keys is not None:
-                self.tx.many("promote", [{"no": endpoint_no, "key": key} for key in order.read(keys)])
+        """The first of each queue that a token named, where nothing of it is active. Many tokens may name one queue."""
+        turns = {(no, key) for no, keys in consumed if keys is not None for key in order.read(keys)}
+        if turns:
+            self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
 
     def _due_lanes(self) -> list[int]:
         """In the order of their oldest token; no more than can get something."""
