@@ -38,14 +38,14 @@ async def test_resume_renews_every_stretch_of_what_was_held(scene: Scene) -> Non
 @pytest.mark.usefixtures("short")
 async def test_resume_renews_every_stretch_of_what_stands_in_line(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    for key in ("a", "b", "ü"):
+    for key in ("a", "b", "ü", "\U0010ffff" * 2):
         await scene.send(5, ordering_key=key)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     await scene.age(3 * 86_400)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "done")
     now = await scene.store.now()
     found = await scene.raw.rows("SELECT expires_at FROM delivery WHERE state = 6")
-    assert len(found) == 15
+    assert len(found) == 20
     assert all(row["expires_at"] > now + timedelta(hours=23) for row in found)
 
 

@@ -270,10 +270,11 @@ def renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: i
     key, seq, id_ = after
     params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
     last = tx.row("queued_stretch", params)
-    end = (last[0], last[1], last[2]) if last is not None else ("\U0010ffff", 1 << 62, 1 << 62)
-    bounds = {"last_key": end[0], "last_seq": end[1], "last_id": end[2], "max_age": tx.options.retry.max_age}
+    end = (last[0], last[1], last[2]) if last is not None else None
+    last_key, last_seq, last_id = end or (b"", 0, 0)  # every text sorts before a blob: all the rest
+    bounds = {"last_key": last_key, "last_seq": last_seq, "last_id": last_id, "max_age": tx.options.retry.max_age}
     tx.run("queued_renew", params | bounds)
-    return None if last is None else end
+    return end
 
 
 def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
