@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model import DeadFilter, OnDeath
 from hookline.states import EndpointStatus
 from hookline.store.base import Store
 from tests.support import factory
@@ -99,3 +99,15 @@ async def test_work_that_operators_make_is_claimable_at_once(scene: Scene, secon
     else:
         await second.resend(endpoint.no, message)
     assert [job.message_id for job in await scene.claim()] == [message]
+
+
+async def test_resolving_a_dead_head_wakes_those_behind_it(scene: Scene) -> None:
+    await scene.endpoint(on_death=OnDeath.BLOCK)
+    _, behind = await scene.send(2, ordering_key="k")
+    (head,) = await scene.claim()
+    await scene.record(factory.dead(head))
+    assert await scene.claim() == []
+    waiting = await asleep(scene.store, scene)
+    assert await scene.store.resolve(DeadFilter(), "never mind") == 1
+    await asyncio.wait_for(waiting, SOON)
+    assert [job.message_id for job in await scene.claim()] == [behind]

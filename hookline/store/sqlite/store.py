@@ -333,7 +333,10 @@ class SqliteStore(Outbox):
         return report
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
-        return await self._write(sweep.sweep_expired, limit)
+        report = await self._write(sweep.sweep_expired, limit)
+        if report.expired:  # somebody's turn may have come
+            self._bell.set()
+        return report
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         return await self._write(sweep.sweep_deleted, limit)
@@ -381,7 +384,9 @@ class SqliteStore(Outbox):
         return replayed
 
     async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
-        return await self._write(dead.resolve, where, note, limit)
+        resolved = await self._write(dead.resolve, where, note, limit)
+        self._bell.set()
+        return resolved
 
     async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
         after: str | None = None
