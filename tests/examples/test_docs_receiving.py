@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import re
-from collections.abc import Callable
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import stripe
 from standardwebhooks import Webhook
 
-from hookline.receive import VerificationError, Verifier
+from hookline.outbox.setup import create_table
+from hookline.receive import VerificationError, Verifier, inbox
+from hookline.receive import Webhook as WebhookReceived
 from hookline.signing import new_secret
-from hookline.testing import Answer, AppEndpoint, Request
+from hookline.testing import Answer, AppEndpoint, Request, published
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.redis import RedisServer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/receiving.md").read_text()
@@ -46,6 +57,183 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
         "webhook-signature": Webhook(SECRET).sign(event, now, body.decode()),
     }
     return Request(headers=made | headers, body=body)
+
+
+# Which tests run the blocks of each part of the page.
+RUN_BY = {
+    "Three lines": "tests/examples/test_docs_receiving.py",
+    "Verify": "tests/receive/test_docs_verify.py",
+    "Idempotency": "tests/receive/test_docs_idempotency.py",
+    "Stores": "tests/examples/test_docs_receiving.py",
+    "Exactly one effect: the inbox": "tests/receive/inbox/test_docs.py",
+    "Acknowledge, then process": "tests/receive/inbox/test_docs.py",
+    "The number that must be zero": "tests/receive/inbox/test_docs.py",
+    "The contract": "tests/examples/test_docs_receiving.py",
+}
+
+
+def test_every_part_of_the_page_is_run_by_somebody() -> None:
+    assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == list(RUN_BY)
+    for title, path in RUN_BY.items():
+        assert title.partition(":")[0] in (ROOT / path).read_text(), (title, path)
+
+
+def run(shown: str, **names: Any) -> dict[str, Any]:
+    """A block of the page, as a module of its own, beside what the text says is there."""
+    found: dict[str, Any] = {"__name__": "shown", **names}
+    exec(shown, found)
+    return found
+
+
+def webhook(body: bytes) -> WebhookReceived:
+    request = signed(body)
+    return Verifier(SECRET).verify(request.headers, request.body)
+
+
+# ── three lines ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
+    monkeypatch.chdir(tmp_path)
+    (shown,) = blocks("python", section("## Three lines"))
+    endpoint = AppEndpoint(run(shown)["app"], "/hooks", secret=SECRET)
+    first, copy = (endpoint.send(signed(b'{"order": 7}')) for _ in range(2))
+    assert (first.status, first.body) == (copy.status, copy.body) == (200, b'{"thanks":7}')
+    assert endpoint.send(signed(b'{"order": 7}', **{"webhook-signature": "v1,bm8="})).status == 401
+    assert capsys.readouterr().out == "paid: 7\n"
+
+
+def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: sqlite3.Connection) -> None:
+    monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
+    monkeypatch.chdir(tmp_path)
+    shown = run(blocks("python", (ROOT / "README.md").read_text())[1])
+    shop.backup(shown["shop"])  # its orders
+    request = signed(b'{"order": 7}')
+    with closing(shown["shop"]) as theirs:
+        effects = []
+        for _ in range(3):
+            shown["receive"](request.headers, request.body)
+            effects += theirs.execute("SELECT paid FROM orders").fetchall()
+            theirs.execute("UPDATE orders SET paid = 0")
+            theirs.commit()
+    assert effects == [(1,), (0,), (0,)]
+
+
+# ── stores ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def engine() -> str:
+    return "postgres"
+
+
+@pytest.fixture
+def redis_socket() -> Iterator[Path]:
+    server = RedisServer()
+    server.start()
+    yield server.socket
+    server.close()
+
+
+PROBE = """
+import asyncio, asyncpg, inspect
+
+async def settled(value):
+    return await value if inspect.isawaitable(value) else value
+
+async def main():
+{prepared}
+    if hasattr(keys, "create_table"):
+        await settled(keys.create_table())
+    for token in (b"one", b"two"):
+        print(type(await settled(keys.begin(b"the key", b"the request", token=token, lease=30.0))).__name__)
+
+asyncio.run(main())
+"""
+
+
+def choices(shown: str) -> list[str]:
+    """Of the block's several ways to make `keys` each alone, with its imports."""
+    body = ast.parse(shown).body
+    imports = [ast.unparse(one) for one in body if isinstance(one, ast.Import | ast.ImportFrom)]
+    return ["\n".join([*imports, ast.unparse(one)]) for one in body if isinstance(one, ast.Assign)]
+
+
+def holds_a_key(choice: str, *before: str) -> bool:
+    """In a process of its own, as a server would: fresh, and then not any more."""
+    script = PROBE.format(prepared=textwrap.indent("\n".join([*before, choice]), "    "))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout == "Fresh\nInProgress\n"
+
+
+def test_sqlite_as_shown(tmp_path: Path) -> None:
+    (choice,) = choices(blocks("python", section("## Stores"))[0])
+    assert holds_a_key(choice.replace("/var/lib/shop", str(tmp_path)))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_postgres_as_shown(database_url: str, number: int) -> None:
+    shown = choices(blocks("python", section("## Stores"))[1])
+    assert len(shown) == 3
+    url = f"DATABASE_URL = {database_url!r}"
+    assert holds_a_key(shown[number], url, "pool = await asyncpg.create_pool(DATABASE_URL)")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_redis_as_shown(redis_socket: Path, number: int) -> None:
+    shown = choices(blocks("python", section("## Stores"))[2])
+    assert len(shown) == 2
+    ours = f"Redis(unix_socket_path={str(redis_socket)!r}, socket_timeout"
+    assert ours in (choice := shown[number].replace("Redis(socket_timeout", ours))
+    assert holds_a_key(choice)
+
+
+# ── the contract ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def shop() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as conn:
+        conn.execute(
+            "CREATE TABLE orders (id integer PRIMARY KEY, paid integer DEFAULT 0, status text, version integer)"
+        )
+        conn.execute("INSERT INTO orders VALUES (7, 0, 'open', 1)")
+        inbox.create_table(conn)
+        create_table(conn)
+        conn.commit()
+        yield conn
+
+
+def test_the_newest_wins(shop: sqlite3.Connection) -> None:
+    (shown,) = blocks("sql", section("### No order is promised"))
+    for status, version in (("shipped", 4), ("packed", 3), ("shipped again", 4)):
+        shop.execute(shown, {"order": 7, "status": status, "version": version})
+    assert shop.execute("SELECT status, version FROM orders").fetchall() == [("shipped", 4)]
+
+
+def test_the_id_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Stripe's own library, to somebody who is not Stripe."""
+    refund = run(blocks("python", section("### Effects outside the database"))[0])["refund"]
+    with Receiver() as bank:
+        bank.behave(Behaviour(body=b'{"id": "re_1", "object": "refund"}'))
+        monkeypatch.setattr(stripe, "api_key", "sk_test_none")
+        monkeypatch.setattr(stripe, "api_base", bank.url)
+        for _ in range(2):
+            refund(webhook(b'{"payment_intent": "pi_9"}'))
+    assert [(one.path, one.body) for one in bank.requests] == [("/v1/refunds", b"payment_intent=pi_9")] * 2
+    assert [one.headers["idempotency-key"] for one in bank.requests] == ["refund-msg_7"] * 2
+
+
+def test_what_is_to_follow_is_published_once(shop: sqlite3.Connection) -> None:
+    paid = run(blocks("python", section("### Effects outside the database"))[1])["paid"]
+    for _ in range(3):
+        paid(shop, webhook(b'{"order": 7}'))
+    shop.rollback()  # whatever was not committed
+    assert shop.execute("SELECT paid FROM orders").fetchall() == [(1,)]
+    (event,) = published(shop, "order.ready", app="warehouse")
+    assert event.payload == {"order": 7}
 
 
 # ── the bytes, in each framework ──────────────────────────────────────────────────────────────────────────────────

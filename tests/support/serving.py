@@ -30,20 +30,20 @@ class Served(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def serving(database_url: str, directory: Path, **settings: str) -> Iterator[Served]:
-    env = environment(database_url, HOOKLINE_PORT=_free_port(), **settings)
+    env = environment(database_url, HOOKLINE_PORT=free_port(), **settings)
     with running(["serve", "--json"], env, directory / "serve.log") as process:
-        address = _announced(process)
+        address = announced(process)
         token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, now=clock.wall())
         yield Served(address=address, token=token, process=process)
 
 
-def _free_port() -> str:
+def free_port() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])
 
 
-def _announced(process: Process, timeout: float = 60) -> str:
+def announced(process: Process, timeout: float = 60) -> str:
     """Where it listens: it says so once it does. The log is a file, so there is no event to wait for."""
     deadline = time.monotonic() + timeout
     while process.running and time.monotonic() < deadline:

@@ -1,0 +1,44 @@
+"""A receiver on Flask with the middleware: whatever has a bad signature is refused, and copies get the first one's answer."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+from flask import Flask, request
+
+from hookline.receive import Verifier
+from hookline.receive.idempotency import IdempotencySettings
+from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
+from hookline.receive.stores.sqlite import SqliteKeys
+
+PAYMENTS = "CREATE TABLE IF NOT EXISTS payments (id integer PRIMARY KEY, paid_order integer, cents integer)"
+
+app = Flask(__name__)
+app.wsgi_app = IdempotencyMiddleware(
+    app.wsgi_app,
+    SqliteKeys("keys.db"),
+    IdempotencySettings(verifier=Verifier(os.environ["WEBHOOK_SECRET"]), only=["/hooks"]),
+)
+
+
+def database() -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect("receiver.db"))
+
+
+with database() as conn:
+    conn.execute(PAYMENTS)
+
+
+@app.post("/hooks")
+def hooks() -> dict:
+    paid = request.get_json()
+    with database() as conn, conn:
+        receipt = conn.execute("INSERT INTO payments (paid_order, cents) VALUES (:order, :cents)", paid).lastrowid
+    return {"receipt": receipt}
+
+
+@app.get("/payments")
+def payments() -> list[dict]:
+    with database() as conn:
+        found = conn.execute("SELECT paid_order, cents FROM payments ORDER BY id")
+        return [{"order": order, "cents": cents} for order, cents in found]

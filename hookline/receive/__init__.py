@@ -1,0 +1,23 @@
+"""The other half of at-least-once: verify what arrives, recognise its copies, and let each event have one effect.
+
+    from hookline.receive import Verifier, VerificationError
+
+    verifier = Verifier(os.environ["WEBHOOK_SECRET"])
+    webhook = verifier.verify(request.headers, body)  # or raises VerificationError: answer 401
+
+Needs the standard library and msgspec. docs/receiving.md has the contract, and the same in every framework.
+"""
+
+from hookline.errors import HooklineError, InvalidInput, VerificationCode, VerificationError
+from hookline.headers import Headers
+from hookline.receive.verify import Verifier, Webhook
+
+__all__ = [
+    "Headers",
+    "HooklineError",
+    "InvalidInput",
+    "VerificationCode",
+    "VerificationError",
+    "Verifier",
+    "Webhook",
+]

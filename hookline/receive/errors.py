@@ -1,0 +1,5 @@
+"""What can be wrong with a request that arrives."""
+
+from hookline.errors import VerificationCode, VerificationError
+
+__all__ = ["VerificationCode", "VerificationError"]

@@ -1,0 +1,220 @@
+"""For ASGI applications on asyncio: Starlette, FastAPI, Litestar, and any other.
+
+    app.add_middleware(IdempotencyMiddleware, store=AsyncPostgresKeys(pool), settings=IdempotencySettings(verifier=verifier))
+
+A verified webhook is `request.state.hookline_webhook`. Once a handler has started, it is brought to its end even if the client
+goes away, and its answer kept; the answer is in the store before its last byte is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from hookline.receive.headers import Headers
+from hookline.receive.idempotency import problems
+from hookline.receive.idempotency.core import CLAIMS, Claim, Plan, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
+from hookline.receive.idempotency.keys import AsyncKeyStore, StoredResponse
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.recording import Recording
+from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
+
+__all__ = ["IdempotencyMiddleware"]
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+WEBHOOK = "hookline_webhook"
+
+# With these an application would answer past us.
+_HIDDEN = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
+
+
+class IdempotencyMiddleware:
+    def __init__(self, app: Application, store: AsyncKeyStore, settings: IdempotencySettings | None = None) -> None:
+        self.app = app
+        self._settings = settings or IdempotencySettings()
+        self.holder = AsyncHolder(store, self._settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.call(self.app, scope, receive, send)
+
+    async def call(self, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        chosen = self._plan(scope)
+        if not chosen:
+            await app(scope, receive, send)
+            return
+        try:
+            await self._admit(app, chosen, scope, receive, send)
+        except Answered as answered:
+            await _send(send, answered.response)
+
+    def _plan(self, scope: Scope) -> Plan:
+        if scope["type"] != "http":
+            return Plan()
+        path, root = scope["path"], scope.get("root_path", "")
+        return plan(self._settings, scope["method"], path, path.removeprefix(root), root + path)
+
+    async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope["headers"])
+        if not needs_body(self._settings, chosen, headers):
+            await app(scope, receive, send)
+            return
+        body = await _read(receive, self._settings.max_body)
+        if body is None:
+            return  # the client is gone, and nothing has happened
+        request, claim = examine(self._settings, chosen, _request(scope, headers, body))
+        if request.webhook is not None:
+            scope.setdefault("state", {})[WEBHOOK] = request.webhook
+        if claim is None or not is_new(claim, scope.setdefault(CLAIMS, set())):
+            await app(scope, _Body(body, receive), send)
+        else:
+            await self._once(app, claim, scope, _Body(body, receive), send)
+
+    async def _once(self, app: Application, claim: Claim, scope: Scope, receive: _Body, send: Send) -> None:
+        exchange = _Exchange(Recording(self._settings), receive, send)
+
+        async def work() -> None:
+            exchange.hold = await self.holder.take(claim)
+            if exchange.hold is None:
+                await app(scope, receive, send)
+                return
+            if extensions := scope.get("extensions"):
+                scope["extensions"] = {name: extensions[name] for name in extensions if name not in _HIDDEN}
+            try:
+                await app(scope, exchange.receive, exchange.send)
+            finally:
+                await exchange.close()
+
+        await self.holder.outlive(work, exchange.leave)
+
+
+# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise Answered(problems.body_too_large(limit))
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _request(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
+    path, query = scope["path"], scope.get("query_string", b"")
+    return IncomingRequest(scope["method"], path, query, headers, _url(scope, headers), scope, body)
+
+
+def _url(scope: Scope, headers: Headers) -> str:
+    host = headers.get("host") or ":".join(str(part) for part in scope.get("server") or ())
+    path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    query = scope.get("query_string", b"").decode("latin-1")
+    return f"{scope.get('scheme', 'http')}://{host}{path}" + (f"?{query}" if query else "")
+
+
+class _Body:
+    """`receive` of a body that was read already; what comes after it is the server's."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        return self.first() or await self._receive()
+
+    def first(self) -> Message | None:
+        body, self._body = self._body, None
+        return None if body is None else {"type": "http.request", "body": body, "more_body": False}
+
+
+# ── the response ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Exchange:
+    """Between an application that holds a key and its client."""
+
+    hold: AsyncHold | None = None
+
+    def __init__(self, recording: Recording, receive: _Body, send: Send) -> None:
+        self._recording = recording
+        self._receive = receive
+        self._send = send
+        self._start: Message | None = None  # waits for what follows it: often that is all
+        self._is_gone = False
+        self._is_over = asyncio.Event()
+
+    async def receive(self) -> Message:
+        """The application does not hear that its client went away before its answer is kept."""
+        first = self._receive.first()
+        if first is not None:
+            return first
+        await self._is_over.wait()
+        return {"type": "http.disconnect"} if self._is_gone else await self._receive()
+
+    async def send(self, message: Message) -> None:
+        match message["type"]:
+            case "http.response.start":
+                self._recording.start(message["status"], message.get("headers", ()))
+                self._start = message
+                if self._recording.is_known:
+                    await self._settle()
+                    await self._pass_start()
+            case "http.response.body":
+                self._recording.feed(message.get("body", b""))
+                is_last = self._recording.is_complete or not message.get("more_body", False)
+                if is_last or self._recording.is_known:
+                    await self._settle()
+                await self._pass_start()
+                await self._pass(message)
+            case _:
+                await self._pass(message)
+
+    def leave(self) -> bool:
+        """The server has given the request up. True: nobody waits for what the application still does."""
+        self._is_gone = True
+        return self._is_over.is_set()
+
+    async def close(self) -> None:
+        """An answer that was not brought to its end is not kept."""
+        assert self.hold is not None
+        self._is_over.set()
+        await self.hold.release()
+
+    async def _settle(self) -> None:
+        assert self.hold is not None
+        await self.hold.settle(self._recording)
+        self._is_over.set()
+
+    async def _pass_start(self) -> None:
+        start, self._start = self._start, None
+        if start is not None:
+            await self._pass(start)
+
+    async def _pass(self, message: Message) -> None:
+        """To a client that is gone, nothing; an application that would go on, with no more to be kept of it, is told so."""
+        try:
+            if self._is_gone:
+                raise ConnectionResetError("the client is gone")
+            await self._send(message)
+        except OSError:
+            self._is_gone = True
+            if self._is_over.is_set() and message.get("more_body", False):
+                raise
+
+
+async def _send(send: Send, response: StoredResponse) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": list(response.headers)})
+    await send({"type": "http.response.body", "body": response.body})

@@ -1,0 +1,267 @@
+"""What becomes of a request, and what is kept of its answer. Pure.
+
+| the request                                              | its answer                                               |
+|----------------------------------------------------------|----------------------------------------------------------|
+| another method or path than in the settings              | the application's, if it is not to be verified           |
+| its body is longer than `max_body`                       | 413                                                      |
+| the verifier refuses it                                  | 401, before any key is looked at                         |
+| no key                                                   | the application's; 400 with `required`                   |
+| a malformed key                                          | 400                                                      |
+| a new key, or one whose holder died                      | the application's, which is kept                         |
+| a key that is done, same method, path, query and body    | the kept one again, with `idempotency-replayed: true`    |
+| a key that is done or under way, another request         | 422                                                      |
+| a key that is under way                                  | 409 with `Retry-After`                                   |
+| the store of keys is down                                | 503 with `Retry-After`, or the application's             |
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hookline.receive.errors import VerificationError
+from hookline.receive.headers import Headers
+from hookline.receive.idempotency import problems
+from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Replay, StoredResponse, key_of
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.settings import KEY_HEADERS, IdempotencySettings, IncomingRequest
+
+__all__ = [
+    "Claim",
+    "MalformedKey",
+    "Plan",
+    "answer_to",
+    "examine",
+    "from_json",
+    "from_webhook",
+    "is_new",
+    "needs_body",
+    "plan",
+    "replay",
+]
+
+LONGEST_KEY = 255
+CLAIMS = "hookline.claims"  # in the scope or environ: those of this request
+REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_is_length = re.compile(r"[0-9]+").fullmatch
+_slashes = re.compile(r"/{2,}")
+
+# No comma: some servers make one header of two, with a comma, and two keys are none.
+_is_bare = re.compile(r"[!#-+\--~]+").fullmatch
+_is_quoted = re.compile(r'"(?:[ !#-\[\]-~]|\\["\\])*"').fullmatch
+_escape = re.compile(r"\\(.)")
+
+log = logging.getLogger("hookline.receive")
+
+
+class MalformedKey(ValueError):
+    """Raised by a `key` function: the request is refused with 400 and this text."""
+
+
+# ── before the body ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Plan(Struct, frozen=True):
+    """What is to be done with a request; neither: it is none of our business."""
+
+    verifies: bool = False
+    keyed: bool = False
+    spares_empty: bool = False  # without a body it need not be verified: a page, a health check
+
+    def __bool__(self) -> bool:
+        return self.verifies or self.keyed
+
+
+NOTHING = Plan()
+
+
+def plan(settings: IdempotencySettings, method: str, *paths: str) -> Plan:
+    """By method and path alone. `paths`: the ways to look at one, with and without where the application is mounted."""
+    if settings.only and not any(_is_below(path, entry) for path in paths for entry in settings.only):
+        return NOTHING
+    keyed = method in settings.methods
+    if settings.verifier is None:
+        return Plan(keyed=keyed)
+    return Plan(verifies=True, keyed=keyed, spares_empty=method in _SAFE and not keyed and not settings.only)
+
+
+def _is_below(path: str, entry: str) -> bool:
+    path, entry = _plain(path), _plain(entry)
+    return path == entry or path.startswith(entry + "/")
+
+
+def _plain(path: str) -> str:
+    """Some frameworks take `//webhooks/stripe/` for `/webhooks/stripe`: it is neither a way around the verifier nor another key."""
+    return _slashes.sub("/", path).rstrip("/")
+
+
+def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
+    """False: it passes through, and streams. Raises `Answered` for what can be refused unread."""
+    if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
+        return False
+    length = headers.get("content-length", "")
+    if _is_length(length) and (len(length) > 18 or int(length) > settings.max_body):  # int() refuses 4,301 digits
+        raise Answered(problems.body_too_large(settings.max_body))
+    return True
+
+
+def _key_from_headers(settings: IdempotencySettings, headers: Headers) -> str | None:
+    assert not callable(settings.key)
+    key = _named_key(settings.key or KEY_HEADERS, headers)
+    if key is None and settings.required:
+        raise Answered(problems.key_missing())
+    return key
+
+
+# ── with the body ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Claim(Struct, frozen=True):
+    """A request that has a key, in the terms of the store."""
+
+    key: bytes
+    fingerprint: bytes
+
+
+def examine(
+    settings: IdempotencySettings, chosen: Plan, request: IncomingRequest
+) -> tuple[IncomingRequest, Claim | None]:
+    """The request with its webhook, and its claim if it has a key. Raises `Answered`."""
+    if chosen.verifies and (request.body or not chosen.spares_empty):
+        request = _verified(settings, request)
+    given = _given_key(settings, request) if chosen.keyed else None
+    if given is None:
+        if chosen.keyed and settings.required:
+            raise Answered(problems.key_missing())
+        return request, None
+    return request, Claim(key_of(_scope(settings, request), given), fingerprint(request))
+
+
+def is_new(claim: Claim, claims: set[bytes]) -> bool:
+    """False: it is of the same request, from another middleware around this one, and is taken care of there."""
+    if claim.key in claims:
+        return False
+    claims.add(claim.key)
+    return True
+
+
+def _verified(settings: IdempotencySettings, request: IncomingRequest) -> IncomingRequest:
+    assert settings.verifier is not None
+    url = settings.url(request) if settings.url else request.url
+    try:
+        webhook = settings.verifier.verify(request.headers, request.body, url=url)
+    except VerificationError as fault:
+        log.warning("webhook refused: %s (%s)", fault, fault.code.value)
+        raise Answered(problems.signature_invalid()) from None
+    return msgspec.structs.replace(request, webhook=webhook)
+
+
+def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str | bytes | None:
+    source = settings.key
+    if source is None:
+        source = KEY_HEADERS if request.webhook is None else from_webhook
+    if not callable(source):
+        return _named_key(source, request.headers)
+    try:
+        given = source(request)
+    except (MalformedKey, VerificationError) as fault:
+        raise Answered(problems.key_malformed(str(fault))) from None
+    if given is not None and not given:
+        raise Answered(problems.key_malformed("the idempotency key is empty"))
+    return given
+
+
+def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
+    path = _plain(request.path) if settings.per_path else ""
+    owner = settings.scope(request) if settings.scope else ()
+    return (path, owner) if isinstance(owner, str | bytes) else (path, *owner)
+
+
+def fingerprint(request: IncomingRequest) -> bytes:
+    """Whether two requests are the same one: method, path, query and the raw body, nothing else."""
+    return key_of((request.method, _plain(request.path), request.query), request.body)
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def from_webhook(request: IncomingRequest) -> str | None:
+    """For `key`: the id of the verified webhook, which nobody else can choose where the scheme signs it."""
+    return None if request.webhook is None else request.webhook.id
+
+
+from_webhook.needs_verifier = True  # type: ignore[attr-defined]
+
+
+def from_json(*path: str) -> Callable[[IncomingRequest], str | None]:
+    """For `key`: a text or a whole number in the body, such as `from_json("event", "id")`."""
+
+    def key(request: IncomingRequest) -> str | None:
+        value = _decoded(request.body)
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+    return key
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise MalformedKey("the body is not JSON") from None
+
+
+def _named_key(names: Sequence[str], headers: Headers) -> str | None:
+    """Of the first header that is there: a second one does not help out where the first is malformed."""
+    for name in names:
+        try:
+            value = headers.optional(name)
+        except VerificationError as fault:
+            raise Answered(problems.key_malformed(str(fault))) from None
+        if value is not None:
+            return _parsed_key(name, value.strip(" "))
+    return None
+
+
+def _parsed_key(name: str, value: str) -> str:
+    """A string of RFC 8941, as the IETF's draft has it, or the same without quotes, as most clients do: one key."""
+    if _is_quoted(value):
+        key = _escape.sub(r"\1", value[1:-1])
+    elif _is_bare(value):
+        key = value
+    else:
+        raise Answered(problems.key_malformed(f"the header {name} is malformed"))
+    if not 1 <= len(key) <= LONGEST_KEY:
+        raise Answered(problems.key_malformed(f"a key in {name} has 1 to {LONGEST_KEY} characters"))
+    return key
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answer_to(answer: Answer) -> StoredResponse | None:
+    """None: the key is ours, run the handler."""
+    match answer:
+        case Replay(response):
+            return replay(response)
+        case InProgress(retry_after):
+            return problems.in_progress(retry_after)
+        case Mismatch():
+            return problems.key_reused()
+        case _:
+            return None
+
+
+def replay(kept: StoredResponse) -> StoredResponse:
+    headers = [*kept.headers, (REPLAYED, b"true")]
+    if kept.status >= 200 and kept.status not in (204, 304):  # those have no body, and may not say how long it is
+        headers.append((b"content-length", b"%d" % len(kept.body)))
+    return StoredResponse(kept.status, tuple(headers), kept.body)

@@ -1,0 +1,214 @@
+"""A key that is held while the handler runs, for threads. One daemon thread renews the leases of all of them."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from hookline.errors import InvalidInput
+from hookline.receive.idempotency import problems
+from hookline.receive.idempotency.core import Claim, answer_to
+from hookline.receive.idempotency.keys import Fresh, KeyStore, KeyStoreUnavailable, StoredResponse
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.recording import Recording
+from hookline.receive.idempotency.settings import IdempotencySettings
+
+__all__ = ["BATCH", "Hold", "Holder", "Hourly", "check_store"]
+
+BATCH = 1000  # keys per clean-up statement
+IDLE = 30.0  # seconds after which the heart stops, with nothing to beat for
+
+log = logging.getLogger("hookline.receive")
+
+
+def check_store(store: Any, *, is_async: bool) -> None:
+    begin = getattr(store, "begin", None)
+    if begin is None:
+        raise InvalidInput("the store has no `begin`: give one of hookline.receive.stores")
+    if inspect.iscoroutinefunction(begin) != is_async:
+        needed, given = ("an async", "is not") if is_async else ("a", "is async")
+        raise InvalidInput(f"this middleware needs {needed} store of keys, and {type(store).__name__} {given}")
+
+
+class Hourly:
+    """Whose turn it is to clean up: the first request's, and then one an hour."""
+
+    def __init__(self, every: float = 3600.0) -> None:
+        self._every = every
+        self._next: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        if self._next is not None and now < self._next:
+            return False
+        self._next = now + self._every
+        return True
+
+
+class Hold:
+    """Ours, until it is ended. Whoever drops it without ending it leaves the key to its lease."""
+
+    def __init__(self, holder: Holder, claim: Claim, token: bytes) -> None:
+        self._holder = holder
+        self.claim = claim
+        self.token = token
+        self.is_over = False
+
+    def settle(self, recording: Recording) -> None:
+        """Keep what was recorded, or free the key if it is not to be kept. Only the first end counts."""
+        kept = recording.result()
+        if kept is None:
+            self.release()
+        elif self._end():
+            self._finish(kept)
+
+    def release(self) -> None:
+        if not self._end():
+            return
+        try:
+            self._holder.store.release(self.claim.key, self.token)
+        except KeyStoreUnavailable as fault:
+            log.warning("idempotency key not released, its lease has to run out: %s", fault)
+
+    def renew(self) -> bool:
+        """False: there is nothing left to renew."""
+        try:
+            held = self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease)
+        except KeyStoreUnavailable as fault:
+            log.warning("lease of an idempotency key not renewed: %s", fault)
+            return True  # it may outlive the outage
+        if not held and not self.is_over:
+            log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
+        return held
+
+    def _end(self) -> bool:
+        if self.is_over:
+            return False
+        self.is_over = True
+        self._holder.heart.forget(self)
+        return True
+
+    def _finish(self, kept: StoredResponse) -> None:
+        """The work is done and its caller hears of it, even where the next one cannot."""
+        for last in (False, True):  # a connection that broke is another one the second time
+            try:
+                done = self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
+            except KeyStoreUnavailable as fault:
+                if last:
+                    log.error("answer not kept, a copy may run the handler again: %s", fault)
+            else:
+                if not done:
+                    log.error("answer not kept: the lease of its idempotency key was lost")
+                return
+
+
+class Heart:
+    """Renews what is held for longer than a third of its lease. The thread starts with the first and stops when idle."""
+
+    def __init__(self, lease: float) -> None:
+        self._every = lease / 3
+        self._lock = threading.Lock()
+        self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # one that is dropped is not renewed for ever
+        self._busy_at = 0.0
+        self._thread: threading.Thread | None = None
+
+    def beat_for(self, hold: Hold) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._due[hold] = now + self._every
+            self._busy_at = now
+            if self._thread is None or not self._thread.is_alive():  # not alive: this process was forked
+                self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
+                self._thread.start()
+
+    def forget(self, hold: Hold) -> None:
+        with self._lock:
+            self._due.pop(hold, None)
+
+    def _run(self) -> None:
+        """It looks twice per third of a lease instead of being woken for each request, of which most are over by then."""
+        while self._is_needed():
+            time.sleep(self._every / 2)
+            self._renew_late()  # with names of its own: asleep, the thread must not hold on to what all others have dropped
+
+    def _is_needed(self) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            if self._due:
+                self._busy_at = now
+            elif now - self._busy_at > IDLE:
+                self._thread = None
+                return False
+            return True
+
+    def _renew_late(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            late = [hold for hold, due in self._due.items() if due <= now]
+        for hold in late:
+            self._renew(hold)
+
+    def _renew(self, hold: Hold) -> None:
+        try:
+            held = hold.renew()
+        except Exception:
+            log.exception("lease of an idempotency key not renewed")
+            held = True
+        with self._lock:
+            if hold not in self._due:
+                return  # it ended meanwhile
+            if held:
+                self._due[hold] = time.monotonic() + self._every
+            else:
+                del self._due[hold]
+
+
+class Holder:
+    """One per middleware: takes keys."""
+
+    def __init__(self, store: KeyStore, settings: IdempotencySettings) -> None:
+        check_store(store, is_async=False)
+        self.store = store
+        self.settings = settings
+        self.heart = Heart(settings.lease)
+        self._hourly = Hourly()
+
+    def take(self, claim: Claim) -> Hold | None:
+        """None: run without protection, as the settings say. Raises `Answered`."""
+        hold = Hold(self, claim, secrets.token_bytes(16))
+        try:
+            answer = self.store.begin(claim.key, claim.fingerprint, token=hold.token, lease=self.settings.lease)
+        except KeyStoreUnavailable as fault:
+            note_outage(self.settings, fault)
+            return None
+        if (response := answer_to(answer)) is not None:
+            raise Answered(response)
+        note_takeover(answer)
+        self.heart.beat_for(hold)
+        if self._hourly.is_due(time.monotonic()):
+            threading.Thread(target=_clean, args=(self.store.clean,), name="hookline-clean", daemon=True).start()
+        return hold
+
+
+def note_outage(settings: IdempotencySettings, fault: KeyStoreUnavailable) -> None:
+    log.error("store of idempotency keys unavailable: %s", fault)
+    if settings.when_unavailable == "refuse":
+        raise Answered(problems.store_unavailable()) from fault
+
+
+def note_takeover(answer: object) -> None:
+    if isinstance(answer, Fresh) and answer.run > 1:
+        log.warning("handler runs again (%d): the one before did not come to its end", answer.run)
+
+
+def _clean(clean: Callable[[int], int]) -> None:
+    try:
+        while clean(BATCH) == BATCH:
+            pass
+    except KeyStoreUnavailable as fault:
+        log.warning("expired idempotency keys not removed: %s", fault)

@@ -1,0 +1,73 @@
+"""Every refusal, as problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from hookline.receive.idempotency.keys import StoredResponse
+
+__all__ = ["Answered", "problem"]
+
+_TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    409: "Conflict",
+    413: "Content Too Large",
+    422: "Unprocessable Content",
+    503: "Service Unavailable",
+}
+
+
+class Answered(Exception):
+    """The request goes no further: `response` is its answer, a refusal or what was kept of an earlier one."""
+
+    def __init__(self, response: StoredResponse) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+def problem(status: int, code: str, detail: str, *, retry_after: float | None = None) -> StoredResponse:
+    content = {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail, "code": code}
+    body = msgspec.json.encode(content)
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(body))]
+    if retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after))))
+    return StoredResponse(status, tuple(headers), body)
+
+
+def key_missing() -> StoredResponse:
+    return problem(400, "key_missing", "this request needs an idempotency key")
+
+
+def key_malformed(detail: str) -> StoredResponse:
+    return problem(400, "key_malformed", detail)
+
+
+def body_incomplete() -> StoredResponse:
+    return problem(400, "body_incomplete", "the body ended before its announced length")
+
+
+def signature_invalid() -> StoredResponse:
+    """Not what is wrong with it: that is for the receiver's log."""
+    return problem(401, "signature_invalid", "the signature of this webhook could not be verified")
+
+
+def in_progress(retry_after: float) -> StoredResponse:
+    """With `Retry-After`, always: without it a 409 says that there is no use in coming again."""
+    detail = "a request with this idempotency key is still being processed; try again later"
+    return problem(409, "in_progress", detail, retry_after=retry_after)
+
+
+def body_too_large(limit: int) -> StoredResponse:
+    return problem(413, "body_too_large", f"the body must not be longer than {limit} bytes")
+
+
+def key_reused() -> StoredResponse:
+    return problem(422, "key_reused", "this idempotency key was used for another request")
+
+
+def store_unavailable() -> StoredResponse:
+    detail = "whether this request was processed before cannot be found out at the moment"
+    return problem(503, "store_unavailable", detail, retry_after=5)

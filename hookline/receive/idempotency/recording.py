@@ -1,0 +1,94 @@
+"""What is kept of an answer, written down while it passes by on its way to the client. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hookline.receive.idempotency.core import REPLAYED, WITHOUT_BODY
+from hookline.receive.idempotency.keys import StoredResponse
+from hookline.receive.idempotency.settings import IdempotencySettings
+
+__all__ = ["Recording"]
+
+Header = tuple[bytes, bytes]
+
+# Of the connection, or made anew for each response. The length is that of what is kept.
+_NEVER_KEPT = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers transfer-encoding "
+    b"upgrade date server content-length".split()
+) | {REPLAYED, WITHOUT_BODY}
+
+_OF_THE_BODY = frozenset(
+    b"content-encoding content-language content-range content-disposition content-md5 content-digest etag".split()
+)
+_STREAM = b"text/event-stream"
+_ELSEWHERE = frozenset({307, 308})
+
+
+class Recording:
+    """The bytes of one response, up to a bound: beyond it, status and headers alone."""
+
+    def __init__(self, settings: IdempotencySettings) -> None:
+        self._settings = settings
+        self._status = 0
+        self._headers: list[Header] = []
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._length: int | None = None
+        self.without_body = False
+
+    def start(self, status: int, headers: Iterable[Header]) -> None:
+        """Again, where an application changes its mind before anything was sent."""
+        self._status, self._size = status, 0
+        self._chunks.clear()
+        self._headers = [(bytes(name).lower(), bytes(value)) for name, value in headers]
+        self._length = self._declared()
+        self.without_body = self._is_stream()
+
+    def feed(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self.without_body or not chunk:
+            return
+        if self._size > self._settings.max_response:
+            self.leave_out_body()
+        else:
+            self._chunks.append(bytes(chunk))
+
+    def leave_out_body(self) -> None:
+        self.without_body = True
+        self._chunks.clear()
+
+    @property
+    def is_complete(self) -> bool:
+        """With these bytes the client has the whole: what is to be kept must be in the store before it gets them."""
+        return self._length is not None and self._size >= self._length
+
+    @property
+    def is_known(self) -> bool:
+        """What is kept will not change any more: the rest need not be waited for."""
+        return self._keeps() and self.without_body
+
+    def result(self) -> StoredResponse | None:
+        """None: the answer is not kept."""
+        if not self._keeps():
+            return None
+        forgotten = {name.lower().encode() for name in self._settings.forgets} | _NEVER_KEPT
+        if self.without_body:
+            forgotten |= _OF_THE_BODY
+        headers = [(name, value) for name, value in self._headers if name not in forgotten]
+        if self.without_body:
+            headers.append((WITHOUT_BODY, b"true"))
+        return StoredResponse(self._status, tuple(headers), b"".join(self._chunks))
+
+    def _keeps(self) -> bool:
+        """An error that says when to come again is not the end of it, nor is what sends the same request elsewhere."""
+        asks_again = self._status >= 400 and any(name == b"retry-after" for name, _ in self._headers)
+        is_over = self._status > 0 and self._status not in _ELSEWHERE and not asks_again
+        return is_over and self._settings.keeps(self._status)
+
+    def _declared(self) -> int | None:
+        lengths = [value for name, value in self._headers if name == b"content-length"]
+        return int(lengths[0]) if len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) < 19 else None
+
+    def _is_stream(self) -> bool:
+        return any(name == b"content-type" and value.lower().startswith(_STREAM) for name, value in self._headers)

@@ -1,0 +1,216 @@
+"""For WSGI applications: Flask, and any other.
+
+    app.wsgi_app = IdempotencyMiddleware(app.wsgi_app, PostgresKeys(pool), IdempotencySettings(verifier=verifier))
+
+A verified webhook is `environ["hookline.webhook"]`. An answer is in the store before its last byte is sent; one that streams is
+brought to its end even if the client goes away.
+"""
+
+from __future__ import annotations
+
+import http
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from hookline.receive.headers import Headers
+from hookline.receive.idempotency import problems
+from hookline.receive.idempotency.core import CLAIMS, Plan, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.hold import Hold, Holder
+from hookline.receive.idempotency.keys import KeyStore, StoredResponse
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.recording import Recording
+from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+__all__ = ["IdempotencyMiddleware", "RecordedBody"]
+
+WEBHOOK = "hookline.webhook"
+
+_CHUNK = 64 * 1024
+
+Environ = dict[str, Any]
+
+
+class IdempotencyMiddleware:
+    def __init__(self, app: WSGIApplication, store: KeyStore, settings: IdempotencySettings | None = None) -> None:
+        self.app = app
+        self._settings = settings or IdempotencySettings()
+        self.holder = Holder(store, self._settings)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        return self.call(self.app, environ, start_response)
+
+    def call(self, app: WSGIApplication, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
+        chosen = plan(self._settings, method, path, path.removeprefix(_text(environ.get("SCRIPT_NAME", ""))))
+        if not chosen:
+            return app(environ, start_response)
+        try:
+            return self._admit(app, chosen, environ, start_response)
+        except Answered as answered:
+            return _answer(start_response, answered.response)
+
+    def _admit(
+        self, app: WSGIApplication, chosen: Plan, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        headers = Headers(environ)
+        if not needs_body(self._settings, chosen, headers):
+            return app(environ, start_response)
+        request, claim = examine(self._settings, chosen, self._read(environ, headers))
+        if request.webhook is not None:
+            environ[WEBHOOK] = request.webhook
+        if claim is None or not is_new(claim, environ.setdefault(CLAIMS, set())):
+            return app(environ, start_response)
+        hold = self.holder.take(claim)
+        if hold is None:
+            return app(environ, start_response)
+        return _Exchange(hold, Recording(self._settings), start_response).run(app, environ)
+
+    def _read(self, environ: Environ, headers: Headers) -> IncomingRequest:
+        body = _read(environ, self._settings.max_body)
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ["CONTENT_LENGTH"] = str(len(body))
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+        query = environ.get("QUERY_STRING", "").encode("latin-1")
+        method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
+        return IncomingRequest(method, path, query, headers, _url(environ), environ, body)
+
+
+# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(environ: Environ, limit: int) -> bytes:
+    """All of it, as long as it was announced. Without a length there is a body only where the server marks its end."""
+    announced = environ.get("CONTENT_LENGTH") or ""
+    if announced.isascii() and announced.isdigit():
+        body = _read_up_to(environ["wsgi.input"], int(announced))
+        if len(body) < int(announced):
+            raise Answered(problems.body_incomplete())
+        return body
+    if not environ.get("wsgi.input_terminated"):
+        return b""
+    body = _read_up_to(environ["wsgi.input"], limit + 1)
+    if len(body) > limit:
+        raise Answered(problems.body_too_large(limit))
+    return body
+
+
+def _read_up_to(stream: Any, size: int) -> bytes:
+    chunks: list[bytes] = []
+    try:
+        while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
+            chunks.append(chunk)
+            size -= len(chunk)
+    except OSError:  # the client is gone, or does not know how to make chunks
+        raise Answered(problems.body_incomplete()) from None
+    return b"".join(chunks)
+
+
+def _text(native: str) -> str:
+    """PEP 3333 has bytes in the form of text."""
+    return native.encode("latin-1").decode("utf-8", "replace")
+
+
+def _path(environ: Environ) -> str:
+    return _text(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+
+
+def _url(environ: Environ) -> str:
+    from wsgiref.util import request_uri
+
+    return request_uri(environ)
+
+
+# ── the response ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Exchange:
+    """Between an application that holds a key and the server."""
+
+    def __init__(self, hold: Hold, recording: Recording, start_response: StartResponse) -> None:
+        self._hold = hold
+        self._recording = recording
+        self._start_response = start_response
+
+    def run(self, app: WSGIApplication, environ: Environ) -> RecordedBody:
+        try:
+            chunks = app(environ, self._start)
+            return RecordedBody(chunks, self._recording, self._hold)
+        except BaseException:
+            self._hold.release()
+            raise
+
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
+        write = self._start_response(status, headers, *((exc_info,) if exc_info else ()))
+        self._recording.start(
+            int(status[:3]), [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        )
+
+        def write_recorded(chunk: bytes) -> object:
+            _record(self._recording, self._hold, chunk)
+            try:
+                return write(chunk)
+            except OSError:  # the client is gone
+                if self._hold.is_over:
+                    raise
+                return None
+
+        return write_recorded
+
+
+class RecordedBody:
+    """The chunks of a response as they are made. Closed too early, it goes on to the end alone: the effect has happened."""
+
+    def __init__(self, chunks: Iterable[bytes], recording: Recording, hold: Hold) -> None:
+        self._source = chunks
+        self._chunks: Iterator[bytes] | None = None
+        self._recording = recording
+        self._hold = hold
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            if self._chunks is None:
+                self._chunks = iter(self._source)
+            chunk = next(self._chunks)
+        except StopIteration:
+            self._hold.settle(self._recording)
+            raise
+        except BaseException:
+            self._hold.release()
+            raise
+        _record(self._recording, self._hold, chunk)
+        return chunk
+
+    def close(self) -> None:
+        try:
+            while not self._hold.is_over:
+                next(self, None)
+        finally:
+            self._hold.release()
+            if (close := getattr(self._source, "close", None)) is not None:
+                close()
+
+
+def _record(recording: Recording, hold: Hold, chunk: bytes) -> None:
+    recording.feed(chunk)
+    if recording.is_complete or recording.is_known:
+        hold.settle(recording)
+
+
+def _answer(start_response: StartResponse, response: StoredResponse) -> Iterable[bytes]:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+    start_response(f"{response.status} {_phrase(response.status)}", headers)
+    return [response.body]
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"

@@ -1,0 +1,79 @@
+"""Exactly one effect: the key of a webhook is recorded in the transaction of its effect, so that both happened or neither did.
+
+    from hookline.receive import inbox
+
+    with conn.transaction(), inbox.once(conn, webhook.id) as first:  # psycopg
+        if first:
+            conn.execute("INSERT INTO payments ...")
+
+Or acknowledge, then process: `inbox.accept(conn, webhook)` stores the event, and an `InboxWorker` runs the handler, with retries
+of its own.
+
+`conn` is the connection (or session) that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The async twins
+take those of asyncpg, psycopg and SQLAlchemy. Nothing is committed here. docs/receiving.md says how to set the tables up.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from hookline.errors import HooklineError, InvalidInput
+from hookline.model import RetryPolicy
+from hookline.outbox.errors import NotInTransaction, UnknownConnection
+from hookline.receive.inbox.accept import accept, accept_async
+from hookline.receive.inbox.model import Day, DeadEvent, Event
+from hookline.receive.inbox.once import once, once_async
+from hookline.receive.inbox.report import Report, report, report_async
+from hookline.receive.inbox.setup import create_table, create_table_async, sql
+from hookline.receive.inbox.upkeep import (
+    clean,
+    clean_async,
+    dead,
+    dead_async,
+    replay,
+    replay_async,
+    resolve,
+    resolve_async,
+)
+from hookline.receive.inbox.worker import InboxWorker
+
+if TYPE_CHECKING:
+    from hookline.receive.inbox.worker_async import AsyncInboxWorker
+
+__all__ = [
+    "AsyncInboxWorker",
+    "Day",
+    "DeadEvent",
+    "Event",
+    "HooklineError",
+    "InboxWorker",
+    "InvalidInput",
+    "NotInTransaction",
+    "Report",
+    "RetryPolicy",
+    "UnknownConnection",
+    "accept",
+    "accept_async",
+    "clean",
+    "clean_async",
+    "create_table",
+    "create_table_async",
+    "dead",
+    "dead_async",
+    "once",
+    "once_async",
+    "replay",
+    "replay_async",
+    "report",
+    "report_async",
+    "resolve",
+    "resolve_async",
+    "sql",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """An application without asyncio does not pay for it."""
+    if name == "AsyncInboxWorker":
+        from hookline.receive.inbox.worker_async import AsyncInboxWorker
+
+        return AsyncInboxWorker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,94 @@
+"""What a caller gets wrong is an error at the call; nothing was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from hookline.errors import InvalidInput
+from hookline.receive.verify import Webhook
+
+_LONGEST = 256  # characters: two of them must fit into one entry of a PostgreSQL index
+_MOST_DAYS = 366
+_LARGEST_STEP = 100_000
+
+
+def checked_key(key: object) -> str:
+    text = _text("key", key)
+    if not text:
+        raise InvalidInput("key: is empty; without an id, a copy cannot be told from another event")
+    return text
+
+
+def checked_scope(scope: object) -> str:
+    return _text("scope", scope)
+
+
+def checked_event_type(event_type: object) -> str | None:
+    return None if event_type is None else _text("event_type", event_type) or None
+
+
+def checked_body(body: object) -> bytes:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise InvalidInput(f"body: {type(body).__name__} is not the bytes that came")
+    return bytes(body)
+
+
+def kept_headers(webhook: object, names: Iterable[str]) -> dict[str, str]:
+    """Of the webhook, those that are named and there."""
+    wanted = [names] if isinstance(names, str) else list(names)
+    if wanted and not isinstance(webhook, Webhook):
+        raise InvalidInput("headers: only a verified webhook has any")
+    found = webhook.headers if isinstance(webhook, Webhook) else {}
+    return {name.lower(): found[name] for name in wanted if name in found}
+
+
+def checked_age(older_than: float | timedelta) -> float:
+    seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else float(older_than)
+    if not 0 <= seconds < float("inf"):
+        raise InvalidInput("older_than: is not a timedelta or a number of seconds, 0 or more")
+    return seconds
+
+
+def checked_days(days: object) -> int:
+    return _between("days", days, _MOST_DAYS)
+
+
+def checked_step(limit: object) -> int:
+    return _between("limit", limit, _LARGEST_STEP)
+
+
+def checked_ids(ids: int | Iterable[int]) -> list[int]:
+    return [checked_id(one) for one in ([ids] if isinstance(ids, int) else ids)]
+
+
+def checked_id(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
+        raise InvalidInput("id: give the `id` of a dead event")
+    return number
+
+
+def _between(field: str, number: object, most: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+        raise InvalidInput(f"{field}: is not a whole number from 1 to {most}")
+    return number
+
+
+def _text(field: str, value: object) -> str:
+    """As a plain text: some drivers write a StrEnum by its name."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{field}: {type(value).__name__} is not a text")
+    text = str.__str__(value)
+    if len(text) > _LONGEST:
+        raise InvalidInput(f"{field}: is longer than {_LONGEST} characters")
+    if "\0" in text or not _is_utf8(text):
+        raise InvalidInput(f"{field}: has a NUL or half of a surrogate pair in it")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""What is asked of the database, by engine. PostgreSQL's own clock counts; SQLite is told the time.
+
+Types are spelled out for PostgreSQL, because drivers differ in what they take a parameter for.
+"""
+
+from __future__ import annotations
+
+from hookline.receive.inbox.statement import Pair, Statement
+
+# ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# A copy waits here for the end of the first one's transaction. One round trip.
+RECORD_POSTGRES = Statement("""
+WITH fresh AS (
+    INSERT INTO hookline_inbox (scope, key) VALUES (CAST(:scope AS text), CAST(:key AS text))
+    ON CONFLICT DO NOTHING RETURNING scope, key
+), effect AS (
+    INSERT INTO hookline_inbox_effect (flow, scope, key) SELECT 'once', scope, key FROM fresh
+), copy AS (
+    INSERT INTO hookline_inbox_copy (flow, scope, key)
+    SELECT 'once', CAST(:scope AS text), CAST(:key AS text) WHERE NOT EXISTS (SELECT 1 FROM fresh)
+)
+SELECT count(*) FROM fresh
+""")
+RECORD_KEY_SQLITE = Statement("""
+INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, :now) ON CONFLICT DO NOTHING RETURNING 1
+""")
+
+# SQLite has no statement that writes two tables.
+EFFECT_SQLITE = Statement("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
+COPY_SQLITE = Statement("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
+
+# ── accept ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ACCEPT_POSTGRES = Statement("""
+WITH fresh AS (
+    INSERT INTO hookline_inbox_event (scope, key, event_type, body, headers)
+    VALUES (CAST(:scope AS text), CAST(:key AS text), CAST(:event_type AS text), CAST(:body AS bytea), CAST(:headers AS text))
+    ON CONFLICT (scope, key) DO NOTHING RETURNING id
+), copy AS (
+    INSERT INTO hookline_inbox_copy (flow, scope, key)
+    SELECT 'worker', CAST(:scope AS text), CAST(:key AS text) WHERE NOT EXISTS (SELECT 1 FROM fresh)
+)
+SELECT count(*) FROM fresh
+""")
+ACCEPT_SQLITE = Statement("""
+INSERT INTO hookline_inbox_event (scope, key, event_type, body, headers, due_at, accepted_at, budget_from)
+VALUES (:scope, :key, :event_type, :body, :headers, :now, :now, :now)
+ON CONFLICT (scope, key) DO NOTHING RETURNING 1
+""")
+
+# ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The error stands for the case that this worker dies; whatever else becomes of the attempt overwrites it. A row that a handler
+# of another worker holds is passed over, however long ago its claim ended.
+CLAIM = Pair(
+    postgres="""
+UPDATE hookline_inbox_event
+SET token = CAST(:token AS text), attempts = attempts + 1, error = CAST(:died AS text),
+    due_at = now() + CAST(:lease AS double precision) * interval '1 second'
+WHERE id = (
+    SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= now()
+    ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id, scope, key, event_type, body, headers, attempts, CAST(extract(epoch FROM accepted_at) * 1000000 AS bigint),
+    CAST(extract(epoch FROM now() - budget_from) AS double precision)
+""",
+    sqlite="""
+UPDATE hookline_inbox_event
+SET token = :token, attempts = attempts + 1, error = :died, due_at = :now + CAST(:lease * 1000000 AS integer)
+WHERE id = (
+    SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= :now ORDER BY due_at, id LIMIT 1)
+RETURNING id, scope, key, event_type, body, headers, attempts, accepted_at, (:now - budget_from) / 1000000.0
+""",
+)
+
+# Before the handler, in its transaction: the row is held while the handler runs, and nothing that the handler commits by itself
+# can be without the mark.
+FINISH_POSTGRES = Statement("""
+WITH finished AS (
+    UPDATE hookline_inbox_event
+    SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = now()
+    WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
+    RETURNING scope, key
+), effect AS (
+    INSERT INTO hookline_inbox_effect (flow, scope, key) SELECT 'worker', scope, key FROM finished
+)
+SELECT scope, key FROM finished
+""")
+FINISH_SQLITE = Statement("""
+UPDATE hookline_inbox_event
+SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = :now
+WHERE id = :id AND token = :token AND state = 'open'
+RETURNING scope, key
+""")
+
+# After the handler: a rollback of its own would have taken the mark with it, and not what it wrote later.
+FINISHED = Pair(
+    postgres="SELECT 1 FROM hookline_inbox_event WHERE id = CAST(:id AS bigint) AND state = 'done'",
+    sqlite="SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'",
+)
+
+RETRY = Pair(
+    postgres="""
+UPDATE hookline_inbox_event
+SET token = NULL, error = CAST(:error AS text), due_at = now() + CAST(:delay AS double precision) * interval '1 second'
+WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
+RETURNING 1
+""",
+    sqlite="""
+UPDATE hookline_inbox_event SET token = NULL, error = :error, due_at = :now + CAST(:delay * 1000000 AS integer)
+WHERE id = :id AND token = :token AND state = 'open'
+RETURNING 1
+""",
+)
+
+BURY = Pair(
+    postgres="""
+UPDATE hookline_inbox_event
+SET state = 'dead', token = NULL, attempts = CAST(:attempts AS integer), reason = CAST(:reason AS text),
+    error = CAST(:error AS text), finished_at = now()
+WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
+RETURNING 1
+""",
+    sqlite="""
+UPDATE hookline_inbox_event
+SET state = 'dead', token = NULL, attempts = :attempts, reason = :reason, error = :error, finished_at = :now
+WHERE id = :id AND token = :token AND state = 'open'
+RETURNING 1
+""",
+)
+
+# ── dead events ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+DEAD = Pair(
+    postgres="""
+SELECT id, scope, key, event_type, body, headers, attempts, reason, error,
+       CAST(extract(epoch FROM accepted_at) * 1000000 AS bigint), CAST(extract(epoch FROM finished_at) * 1000000 AS bigint)
+FROM hookline_inbox_event
+WHERE state = 'dead' AND id > CAST(:after AS bigint) ORDER BY id LIMIT CAST(:most AS integer)
+""",
+    sqlite="""
+SELECT id, scope, key, event_type, body, headers, attempts, reason, error, accepted_at, finished_at
+FROM hookline_inbox_event WHERE state = 'dead' AND id > :after ORDER BY id LIMIT :most
+""",
+)
+
+REPLAY = Pair(
+    postgres="""
+UPDATE hookline_inbox_event
+SET state = 'open', attempts = 0, reason = NULL, due_at = now(), budget_from = now(), finished_at = NULL
+WHERE id = CAST(:id AS bigint) AND state = 'dead'
+RETURNING 1
+""",
+    sqlite="""
+UPDATE hookline_inbox_event
+SET state = 'open', attempts = 0, reason = NULL, due_at = :now, budget_from = :now, finished_at = NULL
+WHERE id = :id AND state = 'dead'
+RETURNING 1
+""",
+)
+
+RESOLVE = Pair(
+    postgres="""
+UPDATE hookline_inbox_event SET state = 'resolved', body = NULL, headers = NULL, finished_at = now()
+WHERE id = CAST(:id AS bigint) AND state = 'dead'
+RETURNING 1
+""",
+    sqlite="""
+UPDATE hookline_inbox_event SET state = 'resolved', body = NULL, headers = NULL, finished_at = :now
+WHERE id = :id AND state = 'dead'
+RETURNING 1
+""",
+)
+
+# ── clean ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# SKIP LOCKED: two that clean at once do not wait for each other.
+_AGE_POSTGRES = "now() - CAST(:age AS double precision) * interval '1 second'"
+_AGE_SQLITE = ":now - CAST(:age * 1000000 AS integer)"
+
+
+def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
+    return Pair(
+        postgres=f"""
+DELETE FROM {table} WHERE ({id_}) IN (
+    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_POSTGRES}
+    ORDER BY {at} LIMIT CAST(:most AS integer) FOR UPDATE SKIP LOCKED)
+RETURNING 1
+""",  # noqa: S608
+        sqlite=f"""
+DELETE FROM {table} WHERE ({id_}) IN (
+    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_SQLITE} ORDER BY {at} LIMIT :most)
+RETURNING 1
+""",  # noqa: S608
+    )
+
+
+CLEAN_KEYS = _clean("hookline_inbox", "scope, key", "first_at")
+CLEAN_EVENTS = _clean("hookline_inbox_event", "id", "finished_at", "state IN ('done', 'resolved') AND ")
+CLEAN_COPIES = _clean("hookline_inbox_copy", "id", "at")
+CLEAN_EFFECTS = _clean("hookline_inbox_effect", "id", "at")
+
+# ── report ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# By days of UTC: day, first, copies, effects, and those effects that were not the first of their key.
+DAYS = Pair(
+    postgres="""
+WITH since AS (
+    SELECT (date_trunc('day', now() AT TIME ZONE 'UTC') - (CAST(:days AS integer) - 1) * interval '1 day')
+           AT TIME ZONE 'UTC' AS at
+), happened AS (
+    SELECT first_at AS at, 1 AS fresh, 0 AS copy, 0 AS effect, 0 AS again
+    FROM hookline_inbox WHERE first_at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT accepted_at, 1, 0, 0, 0 FROM hookline_inbox_event WHERE accepted_at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT at, 0, 1, 0, 0 FROM hookline_inbox_copy WHERE at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT at, 0, 0, 1, CASE WHEN EXISTS (
+        SELECT 1 FROM hookline_inbox_effect AS earlier
+        WHERE earlier.key = one.key AND earlier.scope = one.scope AND earlier.flow = one.flow AND earlier.id < one.id)
+        THEN 1 ELSE 0 END
+    FROM hookline_inbox_effect AS one WHERE at >= (SELECT at FROM since)
+)
+SELECT CAST(CAST(at AT TIME ZONE 'UTC' AS date) AS text), sum(fresh), sum(copy), sum(effect), sum(again)
+FROM happened GROUP BY 1
+""",
+    sqlite="""
+WITH since AS (
+    SELECT (:now / 86400000000 - :days + 1) * 86400000000 AS at
+), happened AS (
+    SELECT first_at AS at, 1 AS fresh, 0 AS copy, 0 AS effect, 0 AS again
+    FROM hookline_inbox WHERE first_at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT accepted_at, 1, 0, 0, 0 FROM hookline_inbox_event WHERE accepted_at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT at, 0, 1, 0, 0 FROM hookline_inbox_copy WHERE at >= (SELECT at FROM since)
+    UNION ALL
+    SELECT at, 0, 0, 1, EXISTS (
+        SELECT 1 FROM hookline_inbox_effect AS earlier
+        WHERE earlier.key = one.key AND earlier.scope = one.scope AND earlier.flow = one.flow AND earlier.id < one.id)
+    FROM hookline_inbox_effect AS one WHERE at >= (SELECT at FROM since)
+)
+SELECT date(at / 1000000, 'unixepoch'), sum(fresh), sum(copy), sum(effect), sum(again) FROM happened GROUP BY 1
+""",
+)
+
+# Today, how many wait, how long the oldest has been due, how many are dead. What is due later waits for a retry, and what is
+# claimed for its handler.
+BACKLOG = Pair(
+    postgres="""
+SELECT CAST(CAST(now() AT TIME ZONE 'UTC' AS date) AS text),
+       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'open'),
+       (SELECT CAST(extract(epoch FROM now() - min(due_at)) AS double precision) FROM hookline_inbox_event WHERE state = 'open'),
+       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'dead')
+""",
+    sqlite="""
+SELECT date(:now / 1000000, 'unixepoch'),
+       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'open'),
+       (SELECT (:now - min(due_at)) / 1000000.0 FROM hookline_inbox_event WHERE state = 'open'),
+       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'dead')
+""",
+)

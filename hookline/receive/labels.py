@@ -1,0 +1,89 @@
+"""The id and the type of an event, in a header or in the body. Read once the signature is known to be good."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from hookline.claims import Claim, Request
+
+__all__ = ["Label", "as_label", "both_in", "in_body", "in_header", "of_dotted", "of_hookline", "of_slack", "of_stripe"]
+
+_LONGEST = 256
+_STRIPE_EVENTS = ("event", "v2.core.event")
+
+
+class Label(NamedTuple):
+    id: str | None
+    event_type: str | None
+
+
+# ── one function for each kind ────────────────────────────────────────────────────────────────────────────────────
+
+
+def of_dotted(prefix: str, request: Request, _: Claim) -> Label:
+    return Label(in_header(request, f"{prefix}-id"), _event_type(request))
+
+
+def of_hookline(request: Request, _: Claim) -> Label:
+    return Label(in_header(request, "webhook-id"), _event_type(request))
+
+
+def of_stripe(request: Request, claim: Claim) -> Label:
+    """Stripe's event has its id inside, and signed. Another sender's payload may have an `id` that is that of an order."""
+    event = in_body(request)
+    event_id = as_label(event.id) if event.object in _STRIPE_EVENTS else None
+    return of_hookline(request, claim) if event_id is None else Label(event_id, as_label(event.type))
+
+
+def of_slack(request: Request, _: Claim) -> Label:
+    """Commands and interactions are forms, without an id."""
+    event = in_body(request)
+    inner = event.event.get("type") if isinstance(event.event, dict) else None
+    return Label(as_label(event.event_id), as_label(inner) or as_label(event.type))
+
+
+def both_in(id_header: str, type_header: str, request: Request, _: Claim) -> Label:
+    """Hookline, where it signs like another provider, still names the type in its own header."""
+    event_type = in_header(request, type_header) or in_header(request, "webhook-event-type")
+    return Label(in_header(request, id_header), event_type)
+
+
+def _event_type(request: Request) -> str | None:
+    """Hookline's header, or where Standard Webhooks keeps it."""
+    return in_header(request, "webhook-event-type") or as_label(in_body(request).type)
+
+
+# ── where they are ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def in_header(request: Request, name: str) -> str | None:
+    return request.headers.optional(name, _LONGEST)
+
+
+class Event(Struct, frozen=True):
+    """The members that providers name their events by; whatever they hold, and None where they are missing."""
+
+    id: Any = None
+    type: Any = None
+    object: Any = None
+    event_id: Any = None
+    event: Any = None
+
+
+_decoder = msgspec.json.Decoder(Event)
+
+
+def in_body(request: Request) -> Event:
+    """Forms, other JSON and deep nesting are as good as an event without a name."""
+    try:
+        return _decoder.decode(request.body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return Event()
+
+
+def as_label(value: object) -> str | None:
+    """A name that can be a key or a column: not a number, not the empty text, not a novel."""
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable() else None

@@ -1,0 +1,60 @@
+"""How each provider signs: what it claims, what it is named, and what its secret is.
+
+| scheme     | what is signed                 | signature                                      | id of the delivery           |
+|------------|--------------------------------|------------------------------------------------|------------------------------|
+| `standard` | `id.timestamp.body`            | `webhook-signature: v1,<base64> v1a,<base64>`  | `webhook-id`                 |
+| `svix`     | `id.timestamp.body`            | `svix-signature: v1,<base64> v1a,<base64>`     | `svix-id`                    |
+| `stripe`   | `timestamp.body`               | `Stripe-Signature: t=<unix>,v1=<hex>,v1=<hex>` | the event's, or `webhook-id` |
+| `github`   | `body`                         | `X-Hub-Signature-256: sha256=<hex>`            | `X-GitHub-Delivery`          |
+| `shopify`  | `body`                         | `X-Shopify-Hmac-SHA256: <base64>`              | `X-Shopify-Webhook-Id`       |
+| `slack`    | `v0:timestamp:body`            | `X-Slack-Signature: v0=<hex>`                  | the event's `event_id`       |
+| `twilio`   | URL and sorted form, HMAC-SHA1 | `X-Twilio-Signature: <base64>`                 | see `twilio.py`              |
+| `hex`      | `timestamp.body`               | `webhook-signature: v1=<hex>,v1=<hex>`         | `webhook-id`                 |
+
+An id is signed where it is part of what is signed: in `standard` and `svix`, and where it comes from the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from hookline.claims import CLAIMS, HMAC, Claim, Request, decode64, signatures, unhex
+from hookline.model import Scheme
+from hookline.receive import labels
+from hookline.receive.labels import Label
+from hookline.receive.twilio import label_of_twilio, twilio
+from hookline.signing import CheckingKey, base64_key, text_key
+
+__all__ = ["SCHEMES", "Rules"]
+
+
+class Rules(NamedTuple):
+    claim: Callable[[Request], Claim]
+    label: Callable[[Request, Claim], Label]  # of what has been verified
+    key: Callable[[object], CheckingKey]  # of a secret; raises if it is none
+
+
+def shopify(request: Request) -> Claim:
+    name = "x-shopify-hmac-sha256"
+    return Claim([request.body], signatures(name, [(HMAC, decode64(request.headers.field(name)))]))
+
+
+def slack(request: Request) -> Claim:
+    name, stamp = "x-slack-signature", request.headers.field("x-slack-request-timestamp")
+    version, _, text = request.headers.field(name).partition("=")
+    found = signatures(name, [(HMAC, unhex(text) if version == "v0" else None)])
+    return Claim([f"v0:{stamp}:".encode() + request.body], found, stamp)
+
+
+SCHEMES: dict[str, Rules] = {
+    "standard": Rules(CLAIMS[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
+    "svix": Rules(CLAIMS[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
+    "stripe": Rules(CLAIMS[Scheme.STRIPE], labels.of_stripe, text_key),
+    "github": Rules(CLAIMS[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),
+    "shopify": Rules(shopify, partial(labels.both_in, "x-shopify-webhook-id", "x-shopify-topic"), text_key),
+    "slack": Rules(slack, labels.of_slack, text_key),
+    "twilio": Rules(twilio, label_of_twilio, partial(text_key, digest="sha1")),
+    "hex": Rules(CLAIMS[Scheme.HEX], labels.of_hookline, text_key),
+}

@@ -1,0 +1,127 @@
+"""What the PostgreSQL stores run, for a table of any name. Placeholders are PostgreSQL's own."""
+
+from __future__ import annotations
+
+from hookline.errors import InvalidInput
+
+TABLE = "hookline_idempotency"
+_LONGEST = 48  # bytes: PostgreSQL cuts names at 63, and that of the index is longer
+
+# Two that come at once must not both try: CREATE ... IF NOT EXISTS is no guard against that.
+_LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 2)"
+
+_CREATE = """
+CREATE TABLE IF NOT EXISTS {table} (
+    key         bytea PRIMARY KEY,
+    fingerprint bytea NOT NULL,
+    token       bytea NOT NULL,
+    runs        integer NOT NULL,
+    lease_until timestamptz NOT NULL,
+    expires_at  timestamptz NOT NULL, -- this alone decides whether the row still counts
+    response    bytea
+);
+CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
+"""
+
+# A copy that cannot have the key only reads. No row at all: between this statement's snapshot and its INSERT another one took
+# the key or let it go, and the next snapshot tells which.
+# $1 key, $2 fingerprint, $3 token, $4 seconds of lease, $5 seconds for which the row outlives it.
+_BEGIN = """
+WITH settled AS (
+    SELECT
+        CASE WHEN fingerprint <> $2::bytea THEN 'mismatch' WHEN response IS NULL THEN 'in_progress' ELSE 'replay' END AS verdict,
+        CASE WHEN fingerprint = $2::bytea THEN response END AS response,
+        extract(epoch FROM lease_until - now())::float8 AS retry_after
+    FROM {table}
+    WHERE key = $1::bytea AND expires_at > now()
+        AND (fingerprint <> $2::bytea OR response IS NOT NULL OR (lease_until > now() AND token <> $3::bytea))
+), taken AS (
+    INSERT INTO {table} AS old (key, fingerprint, token, runs, lease_until, expires_at)
+    SELECT $1::bytea, $2::bytea, $3::bytea, 1,
+        now() + make_interval(secs => $4::float8), now() + make_interval(secs => $4::float8 + $5::float8)
+    WHERE NOT EXISTS (SELECT FROM settled)
+    ON CONFLICT (key) DO UPDATE SET
+        fingerprint = excluded.fingerprint,
+        token = excluded.token,
+        runs = CASE WHEN old.expires_at <= now() THEN 1 ELSE old.runs + (old.token <> excluded.token)::integer END,
+        lease_until = excluded.lease_until,
+        expires_at = excluded.expires_at,
+        response = NULL
+    WHERE old.expires_at <= now() OR (
+        old.fingerprint = excluded.fingerprint AND old.response IS NULL
+        AND (old.lease_until <= now() OR old.token = excluded.token)
+    )
+    RETURNING runs
+)
+SELECT 'fresh'::text, runs, NULL::bytea, NULL::float8 FROM taken
+UNION ALL
+SELECT verdict, NULL, response, retry_after FROM settled
+"""
+
+# $1 key, $2 token, $3 seconds of lease, $4 seconds for which the row outlives it.
+_RENEW = """
+UPDATE {table} SET lease_until = now() + make_interval(secs => $3::float8),
+    expires_at = now() + make_interval(secs => $3::float8 + $4::float8)
+WHERE key = $1::bytea AND token = $2::bytea AND response IS NULL
+RETURNING true
+"""
+
+# $1 key, $2 token, $3 response, $4 seconds for which it is kept.
+_FINISH = """
+UPDATE {table} SET response = $3::bytea, expires_at = now() + make_interval(secs => $4::float8)
+WHERE key = $1::bytea AND token = $2::bytea
+RETURNING true
+"""
+
+_RELEASE = "DELETE FROM {table} WHERE key = $1::bytea AND token = $2::bytea AND response IS NULL"
+
+# Rows that somebody is just taking over are passed by.
+_CLEAN = """
+WITH gone AS (
+    DELETE FROM {table} WHERE key = ANY (ARRAY(
+        SELECT key FROM {table} WHERE expires_at <= now() ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+
+
+class Statements:
+    """All of them for one table."""
+
+    def __init__(self, table: str, schema: str | None) -> None:
+        self.table = _qualified(table, schema)
+        self.find = f"SELECT pg_catalog.to_regclass({_literal(self.table)})::text"
+        self.create = f"{_LOCK};\n{table_sql(table, schema)}"
+        self.begin, self.renew, self.finish, self.release, self.clean = (
+            statement.replace("{table}", self.table) for statement in (_BEGIN, _RENEW, _FINISH, _RELEASE, _CLEAN)
+        )
+
+
+def table_sql(table: str = TABLE, schema: str | None = None) -> str:
+    """What makes the table, for your own migrations. Safe to run again."""
+    index = _quoted(f"{table}_expires_at")
+    return _CREATE.replace("{table}", _qualified(table, schema)).replace("{index}", index).lstrip()
+
+
+def _qualified(table: str, schema: str | None) -> str:
+    _check(table)
+    if schema is None:
+        return _quoted(table)
+    _check(schema)
+    return f"{_quoted(schema)}.{_quoted(table)}"
+
+
+def _check(name: str) -> None:
+    if not name or "\0" in name or len(name.encode("utf-8", "replace")) > _LONGEST:
+        raise InvalidInput(f"the name of a table or schema has 1 to {_LONGEST} bytes, without NUL: {name[:60]!r}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    """Backslashes as they are, whatever `standard_conforming_strings` says."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,0 +1,280 @@
+"""Keys in a SQLite file: for one machine, with any number of processes and threads.
+
+    keys = SqliteKeys("/var/lib/shop/keys.db")
+
+A file of its own is best: in the application's, the two would wait for each other's writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from hookline import clock
+from hookline.errors import InvalidInput
+from hookline.receive.idempotency.keys import (
+    ABANDONED,
+    Answer,
+    Fresh,
+    InProgress,
+    KeyStoreUnavailable,
+    Mismatch,
+    Replay,
+    StoredResponse,
+    decode,
+    encode,
+)
+
+__all__ = ["AsyncSqliteKeys", "SqliteKeys"]
+
+T = TypeVar("T")
+
+# Instants are microseconds since 1970. `expires_at` alone decides whether the row still counts.
+_TABLE = """
+CREATE TABLE IF NOT EXISTS hookline_idempotency (
+    key         BLOB PRIMARY KEY,
+    fingerprint BLOB NOT NULL,
+    token       BLOB NOT NULL,
+    runs        INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    response    BLOB
+)
+"""
+_INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
+_READ = """
+SELECT fingerprint, token, runs, lease_until, response FROM hookline_idempotency WHERE key = ? AND expires_at > ?
+"""
+_TAKE = """
+INSERT OR REPLACE INTO hookline_idempotency (key, fingerprint, token, runs, lease_until, expires_at)
+VALUES (?, ?, ?, ?, ?, ?)
+"""
+_RENEW = """
+UPDATE hookline_idempotency SET lease_until = ?, expires_at = ? WHERE key = ? AND token = ? AND response IS NULL
+"""
+_FINISH = "UPDATE hookline_idempotency SET response = ?, expires_at = ? WHERE key = ? AND token = ?"
+_RELEASE = "DELETE FROM hookline_idempotency WHERE key = ? AND token = ? AND response IS NULL"
+_CLEAN = """
+DELETE FROM hookline_idempotency WHERE rowid IN
+    (SELECT rowid FROM hookline_idempotency WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+"""
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+class _Held(Struct, frozen=True):
+    """A row that has not expired."""
+
+    fingerprint: bytes
+    token: bytes
+    runs: int
+    lease_until: int
+    response: bytes | None
+
+
+class _Own:
+    """What one process has: a connection, and the lock that lends it to one thread at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.conn: sqlite3.Connection | None = None
+
+
+class SqliteKeys:
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
+        """The file is made when it is first used. `timeout`: how long a write waits for those of others, in seconds."""
+        self._path = _checked(path)
+        self._timeout = timeout
+        self._by_process: dict[int, _Own] = {}
+
+    def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+        with self._lent() as conn:
+            answer = _judge(_read(conn, key), fingerprint, token)
+            if not isinstance(answer, Fresh):
+                return answer  # most copies end here, without the lock that writers share
+            # Not flushed to the disk: what loses it, a machine that goes down, ends the handler that it stands for, too.
+            with _writing(conn, "NORMAL"):
+                answer = _judge(_read(conn, key), fingerprint, token)
+                if isinstance(answer, Fresh):
+                    until, expires = _after(lease), _after(lease + ABANDONED)
+                    conn.execute(_TAKE, (key, fingerprint, token, answer.run, until, expires))
+            return answer
+
+    def renew(self, key: bytes, token: bytes, lease: float) -> bool:
+        with self._lent() as conn, _writing(conn, "NORMAL"):
+            return conn.execute(_RENEW, (_after(lease), _after(lease + ABANDONED), key, token)).rowcount > 0
+
+    def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
+        kept = encode(response)
+        with self._lent() as conn, _writing(conn, "FULL"):
+            return conn.execute(_FINISH, (kept, _after(ttl), key, token)).rowcount > 0
+
+    def release(self, key: bytes, token: bytes) -> None:
+        with self._lent() as conn, _writing(conn, "NORMAL"):
+            conn.execute(_RELEASE, (key, token))
+
+    def clean(self, limit: int) -> int:
+        with self._lent() as conn, _writing(conn, "NORMAL"):
+            return conn.execute(_CLEAN, (_after(0), limit)).rowcount
+
+    def close(self) -> None:
+        """Close the file. It is opened again if it is used again."""
+        own = self._own()
+        with own.lock:
+            _drop(own)
+
+    @contextmanager
+    def _lent(self) -> Iterator[sqlite3.Connection]:
+        own = self._own()
+        if not own.lock.acquire(timeout=self._timeout):
+            raise KeyStoreUnavailable("the SQLite file of keys is not available now: other threads keep it busy")
+        try:
+            if own.conn is None:
+                own.conn = _open(self._path, self._timeout)
+            yield own.conn
+        except sqlite3.Error as error:
+            if not _is_busy(error):
+                _drop(own)  # the file may have been replaced, or come back: the next one opens it anew
+            raise KeyStoreUnavailable(f"the SQLite file of keys is not available now: {error}") from error
+        except OSError as error:
+            raise KeyStoreUnavailable(f"the SQLite file of keys cannot be made: {error.strerror}") from error
+        finally:
+            own.lock.release()
+
+    def _own(self) -> _Own:
+        """A connection must not cross a fork. The parent's stays in here, unused: to close it would end its locks."""
+        return self._by_process.setdefault(os.getpid(), _Own())
+
+
+class AsyncSqliteKeys:
+    """The same file, without keeping the loop waiting: one thread of its own asks, in the order of the calls."""
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
+        self._keys = SqliteKeys(path, timeout=timeout)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hookline-keys")
+
+    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+        return await self._run(lambda: self._keys.begin(key, fingerprint, token=token, lease=lease))
+
+    async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
+        return await self._run(lambda: self._keys.renew(key, token, lease))
+
+    async def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
+        return await self._run(lambda: self._keys.finish(key, token, response, ttl))
+
+    async def release(self, key: bytes, token: bytes) -> None:
+        await self._run(lambda: self._keys.release(key, token))
+
+    async def clean(self, limit: int) -> int:
+        return await self._run(lambda: self._keys.clean(limit))
+
+    async def aclose(self) -> None:
+        """Close the file, and end the thread: the last call."""
+        await self._run(self._keys.close)
+        self._thread.shutdown(wait=False)
+
+    async def _run(self, verb: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._thread.submit(verb))
+
+
+# ── what becomes of a key ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _judge(held: _Held | None, fingerprint: bytes, token: bytes) -> Answer:
+    if held is None:
+        return Fresh()
+    if held.fingerprint != fingerprint:
+        return Mismatch()
+    if held.response is not None:
+        return Replay(decode(held.response))
+    if held.token == token:
+        return Fresh(held.runs)
+    left = held.lease_until - _after(0)
+    return InProgress(left / 1e6) if left > 0 else Fresh(held.runs + 1)
+
+
+def _read(conn: sqlite3.Connection, key: bytes) -> _Held | None:
+    row = conn.execute(_READ, (key, _after(0))).fetchone()
+    return None if row is None else _Held(*row)
+
+
+def _after(seconds: float) -> int:
+    return clock.to_micros(clock.wall()) + round(seconds * 1e6)
+
+
+# ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    name = os.fspath(path)
+    if not name or "\0" in name or name.startswith((":memory:", "file:")):
+        raise InvalidInput("keys are kept in a file, which outlives the process: give its path")
+    found = Path(name).absolute()
+    if not found.parent.is_dir():
+        raise InvalidInput(f"the directory of the SQLite file of keys does not exist: {found.parent}")
+    return found
+
+
+def _open(path: Path, timeout: float) -> sqlite3.Connection:
+    """A new file is for its owner's eyes only: there are answers in it. SQLite gives its WAL the same permissions."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    conn = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    try:
+        _patiently(lambda: _set_up(conn), timeout)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _patiently(step: Callable[[], None], timeout: float) -> None:
+    """The first to open a new file switches it to WAL; the others find it locked, whatever their busy timeout is."""
+    give_up = clock.monotonic() + timeout
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or clock.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
+def _set_up(conn: sqlite3.Connection) -> None:
+    if conn.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute(_TABLE)
+    conn.execute(_INDEX)
+
+
+@contextmanager
+def _writing(conn: sqlite3.Connection, synchronous: str) -> Iterator[None]:
+    """With the write lock from the start: a transaction that reads first could not get it any more."""
+    conn.execute(f"PRAGMA synchronous = {synchronous}")
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        conn.execute("COMMIT")
+    except BaseException:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        raise
+
+
+def _drop(own: _Own) -> None:
+    conn, own.conn = own.conn, None
+    if conn is not None:
+        conn.close()
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _BUSY

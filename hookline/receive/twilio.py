@@ -1,0 +1,106 @@
+"""Twilio signs the URL that it called, and the form behind it: no timestamp, HMAC-SHA1, and several ways to spell the URL.
+
+A JSON body is not signed itself: its SHA-256 is in the URL, as `bodySHA256`.
+
+The id is `I-Twilio-Idempotency-Token`, the same on every retry. Where it is missing: the `MessageSid` or `CallSid` with a part of
+the signature, because one message has many states and one call many requests, each with the same sid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from hookline.claims import HMAC, Claim, Request, decode64, signatures
+from hookline.errors import VerificationCode, VerificationError
+from hookline.receive.labels import Label, as_label, in_header
+
+__all__ = ["label_of_twilio", "twilio"]
+
+_MOST_FIELDS = 1000
+_LONGEST_URL = 16 * 1024
+_FORM = "application/x-www-form-urlencoded"
+_PORTS = {"http": "80", "https": "443"}
+_SIDS = ("MessageSid", "CallSid")
+_TYPES = ("EventType", "StatusCallbackEvent", "MessageStatus", "SmsStatus", "CallStatus")
+
+_parts = re.compile(r"(https?)://((?:[^/?#]*@)?)([^/?#@]+?)((?::[0-9]*)?)((?:[/?#].*)?)", re.DOTALL).fullmatch
+
+Form = list[tuple[str, str]]
+
+
+def twilio(request: Request) -> Claim:
+    name, url = "x-twilio-signature", _checked_url(request.url)
+    found = signatures(name, [(HMAC, decode64(request.headers.field(name)))])
+    behind = "".join(key + value for key, value in sorted(set(_form_behind(url, request))))
+    return Claim([(spelling + behind).encode() for spelling in _spellings(url)], found)
+
+
+def label_of_twilio(request: Request, claim: Claim) -> Label:
+    fields = dict(_form_behind(_checked_url(request.url), request))
+    token, sid = in_header(request, "i-twilio-idempotency-token"), _first(fields, _SIDS)
+    own = None if sid is None else f"{sid}.{claim.signatures[HMAC][0].hex()[:16]}"
+    return Label(token or own, _first(fields, _TYPES))
+
+
+def _form_behind(url: str, request: Request) -> Form:
+    """What is signed after the URL: nothing, where the URL has the hash of the body."""
+    hashes = [value for key, value in _fields(_query(url), VerificationCode.MALFORMED_URL) if key == "bodySHA256"]
+    if not hashes:
+        return _form(request)
+    if {each.lower() for each in hashes} != {hashlib.sha256(request.body).hexdigest()}:
+        raise VerificationError(VerificationCode.NO_MATCH, "the body is not the one whose bodySHA256 is in the URL")
+    return []
+
+
+def _form(request: Request) -> Form:
+    kind = (request.headers.optional("content-type") or _FORM).partition(";")[0].strip().lower()
+    if request.body and kind != _FORM:
+        raise VerificationError(
+            VerificationCode.MALFORMED_URL, f"the URL has no bodySHA256, which a body of {kind} needs"
+        )
+    try:
+        return _fields(request.body.decode(), VerificationCode.MALFORMED_BODY)
+    except UnicodeDecodeError:
+        raise VerificationError(VerificationCode.MALFORMED_BODY, "the body is not a form") from None
+
+
+def _fields(text: str, code: VerificationCode) -> Form:
+    try:
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError:  # not UTF-8, or too many
+        raise VerificationError(code, "the form or the query of the URL cannot be read") from None
+
+
+def _first(fields: dict[str, str], names: Iterable[str]) -> str | None:
+    return next((label for name in names if (label := as_label(fields.get(name)))), None)
+
+
+# ── the URL ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _checked_url(url: object) -> str:
+    if not isinstance(url, str) or len(url) > _LONGEST_URL or not _parts(url):
+        raise VerificationError(
+            VerificationCode.MALFORMED_URL, "Twilio signs the URL: give the whole one, as it called it (url=...)"
+        )
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise VerificationError(VerificationCode.MALFORMED_URL, "the URL is not valid text") from None
+    return url
+
+
+def _spellings(url: str) -> list[str]:
+    """As it is, without its port, and with the usual one: Twilio's own libraries try them, because proxies change it."""
+    found = _parts(url)
+    assert found is not None
+    scheme, user, host, _, rest = found.groups()
+    bare = f"{scheme}://{user}{host}"
+    return list(dict.fromkeys([url, f"{bare}{rest}", f"{bare}:{_PORTS[scheme]}{rest}"]))
+
+
+def _query(url: str) -> str:
+    return url.partition("#")[0].partition("?")[2]

@@ -1,0 +1,28 @@
+"""What the end-to-end tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres import Databases
+from tests.support.redis import RedisServer
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where the receiver keeps its keys."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/keys.db"
+    elif request.param == "redis":
+        server = RedisServer()
+        server.start()
+        yield server.url
+        server.close()
+    else:
+        databases: Databases = request.getfixturevalue("postgres_databases")
+        name = databases.create()
+        yield databases.server.url(name)
+        databases.drop(name)

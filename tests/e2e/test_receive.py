@@ -1,0 +1,97 @@
+"""A real Hookline that delivers to an application with the receiving kit: a handler that is too slow, and a storm of copies.
+
+What is checked is the other half of at-least-once: whatever is sent again, the event has one effect, and the sender learns of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from standardwebhooks import Webhook
+
+from hookline.states import DeliveryState, ErrorKind
+from tests.support.copies import send_copies
+from tests.support.receiving import Receiving, sending, settings, until
+
+RATE = 200  # copies a second
+SECONDS = 10 if os.environ.get("HOOKLINE_TEST_FULL") else 1
+
+
+# ── slower than the sender waits ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_one_effect(
+    keys: str, tmp_path: Path
+) -> None:
+    with Receiving(settings(keys, tmp_path), tmp_path) as receiving:
+        await receiving.start()
+        async with sending(receiving, tmp_path) as sent:
+
+            async def turned_away() -> bool:
+                """Twice, so that the handler is still at work when its first lease would have run out."""
+                return (await sent.statuses()).count(409) >= 2
+
+            await until(turned_away)
+            assert receiving.steps("begun") == [sent.message_id]
+            assert receiving.steps("effect") == []
+            receiving.open("effect", "answer")
+
+            assert await sent.ends() == DeliveryState.DELIVERED
+            first, *middle, last = await sent.attempts()
+        assert (first.error, last.status_code) == (ErrorKind.TIMEOUT, 200)
+        assert msgspec.json.decode(last.response_body) == {"paid": sent.message_id}
+        for attempt in middle:
+            assert attempt.status_code == 409
+            assert attempt.outcome == "retry"
+            assert int(attempt.response_headers["retry-after"]) >= 1
+            assert attempt.response_headers["content-type"] == "application/problem+json"
+        assert receiving.steps("begun") == receiving.steps("effect") == [sent.message_id]
+
+
+# ── many copies at once ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.timeout(120)
+async def test_a_storm_of_copies_is_answered_200_or_409_and_has_one_effect(keys: str, tmp_path: Path) -> None:
+    """All of it with `HOOKLINE_TEST_FULL=1`: 200 copies a second for 10 seconds. The handler takes a part of that time."""
+    given = settings(keys, tmp_path)
+    body = b'{"type": "order.paid", "order": 7}'
+    with Receiving(given, tmp_path) as receiving:
+        await receiving.start()
+        count = RATE * SECONDS
+
+        def answered(so_far: int) -> None:
+            if so_far == count // 4:
+                receiving.open("effect", "answer")  # until then the handler is at work, and copies find it so
+
+        signed = _signer(given.secret, body)
+        copies = await send_copies(receiving.url, body, signed, rate=RATE, count=count, answered=answered)
+    print(f"{len(copies.answers)} copies in {copies.took:.1f} s: {copies.statuses()}")
+    assert set(copies.statuses()) == {200, 409}, receiving.said()
+    assert len(copies.answers) == count
+    assert copies.statuses()[409] >= count // 4
+    assert len({answer.body for answer in copies.answers if answer.status == 200}) == 1
+    assert len({answer.headers["x-process"] for answer in copies.answers if answer.status == 200}) == 1
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in copies.answers if answer.status == 409)
+    assert receiving.steps("begun") == receiving.steps("effect") == ["evt_storm"]
+
+
+def _signer(secret: str, body: bytes) -> Callable[[], Mapping[str, str]]:
+    """As a sender does: the same id, and a timestamp and a signature for each attempt. Signed by somebody else's library."""
+    webhook = Webhook(secret)
+
+    def signed() -> Mapping[str, str]:
+        now = datetime.now(UTC)
+        return {
+            "content-type": "application/json",
+            "webhook-id": "evt_storm",
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": webhook.sign("evt_storm", now, body.decode()),
+        }
+
+    return signed

@@ -1,0 +1,170 @@
+"""Rounds of kill -9: of each event, copies that die at random instants, and one that is left alone. Run as a script, which prints
+where the dead ones were when they died.
+
+It has one thread and no open connections, so that it can fork: a round takes milliseconds instead of an interpreter's start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, NoReturn
+
+from hookline.model import RetryPolicy, Strategy
+from hookline.receive import inbox
+from tests.receive.inbox.shop import Shop
+
+Told = Callable[[str], None]
+
+# What a copy has done so far, when it was killed.
+PLACES = {
+    "": "before it was connected",
+    "c": "connected",
+    "k": "key or event marked",
+    "e": "effect written",
+    "b": "before the commit",
+    "d": "after the commit",
+}
+LEASE = 0.02
+_POLICY = RetryPolicy(strategy=Strategy.FIXED, schedule=(0.0,), max_attempts=1000)
+
+
+def once(shop: Shop, key: str, tell: Told) -> None:
+    with closing(shop.connect()) as conn:
+        tell("c")
+        with inbox.once(conn, key) as first:
+            tell("k")
+            if first:
+                conn.execute(f"INSERT INTO payments VALUES ('{key}')")
+                tell("e")
+        tell("b")
+        conn.commit()
+        tell("d")
+
+
+def work(shop: Shop, key: str, tell: Told) -> None:
+    def handler(conn: Any, event: inbox.Event) -> None:
+        tell("k")
+        conn.execute(f"INSERT INTO payments VALUES ('{event.key}')")
+        tell("e")
+        tell("b")
+
+    def connect() -> Any:
+        conn = shop.connect()
+        tell("c")
+        return conn
+
+    worker = inbox.InboxWorker(connect, {"*": handler}, policy=_POLICY, lease=LEASE)
+    while shop.states()[key] != "done":
+        worker.drain()
+        time.sleep(LEASE / 4)  # for the lease of one that died
+    tell("d")
+
+
+FLOWS = {"once": once, "worker": work}
+
+
+# ── children ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Child:
+    """A fork that runs one copy. What it tells comes through a pipe."""
+
+    def __init__(self, flow: str, shop: Shop, key: str) -> None:
+        self.told = ""
+        self._read, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _live(flow, shop, key, write)
+        os.close(write)
+
+    def await_told(self, letters: int) -> None:
+        while len(self.told) < letters:
+            more = os.read(self._read, 100).decode()
+            if not more:
+                return  # it has ended
+            self.told += more
+
+    def kill(self) -> str:
+        """Where it was."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.await_told(1000)
+        os.close(self._read)
+        return PLACES[self.told[-1:]]
+
+    def wait(self, seconds: float = 30.0) -> int:
+        if not select.select([self._read], [], [], seconds)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+        self.await_told(1000)
+        os.close(self._read)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _live(flow: str, shop: Shop, key: str, pipe: int) -> NoReturn:
+    code = 1
+    try:
+        FLOWS[flow](shop, key, lambda letter: void(os.write(pipe, letter.encode())))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def void(_: object) -> None:
+    pass
+
+
+# ── rounds ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def play(flow: str, shop: Shop, rounds: int, chance: random.Random) -> Counter[str]:
+    places: Counter[str] = Counter()
+    for number in range(rounds):
+        key = f"k{number:03}"
+        if flow == "worker":
+            shop.accept(key)
+        for _ in range(chance.randint(1, 2)):
+            places[_kill_one(Child(flow, shop, key), chance)] += 1
+        rivals = [Child(flow, shop, key) for _ in range(chance.randint(1, 2))]
+        codes = [rival.wait() for rival in rivals]
+        if any(codes):
+            raise SystemExit(f"{key}: a copy that was left alone ended with {codes}")
+        paid = shop.rows(f"SELECT count(*) FROM payments WHERE key = '{key}'")
+        if paid != [(1,)]:
+            raise SystemExit(f"{key}: {paid[0][0]} effects after {dict(places)}")
+    return places
+
+
+def _kill_one(victim: Child, chance: random.Random) -> str:
+    """After so many signs of life, and a moment more: in the middle of a statement or of a commit, too."""
+    victim.await_told(chance.randint(0, 5))
+    time.sleep(chance.choice((0.0, chance.uniform(0.0, 0.002))))
+    return victim.kill()
+
+
+def main(flow: str, url: str, rounds: str, seed: str) -> None:
+    shop = Shop(url)
+    places = play(flow, shop, int(rounds), random.Random(int(seed)))
+    report = shop.report()
+    found = {
+        "rounds": int(rounds),
+        "kills": places.total(),
+        "where": {place: places[place] for place in PLACES.values()},
+        "events": len(set(shop.payments())),
+        "effects": len(shop.payments()),
+        "recorded": report.effects,
+        "duplicate_effects": report.duplicate_effects,
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,161 @@
+"""Keys in SQLite: locks, odd files, permissions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hookline.errors import InvalidInput
+from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable
+from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
+from tests.receive.conftest import OpenStage
+from tests.receive.stages import (
+    KEY,
+    PRINT,
+    verbs,
+)
+
+
+async def test_the_loop_runs_on_while_a_file_is_locked(keys_file: str, open_stage: OpenStage) -> None:
+    """If it did not, the lock could not be given back, and the wait for it would fail."""
+    stage = await open_stage("sqlite-async")
+    await stage.copy().begin()
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        copy = stage.copy()
+        beginning = asyncio.create_task(copy.begin())
+        for _ in range(10):
+            await asyncio.sleep(0.005)  # in which a thread asks for the lock
+        assert not beginning.done()
+        other.execute("COMMIT")
+    assert await beginning == Fresh(1)
+
+
+def test_what_another_process_took_in_between_is_seen(keys_file: str) -> None:
+    """We find the key free, wait for the lock, and get it from the one that has taken the key meanwhile."""
+    keys, waits = SqliteKeys(keys_file), threading.Event()
+    keys.begin(KEY, PRINT, token=b"1", lease=30)
+    conn = keys._own().conn
+    assert conn is not None
+    conn.set_trace_callback(lambda statement: waits.set() if statement.startswith("BEGIN") else None)
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("BEGIN IMMEDIATE")
+        beginning = thread.submit(keys.begin, b"another", PRINT, token=b"2", lease=30)
+        assert waits.wait(10)
+        other.execute("UPDATE hookline_idempotency SET key = CAST('another' AS BLOB)")
+        other.execute("COMMIT")
+        assert isinstance(beginning.result(10), InProgress)
+    keys.close()
+
+
+def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+    for number in range(5):
+        stores = [SqliteKeys(tmp_path / f"{number}.db") for _ in range(8)]
+        barrier = threading.Barrier(len(stores))
+
+        def begin(store: SqliteKeys, barrier: threading.Barrier = barrier) -> Answer:
+            barrier.wait()
+            return store.begin(KEY, PRINT, token=os.urandom(8), lease=30)
+
+        with ThreadPoolExecutor(len(stores)) as threads:
+            answers = list(threads.map(begin, stores))
+        assert answers.count(Fresh(1)) == 1
+        for store in stores:
+            store.close()
+
+
+def test_a_file_that_somebody_writes_without_a_write_ahead_log_is_waited_for(keys_file: str) -> None:
+    """The switch to WAL finds it locked, and SQLite's busy timeout does not count for that."""
+    keys = SqliteKeys(keys_file)
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("CREATE TABLE orders (n integer)")
+        other.execute("BEGIN IMMEDIATE")
+        beginning = thread.submit(keys.begin, KEY, PRINT, token=b"1", lease=30)
+        with pytest.raises(TimeoutError):
+            beginning.result(0.1)  # in which it has failed, or waits
+        other.execute("COMMIT")
+        assert beginning.result(10) == Fresh(1)
+    keys.close()
+
+
+FORK = """
+    import os, sys
+    from hookline.receive.idempotency.keys import Fresh
+    from hookline.receive.stores.sqlite import SqliteKeys
+
+    keys = SqliteKeys(sys.argv[1], timeout=0.1)
+    with keys._lent():
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if keys.begin(b"k", b"f", token=b"c", lease=30) == Fresh(1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_fork_in_the_middle_of_a_call_does_not_lock_the_child_out(keys_file: str) -> None:
+    """In a process without threads, or Python warns of it."""
+    command = [sys.executable, "-c", textwrap.dedent(FORK), keys_file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_that_stays_locked_is_unavailable_and_then_available(keys_file: str) -> None:
+    keys = SqliteKeys(keys_file, timeout=0.05)
+    keys.begin(KEY, PRINT, token=b"1", lease=30)
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for verb in verbs(keys):
+            with pytest.raises(KeyStoreUnavailable, match="locked"):
+                verb()
+        assert isinstance(keys.begin(KEY, PRINT, token=b"2", lease=30), InProgress)  # copies only read
+        other.execute("COMMIT")
+    assert keys.renew(KEY, b"1", 30)
+    keys.close()
+
+
+def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "keys.db").write_bytes(b"not a database, but longer than a header of SQLite has to be" * 10)
+    keys = SqliteKeys(tmp_path / "keys.db", timeout=0.05)
+    for verb in verbs(keys):
+        with pytest.raises(KeyStoreUnavailable, match="not a database"):
+            verb()
+    (tmp_path / "keys.db").unlink()
+    assert keys.begin(KEY, PRINT, token=b"1", lease=30) == Fresh(1)
+    keys.close()
+
+
+def test_a_directory_that_went_away_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    keys = SqliteKeys(tmp_path / "inner" / "keys.db")
+    (tmp_path / "inner").rmdir()
+    with pytest.raises(KeyStoreUnavailable, match="cannot be made"):
+        keys.begin(KEY, PRINT, token=b"1", lease=30)
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", "file:keys.db?mode=memory", "a\0b", "/no/such/directory/keys.db"])
+def test_keys_need_a_file(path: str) -> None:
+    with pytest.raises(InvalidInput):
+        SqliteKeys(path)
+    with pytest.raises(InvalidInput):
+        AsyncSqliteKeys(path)
+
+
+def test_the_file_is_its_owners_and_has_a_write_ahead_log(keys_file: str) -> None:
+    keys = SqliteKeys(keys_file)
+    keys.begin(KEY, PRINT, token=b"1", lease=30)
+    for name in (keys_file, f"{keys_file}-wal"):
+        assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
+    keys.close()
+    assert keys.renew(KEY, b"1", 30)  # opened again
+    keys.close()

@@ -1,0 +1,153 @@
+"""Both ends for tests of the receiving kit: the application in a process of its own, and a worker that delivers to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from hookline.model import Attempt, Secret
+from hookline.receive import inbox
+from hookline.signing import new_secret
+from hookline.states import DeliveryState
+from hookline.store import Store, StoreOptions, open_store
+from hookline.vault import Vault
+from tests.support import factory, merchant
+from tests.support.processes import environment, running
+
+LEASE = 2.0  # seconds of the receiver's keys: the shortest that a busy machine still renews in time
+PATIENCE = 60.0  # seconds for whatever is waited for
+
+
+# ── the receiver ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Receiving:
+    """The application's process, which can be killed and started again at the same address."""
+
+    def __init__(self, settings: merchant.Settings, directory: Path) -> None:
+        self.settings = settings
+        self._directory = directory
+        self._port = _free_port()
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}{merchant.PATH}"
+
+    def __enter__(self) -> Self:
+        with closing(merchant.open_ledger(self._directory)) as ledger:
+            inbox.create_table(ledger)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._popen is not None:
+            self.kill()
+
+    async def start(self) -> None:
+        self._popen = self._process()
+        await until(self._listens)
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.support.merchant", str(self._port)]
+        env = os.environ | {merchant.VARIABLE: msgspec.json.encode(self.settings).decode()}
+        with (self._directory / "merchant.log").open("ab") as log:
+            return subprocess.Popen(command, env=env, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self._popen is not None
+        self._popen.send_signal(signal.SIGKILL)
+        self._popen.wait(10)
+        self._popen = None
+
+    def open(self, *gates: str) -> None:
+        for gate in gates:
+            (self._directory / gate).touch()
+
+    def steps(self, name: str) -> list[str]:
+        """The events of which the handler has got so far."""
+        with closing(merchant.open_ledger(self._directory)) as ledger:
+            return [event for (event,) in ledger.execute("SELECT event FROM step WHERE name = ? ORDER BY no", (name,))]
+
+    def said(self) -> str:
+        return (self._directory / "merchant.log").read_text(errors="replace")
+
+    async def _listens(self) -> bool:
+        assert self._popen is not None
+        assert self._popen.poll() is None, self.said()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await true():
+            await asyncio.sleep(0.05)  # other processes do the work: there is no event to await
+
+
+# ── the sender ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Sending:
+    """One message, on its way from a worker process."""
+
+    def __init__(self, store: Store, message_id: str) -> None:
+        self._store = store
+        self.message_id = message_id
+
+    async def attempts(self) -> list[Attempt]:
+        return await self._store.attempts(self.message_id)
+
+    async def statuses(self) -> list[int | None]:
+        return [attempt.status_code for attempt in await self.attempts()]
+
+    async def ends(self) -> DeliveryState:
+        async def ended() -> bool:
+            (delivery,) = await self._store.deliveries(self.message_id)
+            return delivery.state in {DeliveryState.DELIVERED, DeliveryState.DEAD}
+
+        await until(ended)
+        (delivery,) = await self._store.deliveries(self.message_id)
+        return delivery.state
+
+
+@asynccontextmanager
+async def sending(receiving: Receiving, directory: Path) -> AsyncIterator[Sending]:
+    """A worker whose requests may take a second, and a message for the receiver."""
+    url = f"sqlite:///{directory}/hookline.db"
+    env = environment(url)
+    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    try:
+        await store.migrate()
+        organization = await store.save_organization(factory.organization())
+        app = await store.create_application(organization.id, factory.new_application())
+        secrets = (Secret(key=receiving.settings.secret),)
+        await store.create_endpoint(app.no, factory.new_endpoint(url=receiving.url, secrets=secrets))
+        (accepted,) = await store.ingest([factory.new_message(app.no)])
+        with running(["worker"], env, directory / "worker.log"):
+            yield Sending(store, accepted.message_id)
+    finally:
+        await store.close()
+
+
+def settings(keys: str, directory: Path, **others: bool) -> merchant.Settings:
+    return merchant.Settings(secret=new_secret(), keys=keys, directory=str(directory), lease=LEASE, **others)
