@@ -24,6 +24,7 @@ from hookline.cli.session import load_config
 from hookline.cli.supervise import Supervisor
 from hookline.config import Config, shown_url
 from hookline.errors import ConfigError
+from hookline.parsers import sqlite_path
 
 
 class Role(StrEnum):
@@ -124,9 +125,22 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
 
 def _announce(out: Output, config: Config, address: str, role: Role, processes: int) -> None:
     token = _token(config)
-    document = {"address": address, "role": role.value, "processes": processes, "token": token}
-    out.result(document, people=lambda: _banner(out, config, address, token))
+    outboxes = [] if role == Role.API else [_absolute(url) for url in config.outbox_urls]
+    document = {
+        "address": address,
+        "role": role.value,
+        "processes": processes,
+        "token": token,
+        "outboxes": outboxes,
+    }
+    out.result(document, people=lambda: _banner(out, config, address, token, outboxes))
     sys.stdout.flush()
+
+
+def _absolute(url: str) -> str:
+    """Where it leads: a relative path is so to the directory that this was started in."""
+    path = sqlite_path(url)
+    return shown_url(url) if path is None else f"sqlite:///{path.absolute()}"
 
 
 def _token(config: Config) -> str | None:
@@ -145,13 +159,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _banner(out: Output, config: Config, address: str, token: str | None) -> None:
+def _banner(out: Output, config: Config, address: str, token: str | None, outboxes: list[str]) -> None:
     name = program()
     out.line(f"Hookline is running on {shown_url(config.database_url)}")
     out.line()
     out.line(f"  address   {address}   (the dashboard asks for the token)")
     out.line(f"  API       {address}/docs")
     out.line(f"  token     {token or f'{name} token'}")
+    if outboxes:
+        out.line(f"  outboxes  {', '.join(outboxes)}")
     shown = token or f"$({name} token)"
     out.line("  try       " + try_line(address, shown))
     out.line(f"            HOOKLINE_ALLOW_NETS=127.0.0.0/8 {name} listen --register demo --ping")

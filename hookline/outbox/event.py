@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hookline import clock, ids
 from hookline.errors import ConfigError, InvalidInput
-from hookline.messages import LARGEST_PAYLOAD, MAX_PAYLOAD, check_message
+from hookline.messages import LARGEST_PAYLOAD, MAX_PAYLOAD, POLICY_BOUNDS, check_message
 from hookline.model import NewMessage, PolicyOverride
 from hookline.operational import MANAGEMENT
 from hookline.parsers import size
@@ -158,14 +158,15 @@ def _instant(value: datetime | None) -> datetime | None:
 
 
 def _seconds(value: float | timedelta | None) -> float | None:
-    if value is None or isinstance(value, timedelta):
-        return None if value is None else value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise InvalidInput(f"max_age: give seconds or a timedelta, not {type(value).__name__}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise InvalidInput("max_age: is too long") from None
+    lowest, highest = POLICY_BOUNDS["max_age"]
+    given = value.total_seconds() if isinstance(value, timedelta) else value
+    if not lowest <= given <= highest:
+        raise InvalidInput("max_age: is not between a millisecond and 30 days")
+    return float(given)
 
 
 def _organization(value: str | None) -> str | None:

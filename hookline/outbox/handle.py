@@ -233,9 +233,11 @@ class _SqlAlchemySession:
     def fetch(self, query: str) -> Rows:
         from sqlalchemy import Engine as Bind
 
-        bind = self._session.get_bind()
-        if self._session.in_transaction() or not isinstance(bind, Bind):
+        if self._session.in_transaction():
             return _SqlAlchemy(self._session.connection()).fetch(query)
+        bind = self._session.get_bind()
+        if not isinstance(bind, Bind):  # the connection of a test, in whose transaction the session's are
+            return _SqlAlchemy(bind).fetch(query)
         with bind.connect() as connection:
             return _SqlAlchemy(connection).fetch(query)
 

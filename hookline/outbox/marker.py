@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
@@ -45,14 +46,22 @@ def read(database: str | os.PathLike[str]) -> OutboxPlace | None:
 def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
     """All of it or nothing: a reader sees the one before or this one. Anybody may read it, as it is no secret."""
     path = path_of(database)
-    beside = path.with_name(path.name + "-new")
+    beside = path.with_name(f"{path.name}-{token_hex(8)}")  # another process may write one at this moment
     content = msgspec.json.encode(_Marker(relayed_id=place.row_id, relayed_uid=place.row_uid))
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS, 0o644)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
+    try:
+        _fill(fd, content)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _fill(fd: int, content: bytes) -> None:
     try:
         os.write(fd, content)
     finally:
         os.close(fd)
-    beside.replace(path)
 
 
 def remove(database: str | os.PathLike[str]) -> None:

@@ -48,7 +48,7 @@ def publish(
     tags          at most 10, to find messages by
     ordering_key  events with the same key reach an endpoint one at a time, in this order
     deliver_at    not before this instant; at most 30 days ahead
-    max_age       seconds (or a timedelta) after which it is no longer worth sending
+    max_age       seconds (or a timedelta) for its delivery with all retries, from `deliver_at` or from when it is relayed
     organization  whose application it is, where there are several organizations
     trace         traceparent (and tracestate after a space) for the receiver; the current OpenTelemetry span's by default
 

@@ -9,7 +9,7 @@ from hookline.store.base import Store
 __all__ = ["open_source"]
 
 
-def open_source(url: str, store: Store, *, poll: float = 0.05) -> Outbox:
+def open_source(url: str, store: Store, *, poll: float = 0.04) -> Outbox:
     """The outbox of the database that `url` names. Nothing is connected yet: it may be away still."""
     if sqlite_path(url) is not None:
         from hookline.sources.sqlite import SqliteSource

@@ -30,6 +30,7 @@ SELECT count(*) AS waiting,
        min(created_at) FILTER (WHERE created_at BETWEEN '2000-01-01' AND '3000-01-01') AS oldest
 FROM (SELECT created_at FROM hookline.outbox WHERE error IS NULL ORDER BY id LIMIT $1) s
 """
+_ASIDE = "SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NOT NULL LIMIT $1) s"
 _SQLITE_WAITING = """
 SELECT count(*), min(created_at) FROM (SELECT created_at FROM hookline_outbox WHERE id > ? ORDER BY id LIMIT ?)
 """
@@ -63,9 +64,16 @@ async def _postgres(url: str) -> SourceView:
         await postgres.check(connection, name)
         with postgres.reaching(name):
             found = await connection.fetchrow(_WAITING, COUNTED)
+            aside = await connection.fetchval(_ASIDE, COUNTED)
     finally:
         await postgres.closed(connection)
-    return SourceView(waiting=found["waiting"], oldest=found["oldest"])
+    return SourceView(waiting=found["waiting"], oldest=found["oldest"], hints=tuple(_left_there(aside)))
+
+
+def _left_there(aside: int) -> Iterator[str]:
+    if aside:
+        rows = "1 row stands" if aside == 1 else f"{aside:,} rows stand"
+        yield f"{rows} aside there, too large to be copied: see the column error of hookline.outbox"
 
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,23 +11,24 @@ from functools import partial
 from typing import Any
 
 import asyncpg
-import msgspec
 
 from hookline.clock import monotonic
 from hookline.config import shown_url
 from hookline.errors import InvalidInput, MigrationNeeded, SourceUnavailable, StoreUnavailable
-from hookline.model import OutboxRow, PolicyOverride, RelayReport
+from hookline.messages import LARGEST_PAYLOAD
+from hookline.model import OutboxRow, RelayReport
 from hookline.outbox import setup
-from hookline.store import rows
 from hookline.store.base import Store
+from hookline.store.outbox_rows import reasons
 from hookline.store.postgres.database import HOT, Connection, translated
+from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.postgres.relay import Scan
 from hookline.store.postgres.watch import OutboxWatch
 
 MOST_BYTES = 16 * 1024 * 1024  # of the payloads that are copied at once; a single larger one is copied alone
 _CONNECT_TIMEOUT, _TIMEOUT, _CLOSE_TIMEOUT = 10.0, 30.0, 5.0
 # Hookline's own database has half a minute for each statement of the copy; meanwhile we are idle in our transaction here.
-_SETTINGS = HOT | {"idle_in_transaction_session_timeout": "5min", "default_transaction_isolation": "read committed"}
+_SETTINGS = HOT | {"idle_in_transaction_session_timeout": "5min"}
 # The copy is durable; a deletion that the server's crash undoes is a row that is copied once more.
 _MOVING = _SETTINGS | {"synchronous_commit": "off"}
 
@@ -46,7 +47,8 @@ _ROWS = """
 WITH guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
 locked AS MATERIALIZED (
     SELECT o.id, octet_length(o.payload)::bigint AS size FROM hookline.outbox o
-    WHERE o.error IS NULL AND o.id >= $1::bigint AND (o.ordering_key IS NULL OR $1::bigint = 0 AND (SELECT held FROM guard))
+    WHERE o.error IS NULL AND o.id >= $1::bigint AND octet_length(o.payload) <= $4::bigint
+      AND (o.ordering_key IS NULL OR $1::bigint = 0 AND (SELECT held FROM guard))
     ORDER BY o.id LIMIT $2::integer FOR UPDATE SKIP LOCKED),
 sized AS (SELECT id, sum(size) OVER (ORDER BY id) - size AS before FROM locked)
 SELECT {columns} FROM sized s JOIN hookline.outbox o USING (id) WHERE s.before < $3::bigint ORDER BY o.id
@@ -60,10 +62,20 @@ o.id, o.org_id, o.app, o.event_type, o.payload, {_EVENT_ID}, o.channels, o.tags,
 _READ = _ROWS.format(columns=_COLUMNS)
 _READ_IDS = _ROWS.format(columns="o.id")
 _READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa: S608
-_READ_PAYLOAD = "SELECT payload, md5(event_id) AS hash FROM hookline.outbox WHERE id = $1"
+_READ_PAYLOAD = """
+SELECT payload, md5(concat_ws('|', org_id, app, coalesce(event_id, id::text))) AS hash FROM hookline.outbox WHERE id = $1
+"""
+# What would take a relay's memory, and longer than a statement may.
+_SET_ASIDE = """
+UPDATE hookline.outbox SET set_aside_at = now(), error = format(
+    'payload: %s bytes, more than %s: too large to be copied, it stays in this database', octet_length(payload), $1::bigint)
+WHERE error IS NULL AND octet_length(payload) > $1::bigint RETURNING error
+"""
 _DELETE = "DELETE FROM hookline.outbox WHERE id = ANY ($1::bigint[])"
 
-_UNREADABLE = (ValueError, OverflowError)  # an instant that Python does not have, bytes that are no text
+_UNREADABLE = (ValueError, OverflowError)  # an instant that Python does not have
+# Bytes that are no text, as a database in another encoding than UTF-8 may hold them.
+_UNTRANSLATABLE = (asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
 
 
 class PostgresSource:
@@ -80,15 +92,11 @@ class PostgresSource:
 
     async def move(self, limit: int) -> RelayReport:
         async with self._connected() as connection:
-            start = self._scan.start()
-            if not await self._looked(connection, start):
-                return RelayReport()
             transaction = connection.transaction()
-            with reaching(self.name):
-                await transaction.start()
-                found = await _read(connection, start, limit)
-            self._scan.took(start, 0.0, [(row, None) for row in found])
-            report = await self._store.take(found, source=self.name) if found else RelayReport()
+            found = await self._found(connection, transaction, limit)
+            if found is None:
+                return RelayReport()
+            report = await self._store.take(found, source=self.name) if found else await self._left(connection)
             assert report is not None  # only a place can be overtaken
             with reaching(self.name):
                 await connection.execute(_DELETE, [row.id for row in found])
@@ -104,12 +112,22 @@ class PostgresSource:
         if connection is not None:
             await closed(connection)
 
-    async def _looked(self, connection: Connection, start: int) -> bool:
-        began = monotonic()
+    async def _found(self, connection: Connection, transaction: Any, limit: int) -> list[OutboxRow] | None:
+        """None: nothing waits, and the transaction was not even begun."""
+        start, began = self._scan.start(), monotonic()
+        found = None
         with reaching(self.name):
-            waiting: bool = await connection.fetchval(_LOOK, start)
-        self._scan.took(start, monotonic() - began, [])
-        return waiting
+            if await connection.fetchval(_LOOK, start):
+                await transaction.start()
+                found = await _read(connection, start, limit)
+        self._scan.took(start, monotonic() - began, [row.id for row in found or ()])
+        return found
+
+    async def _left(self, connection: Connection) -> RelayReport:
+        """Something waits that is not read: others have it, or no deployment could ever send it."""
+        with reaching(self.name):
+            aside = await connection.fetch(_SET_ASIDE, LARGEST_PAYLOAD)
+        return RelayReport(set_aside=len(aside), reasons=reasons(row["error"] for row in aside))
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
@@ -206,64 +224,27 @@ def _denied(name: str, error: MigrationNeeded) -> str | None:
 async def _read(connection: Connection, start: int, limit: int) -> list[OutboxRow]:
     """Locked until the transaction ends."""
     try:
-        return [_row(found) for found in await connection.fetch(_READ, start, limit, MOST_BYTES)]
+        return [outbox_row(found) for found in await connection.fetch(_READ, start, limit, MOST_BYTES, LARGEST_PAYLOAD)]
+    except _UNTRANSLATABLE:
+        await connection.execute("ROLLBACK; BEGIN")  # the server's error has ended the transaction
     except _UNREADABLE:
-        listed = await connection.fetch(_READ_IDS, start, limit, MOST_BYTES)
-        return [await _read_one(connection, found["id"]) for found in listed]
+        pass
+    listed = await connection.fetch(_READ_IDS, start, limit, MOST_BYTES, LARGEST_PAYLOAD)
+    return [await _read_one(connection, found["id"]) for found in listed]
 
 
 async def _read_one(connection: Connection, row_id: int) -> OutboxRow:
     """One that cannot be read must not keep the others from being."""
     try:
-        return _row(await connection.fetchrow(_READ_ONE, row_id))
-    except _UNREADABLE as error:
+        async with connection.transaction():
+            return outbox_row(await connection.fetchrow(_READ_ONE, row_id))
+    except (*_UNREADABLE, *_UNTRANSLATABLE) as error:
         found = await connection.fetchrow(_READ_PAYLOAD, row_id)
         return OutboxRow(
             id=row_id,
             app="?",
             event_type="?",
             payload=found["payload"],
-            event_id=f"evt_{found['hash'] or row_id}",
+            event_id=f"evt_{found['hash']}",
             fault=f"the row cannot be read: {error}",
         )
-
-
-def _row(found: Any) -> OutboxRow:
-    policy, fault = _policy(found["policy"])
-    deliver_at = found["deliver_at"]
-    if deliver_at is not None and deliver_at.tzinfo is None:  # how the driver says infinity
-        deliver_at, fault = None, "deliver_at: is not an instant"
-    for field in ("channels", "tags"):
-        if not _is_plain(found[field]):
-            fault = f"{field}: is not a plain list of texts"
-    return OutboxRow(
-        id=found["id"],
-        app=found["app"],
-        event_type=found["event_type"],
-        payload=found["payload"],
-        event_id=found["event_id"],
-        org_id=found["org_id"],
-        channels=_texts(found["channels"]),
-        tags=_texts(found["tags"]),
-        ordering_key=found["ordering_key"],
-        deliver_at=deliver_at,
-        policy=policy,
-        trace=found["trace"],
-        fault=fault,
-    )
-
-
-def _policy(text: str | None) -> tuple[PolicyOverride | None, str | None]:
-    try:
-        return rows.read_policy(text), None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        return None, f"the policy cannot be used: {error}"
-
-
-def _is_plain(texts: list[Any] | None) -> bool:
-    """A column of arrays takes those of several dimensions too, and NULLs in them."""
-    return texts is None or all(isinstance(text, str) for text in texts)
-
-
-def _texts(texts: list[Any] | None) -> tuple[str, ...] | None:
-    return None if texts is None or not _is_plain(texts) else tuple(texts)

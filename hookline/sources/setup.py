@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from hookline.config import shown_url
@@ -22,6 +23,11 @@ VERSION = setup.VERSION
 _PATIENCE = 10.0  # seconds: an application's long transaction holds the locks that we need
 
 _LOCK = "SELECT pg_advisory_xact_lock(1214540, 1)"  # as for Hookline's own migrations: whoever comes second waits
+# What a role lacks that would have to create the schema.
+_MISSING_GRANT = """
+SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+WHERE to_regnamespace('hookline') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
+"""
 _HOOKLINES = "SELECT 1 FROM sqlite_master WHERE name = 'outbox_place'"
 GRANTS = """
 -- What a role needs to publish, and no more.
@@ -59,12 +65,19 @@ async def _install_postgres(url: str) -> bool:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
                 await connection.execute(_LOCK)
+                await _check_may_create(connection, name)
                 await connection.execute(setup.sql("postgres"))
     except LockNotAvailableError:
         raise SourceUnavailable(f"{name}: somebody holds the outbox's table for long; try again later") from None
     finally:
         await postgres.closed(connection)
     return True
+
+
+async def _check_may_create(connection: Any, name: str) -> None:
+    grant = await connection.fetchval(_MISSING_GRANT)
+    if grant is not None:
+        raise SourceUnavailable(f"{name}: the role of the URL may not create the schema hookline there: {grant}")
 
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,8 +115,7 @@ def _columns(conn: sqlite3.Connection) -> set[str]:
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
     """An error rolls back, because closing does."""
-    if not path.is_file():
-        raise SourceUnavailable(f"no database at {path.absolute()}: the application makes it, not Hookline")
+    _check_there(path)
     conn: sqlite3.Connection | None = None
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode=rw"
@@ -116,6 +128,11 @@ def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
             conn.close()
 
 
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise SourceUnavailable(f"no database at {path.absolute()}: the application makes it, not Hookline")
+
+
 # ── what has been relayed ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -124,6 +141,7 @@ async def prune(url: str, store: Store) -> int:
     path = sqlite_path(url)
     if path is None:
         raise InvalidInput("prune is for SQLite: a row of PostgreSQL is deleted when it is relayed")
+    _check_there(path)
     place = await store.place(open_source(url, store).name)
     return 0 if place is None else await asyncio.to_thread(_prune, path, shown_url(url), place)
 

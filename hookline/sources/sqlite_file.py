@@ -20,6 +20,7 @@ from msgspec import Struct
 from hookline.clock import monotonic, to_micros, wall
 from hookline.errors import SourceUnavailable
 from hookline.model import OutboxPlace
+from hookline.sources.sqlite_guest import is_guest, shared_lock
 from hookline.sources.sqlite_rows import COLUMNS, place_of, uid_of
 
 LOOK = 0.005  # seconds between looks at the file's times
@@ -27,6 +28,8 @@ READ = 0.25  # seconds between reads, whatever the times say ...
 READ_FRESH = 0.01  # ... and while the file is fresh
 FRESH = 50_000_000  # ns: what was written so recently may not be visible yet, and the next write may have the same time
 MOST_BYTES = 8 << 20  # of payloads in one batch
+LONGEST_READ = 3.0  # seconds; a read takes milliseconds, unless the table is a view that somebody has put there
+_STEPS = 100_000  # of SQLite's machine between two looks at the clock: more than a whole batch has
 _BUSY = 0.1
 _PATIENCE = 10.0  # seconds of a lock before it is said
 
@@ -87,6 +90,10 @@ class SqliteFile:
                 yield conn
         except sqlite3.Error as error:
             raise self._fault(error) from error
+        except FileNotFoundError:
+            raise NotNow from None
+        except PermissionError as error:
+            raise SourceUnavailable(f"{self.path}: {_REASONS[sqlite3.SQLITE_CANTOPEN]}") from error
         self._read_at = monotonic()
 
     def has_wal(self) -> bool:
@@ -118,6 +125,24 @@ class SqliteFile:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        with self._as_guest(), self._connected() as conn:
+            yield conn
+
+    @contextmanager
+    def _as_guest(self) -> Iterator[None]:
+        """In a file of another user nothing may be made, neither of the two files that SQLite would make."""
+        if not is_guest(self._real):
+            yield
+            return
+        with shared_lock(self._real) as locked:
+            if not locked:
+                raise self._hindered(_LOCKED)
+            if _stamp(self._wal) is not None and _stamp(self._real.with_name(f"{self._real.name}-shm")) is None:
+                raise self._hindered(_REASONS[sqlite3.SQLITE_READONLY])
+            yield
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
         """A file in WAL mode that nobody has open has no WAL. SQLite would make one, in our name, where the application
         needs its own: then it is read as it lies there, and the reading counts if nobody has touched the file meanwhile."""
         if not self._is_wal_at_rest():
@@ -152,15 +177,20 @@ class SqliteFile:
         conn = sqlite3.connect(uri, uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         conn.row_factory = sqlite3.Row
         conn.text_factory = bytes  # not every text there is UTF-8
+        give_up = monotonic() + LONGEST_READ
+        conn.set_progress_handler(lambda: monotonic() > give_up, _STEPS)
         return conn
+
+    def _hindered(self, reason: str) -> Exception:
+        self._settled = False
+        if monotonic() < self._read_at + _PATIENCE:
+            return NotNow()
+        return SourceUnavailable(f"{self.path}: {reason}")
 
     def _fault(self, error: sqlite3.Error) -> Exception:
         code, text = _code(error), str(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            self._settled = False
-            if monotonic() < self._read_at + _PATIENCE:
-                return NotNow()
-            return SourceUnavailable(f"{self.path}: has been locked by somebody for {_PATIENCE:g} seconds and more")
+            return self._hindered(_LOCKED)
         if "no such table" in text:
             return Absent(
                 f"{self.path} has no table hookline_outbox yet: run `hookline migrate`, or `hookline outbox install`"
@@ -170,7 +200,9 @@ class SqliteFile:
         return SourceUnavailable(f"{self.path}: {_REASONS.get(code, text)}")
 
 
+_LOCKED = f"has been locked by somebody for {_PATIENCE:g} seconds and more"
 _REASONS = {
+    sqlite3.SQLITE_INTERRUPT: f"a read of hookline_outbox took longer than {LONGEST_READ:g} seconds: is it Hookline's table?",
     sqlite3.SQLITE_NOTADB: "is not a SQLite database",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: may this user read it?",
     sqlite3.SQLITE_READONLY: "was left in the middle of a transaction; the application mends it when it opens it next",

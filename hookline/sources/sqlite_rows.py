@@ -13,32 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.model import OutboxPlace, OutboxRow, PolicyOverride
+from hookline.outbox.adapters import statements
+from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEXTS
 from hookline.tracecontext import well_formed
 
 T = TypeVar("T")
 
-COLUMNS = (
-    "id",
-    "uid",
-    "organization",
-    "app",
-    "event_type",
-    "payload",
-    "event_id",
-    "channels",
-    "tags",
-    "ordering_key",
-    "deliver_at",
-    "max_age",
-    "trace",
-)
-
-# In place of what cannot be read stands something that every check refuses: the row stays aside when it is tried again,
-# rather than go out without its channels or before its time.
-_NO_TEXT = ""
-_NO_TEXTS: tuple[str, ...] = ()
-_NO_INSTANT = datetime(9999, 1, 1, tzinfo=UTC)
-_NO_AGE = 0.0
+COLUMNS = ("id", "uid", *statements.COLUMNS)
 
 _UID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.A)
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -85,16 +66,16 @@ class _Reading:
 
     def required(self, field: str) -> str:
         found = self.text(field)
-        return self._unread(field, "is NULL", _NO_TEXT) if found is None else found
+        return self._unread(field, "is NULL", NO_TEXT) if found is None else found
 
     def text(self, field: str) -> str | None:
-        return self._read(field, _NO_TEXT, _decode)
+        return self._read(field, NO_TEXT, _decode)
 
     def texts(self, field: str) -> tuple[str, ...] | None:
-        return self._read(field, _NO_TEXTS, _list)
+        return self._read(field, NO_TEXTS, _list)
 
     def instant(self, field: str) -> datetime | None:
-        return self._read(field, _NO_INSTANT, _instant)
+        return self._read(field, NO_INSTANT, _instant)
 
     def payload(self) -> bytes:
         """Not looked into: the check of every message does that."""
@@ -108,7 +89,7 @@ class _Reading:
         if found is None:
             return None
         if not isinstance(found, int | float) or not math.isfinite(found):
-            return self._unread(field, "is not a number", _NO_AGE)
+            return self._unread(field, "is not a number", NO_AGE)
         return found
 
     def _read(self, field: str, unreadable: T, decode: Callable[[bytes], T]) -> T | None:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
+from hookline.outbox.adapters.trouble import explained_read
 from hookline.outbox.handle import Engine, Rows, handle, handle_async
 
 
@@ -81,7 +82,9 @@ def published(
     savepoint was rolled back is not there. `payload` asks for parts of it, see `matching`; `after` leaves out earlier rows.
     """
     on = handle(conn)
-    found = _decoded(on.engine, on.fetch(_QUERIES[on.engine].format(after=int(after))))
+    with explained_read:
+        rows = on.fetch(_QUERIES[on.engine].format(after=int(after)))
+    found = _decoded(on.engine, rows)
     return matching(found, event_type, app=app, payload=payload)
 
 
@@ -91,7 +94,9 @@ async def published_async(
     """`published` on a connection or session of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones."""
     on = handle_async(conn)
     engine = await on.engine()
-    found = _decoded(engine, await on.fetch(_QUERIES[engine].format(after=int(after))))
+    with explained_read:
+        rows = await on.fetch(_QUERIES[engine].format(after=int(after)))
+    found = _decoded(engine, rows)
     return matching(found, event_type, app=app, payload=payload)
 
 
@@ -105,12 +110,15 @@ def latest(conn: Any) -> int:
 def clear(conn: Any) -> None:
     """Empty the outbox of a test database, for tests that commit. Nothing is committed by this."""
     on = handle(conn)
-    on.run([_CLEAR[on.engine]])
+    with explained_read:
+        on.run([_CLEAR[on.engine]])
 
 
 async def clear_async(conn: Any) -> None:
     on = handle_async(conn)
-    await on.run([_CLEAR[await on.engine()]])
+    engine = await on.engine()
+    with explained_read:
+        await on.run([_CLEAR[engine]])
 
 
 def matching(

@@ -126,10 +126,20 @@ def first_of(
 def none_of(events: Sequence[Published], event_type: str | None, app: str | None, payload: Any) -> None:
     found = matching(events, event_type, app=app, payload=payload)
     if found:
-        raise AssertionError(f"{len(found)} of {_asked(event_type, app, payload)}; {described(found)}")
+        raise AssertionError(f"{_several(len(found), event_type)}{_of(app, payload)}; {described(found)}")
 
 
-def _asked(event_type: str | None, app: str | None, payload: Any) -> str:
+def _several(count: int, event_type: str | None) -> str:
+    if event_type is not None:
+        return f"{count} of {event_type}"
+    return f"{count} event{'' if count == 1 else 's'}"
+
+
+def _asked(event_type: str, app: str | None, payload: Any) -> str:
+    return f"{event_type}{_of(app, payload)}"
+
+
+def _of(app: str | None, payload: Any) -> str:
     of_app = "" if app is None else f" for {app}"
     with_payload = "" if payload is None else f" with {payload!r}"
-    return f"{event_type or 'event'}{of_app}{with_payload}"
+    return f"{of_app}{with_payload}"

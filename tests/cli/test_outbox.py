@@ -16,6 +16,7 @@ import pytest
 from hookline import clock, outbox
 from hookline.cli.doctor import Finding, check_outbox, check_source
 from hookline.cli.outbox_setup import grants
+from hookline.config import shown_url
 from hookline.errors import InvalidInput
 from hookline.model import OutboxView
 from hookline.sources.examine import SourceView
@@ -92,13 +93,13 @@ async def test_rows_that_stand_aside_are_listed_shown_retried_and_discarded(cli:
 
     await scene.store.create_application(scene.organization.id, factory.new_application(uid="late"))
     assert await cli.json("outbox", "retry", str(first)) == {"retried": 1}
-    assert (await cli.json("relay", "--once"))["data"][0]["relayed"] == 1
+    assert (await scene.store.relay(10)).relayed == 1
     assert await cli.json("outbox", "discard", str(third), "--yes") == {"discarded": 1}
     assert await cli.json("outbox", "retry", "--all") == {"retried": 1}
     again = await cli("relay", "--once", "--json")
     assert again.code == 1, again
     assert '"setAside":1,"reasons":["no such application: never"]' in again.out
-    assert [row["id"] for row in (await cli.json("outbox", "list"))["data"]] == [second]
+    assert [row.id for row in await scene.store.set_aside(Page())] == [second]
 
 
 async def test_what_people_see_of_rows_that_stand_aside(cli: Cli, scene: Scene) -> None:
@@ -232,6 +233,18 @@ async def test_an_outbox_of_another_role_is_an_error_that_says_what_to_do(
         postgres_databases.drop(name)
 
 
+async def test_a_role_that_may_not_create_a_schema_is_told_so(alone: Cli, shop_url: str) -> None:
+    role = f"stranger_{factory.number()}"
+    admin = await asyncpg.connect(shop_url)
+    try:
+        await admin.execute(f"CREATE ROLE {role} LOGIN")
+        as_stranger = shop_url.replace("//hookline@", f"//{role}@")
+        (await alone("outbox", "install", as_stranger)).refused(4, "GRANT CREATE ON DATABASE", role)
+    finally:
+        await admin.execute(f"DROP ROLE {role}")
+        await admin.close()
+
+
 # ── relay ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -267,6 +280,7 @@ async def test_what_has_been_relayed_is_pruned(cli: Cli, scene: Scene, shop_file
         conn.execute("INSERT INTO hookline_outbox (app, event_type, payload) VALUES (?, 'x', '{}')", [scene.app.id])
     assert await cli.json("outbox", "prune", url) == {"deleted": 1200}
     (await cli("outbox", "prune", shop_url)).refused(2, "SQLite")
+    (await cli("outbox", "prune", f"sqlite:///{shop_file.with_name('nowhere.db')}")).refused(4, "no database at")
     assert (await cli.json("relay", "--once", "--from", url))["data"][0]["relayed"] == 1
 
 
@@ -301,7 +315,7 @@ async def test_serve_delivers_what_applications_of_both_kinds_publish(
     with Receiver() as receiver:
         await scene.endpoint(url=receiver.url)
         async with configured.running("serve", "--json") as server, ShopDatabase.open(shop_url) as shop:
-            await server.json_line()
+            assert (await server.json_line())["outboxes"] == [urls[0], shown_url(shop_url)]
             published += publish(shop_file, scene.app.id, 2)  # ... while it runs
             published += await shop.publish(scene.app.id, 3)
             await receiver.arrived(6, timeout=60)
@@ -310,6 +324,21 @@ async def test_serve_delivers_what_applications_of_both_kinds_publish(
     assert "Traceback" not in ended.err
     assert sorted(await event_ids(scene)) == sorted(published)
     assert len({one.headers["webhook-id"] for one in receiver.requests}) == 6
+
+
+async def test_serve_says_where_it_looks(cli: Cli) -> None:
+    """A path is relative to where Hookline was started, which is rarely where the application was."""
+    configured = cli.using(HOOKLINE_OUTBOX_URLS="sqlite:///shop.db", HOOKLINE_PORT=free_port())
+    async with configured.running("serve") as server:
+        path = (
+            (await server.line_with("  outboxes  ")).strip().removeprefix("outboxes").strip().removeprefix("sqlite:///")
+        )
+        assert Path(path).is_absolute()
+        assert Path(path).name == "shop.db"
+        assert (await server.stop(signal.SIGTERM)).code == 0
+    async with configured.running("serve", "--role", "api", "--json") as server:
+        assert (await server.json_line())["outboxes"] == []
+        await server.stop(signal.SIGTERM)
 
 
 # ── doctor ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -26,3 +26,17 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         name = databases.create()
         yield databases.server.url(name)
         databases.drop(name)
+
+
+@pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Of Hookline, and of the application that publishes."""
+    if request.param == "a SQLite file":
+        yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
+        return
+    databases: Databases = request.getfixturevalue("postgres_databases")
+    names = [databases.create(request.getfixturevalue("postgres_template")), databases.create()]
+    ours, others = map(databases.server.url, names)
+    yield ours, ours if request.param == "the same PostgreSQL" else others
+    for name in names:
+        databases.drop(name)

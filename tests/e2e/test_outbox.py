@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,6 @@ from hookline.sources import setup
 from hookline.store import StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory, shop
-from tests.support.postgres import Databases
 from tests.support.processes import Process, environment
 from tests.support.receiver import Received, Receiver
 
@@ -32,24 +31,10 @@ SHOPS = 4
 SEED = 20_261_115
 
 
-Urls = tuple[str, str]  # of Hookline, and of the shop
-
-
-@pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
-def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Urls]:
-    if request.param == "a SQLite file":
-        yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
-        return
-    databases: Databases = request.getfixturevalue("postgres_databases")
-    names = [databases.create(request.getfixturevalue("postgres_template")), databases.create()]
-    ours, others = map(databases.server.url, names)
-    yield ours, ours if request.param == "the same PostgreSQL" else others
-    for name in names:
-        databases.drop(name)
-
-
 @pytest.mark.timeout(240)
-async def test_every_committed_order_has_its_webhook_and_no_other_has_one(urls: Urls, tmp_path: Path) -> None:
+async def test_every_committed_order_has_its_webhook_and_no_other_has_one(
+    urls: tuple[str, str], tmp_path: Path
+) -> None:
     hookline_url, shop_url = urls
     env = environment(hookline_url, **({} if hookline_url == shop_url else {"HOOKLINE_OUTBOX_URLS": shop_url}))
     shop.prepare(shop_url)

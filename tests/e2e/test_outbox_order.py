@@ -11,7 +11,6 @@ import random
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from hookline.outbox.setup import create_table
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory
-from tests.support.postgres import Databases
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Received, Receiver
 
@@ -35,20 +33,6 @@ SEED = 20_261_117
 
 class Declined(Exception):
     pass
-
-
-@pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
-def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Of Hookline, and of the application."""
-    if request.param == "a SQLite file":
-        yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
-        return
-    databases: Databases = request.getfixturevalue("postgres_databases")
-    names = [databases.create(request.getfixturevalue("postgres_template")), databases.create()]
-    ours, others = map(databases.server.url, names)
-    yield ours, ours if request.param == "the same PostgreSQL" else others
-    for name in names:
-        databases.drop(name)
 
 
 class Arrivals:

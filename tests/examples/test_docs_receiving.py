@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import base64
+import os
 import re
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,7 +26,7 @@ from hookline.outbox.setup import create_table
 from hookline.receive import VerificationError, Verifier, inbox
 from hookline.receive import Webhook as WebhookReceived
 from hookline.signing import new_secret
-from hookline.testing import Answer, AppEndpoint, Request, published
+from hookline.testing import Answer, AppEndpoint, Request, UrlEndpoint, published
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.redis import RedisServer
 
@@ -181,9 +184,39 @@ def test_postgres_as_shown(database_url: str, number: int) -> None:
     assert holds_a_key(shown[number], url, "pool = await asyncpg.create_pool(DATABASE_URL)")
 
 
+SHOP = """
+
+@app.post("/hooks")
+async def hooks(order: dict[str, int]):
+    print("paid:", order["order"], flush=True)
+    return {"thanks": order["order"]}
+"""
+
+
+def test_a_function_that_makes_the_pool_as_shown(tmp_path: Path, database_url: str) -> None:
+    """Under uvicorn, which imports it."""
+    (tmp_path / "shop.py").write_text(blocks("python", section("## Stores"))[2] + SHOP)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        command = [sys.executable, "-m", "uvicorn", "shop:app", "--fd", str(listening.fileno()), "--no-access-log"]
+        environment = os.environ | {"DATABASE_URL": database_url}
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, pass_fds=[listening.fileno()], text=True
+        ) as server:
+            try:
+                endpoint = UrlEndpoint(f"http://127.0.0.1:{port}/hooks", secret=SECRET)
+                answers = [endpoint.send(signed(b'{"order": 7}')) for _ in range(3)]
+            finally:
+                server.terminate()
+                said, _ = server.communicate(timeout=30)
+    assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"thanks":7}')] * 3
+    assert said == "paid: 7\n"
+    assert server.returncode in (0, -signal.SIGTERM)  # it has come to its end: the pool is closed
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_redis_as_shown(redis_socket: Path, number: int) -> None:
-    shown = choices(blocks("python", section("## Stores"))[2])
+    shown = choices(blocks("python", section("## Stores"))[3])
     assert len(shown) == 2
     ours = f"Redis(unix_socket_path={str(redis_socket)!r}, socket_timeout"
     assert ours in (choice := shown[number].replace("Redis(socket_timeout", ours))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,19 @@ def test_a_long_backlog_goes_in_pieces_lowest_first(shop: AppFile, monkeypatch: 
         shop.publish("acme")
         left.append(shop.ids()[0])
     assert left == [5, 9, 10, 10]
+
+
+def test_large_rows_go_a_few_at_a_time(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of a megabyte took seven seconds, in which the application's other connections found it locked."""
+    times = iter([0.0, prune.LONG])
+    monkeypatch.setattr(prune, "monotonic", lambda: next(times))
+    shop.publish("acme", 3 * prune.FEW)
+    mark(shop, 3 * prune.FEW)
+    shop.publish("acme")
+    assert shop.ids()[0] == prune.FEW + 1
+    monkeypatch.setattr(prune, "monotonic", lambda: 0.0)
+    shop.publish("acme")
+    assert shop.ids()[0] == 3 * prune.FEW + 1
 
 
 def _elsewhere(shop: AppFile, marker_file: Path) -> None:
@@ -163,7 +177,38 @@ def test_a_link_in_the_place_of_the_mark_is_replaced_and_not_followed(shop: AppF
     shop.marker.symlink_to(precious)
     marker.write(shop.path, OutboxPlace(row_id=1, row_uid="u"))
     assert precious.read_text() == "as it was"
-    shop.marker.with_name(shop.marker.name + "-new").symlink_to(precious)
-    with pytest.raises(OSError, match="symbolic link"):
+
+
+def test_what_lies_where_the_mark_is_prepared_is_replaced_and_not_written_to(
+    shop: AppFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = shop.path.with_name("precious")
+    precious.write_text("as it was")
+    monkeypatch.setattr(marker, "token_hex", lambda _: "guessed")
+    beside = shop.marker.with_name(shop.marker.name + "-guessed")
+    for lay in (beside.symlink_to, beside.hardlink_to):
+        lay(precious)
+        with pytest.raises(FileExistsError):
+            marker.write(shop.path, OutboxPlace(row_id=2, row_uid="u"))
+        assert precious.read_text() == "as it was"
+        beside.unlink()
+
+
+def test_several_processes_may_write_the_mark_at_once(shop: AppFile) -> None:
+    """Each would otherwise move or overwrite what another had prepared; the threads stand for processes."""
+
+    def write(uid: str) -> None:
+        for n in range(300):
+            marker.write(shop.path, OutboxPlace(row_id=10 ** (n % 6), row_uid=uid))
+            assert marker.read(shop.path) is not None
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, ("a", "b", "c")))
+    assert {path.name for path in shop.path.parent.iterdir()} == {"shop.db", "shop.db-hookline"}
+
+
+def test_a_mark_that_cannot_be_written_leaves_nothing_behind(shop: AppFile) -> None:
+    shop.marker.mkdir()
+    with pytest.raises(OSError, match="directory"):
         marker.write(shop.path, OutboxPlace(row_id=2, row_uid="u"))
-    assert precious.read_text() == "as it was"
+    assert {path.name for path in shop.path.parent.iterdir()} == {"shop.db", "shop.db-hookline"}

@@ -155,6 +155,24 @@ def test_a_look_does_not_expire_what_an_idle_session_holds(tmp_path: Path) -> No
     engine.dispose()
 
 
+def test_a_look_begins_nothing_on_a_session_that_joins_the_tests_own_transaction(tmp_path: Path) -> None:
+    """SQLAlchemy's recipe for test suites: the application begins and commits, and the connection takes it all back."""
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
+    with engine.begin() as connection:
+        create_table(connection)
+    with engine.connect() as connection:
+        outer = connection.begin()
+        with Session(connection) as session:
+            for count in (1, 2):
+                with session.begin():
+                    outbox.publish(session, "acme", "order.paid", {})
+                assert len(published(session)) == count
+                assert not session.in_transaction()
+        outer.rollback()
+        assert published(connection) == []
+    engine.dispose()
+
+
 @pytest.fixture
 def shop_file(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     conn = sqlite3.connect(tmp_path / "shop.db")
@@ -184,6 +202,14 @@ def test_events_are_chosen_by_type_application_and_parts_of_the_payload(shop_fil
     assert orders(payload={"missing": None}) == []
     assert orders(after=2) == [9]
     assert [one.payload["order"] for one in matching(published(shop_file), payload={"order": 9})] == [9]
+
+
+def test_a_database_without_an_outbox_says_what_to_run(tmp_path: Path) -> None:
+    conn = sqlite3.connect(tmp_path / "shop.db")
+    with pytest.raises(sqlite3.OperationalError) as failed:
+        published(conn)
+    conn.close()
+    assert "create_table" in failed.value.__notes__[0]
 
 
 def test_true_is_not_one(shop_file: sqlite3.Connection) -> None:
@@ -224,7 +250,7 @@ def test_an_assertion_gives_the_event_or_says_what_was_published(shop_file: sqli
         box.assert_published("order.paid", count=1)
     with pytest.raises(AssertionError, match=r"1 of order\.sent"):
         box.assert_not_published("order.sent")
-    with pytest.raises(AssertionError, match="3 of event"):
+    with pytest.raises(AssertionError, match="3 events; published"):
         box.assert_not_published()
     with pytest.raises(InvalidInput, match="assert_not_published"):
         box.assert_published("order.refunded", count=0)

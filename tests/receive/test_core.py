@@ -419,15 +419,15 @@ def test_what_is_forgotten_is_a_setting() -> None:
 
 
 def test_which_statuses_are_kept() -> None:
-    not_kept = [401, 403, 408, 409, 425, 429, 500, 503, 599]
+    not_kept = [401, 403, 404, 405, 408, 409, 425, 429, 500, 503, 599]
     assert [status for status in range(200, 600) if not is_final(status)] == [
-        *not_kept[:6],
+        *not_kept[:8],
         *range(500, 600),
     ]
     for status in not_kept:
         assert recorded(status) is None
-    assert recorded(404) is not None
-    assert recorded(404, keeps=succeeded) is None
+    assert recorded(410) is not None
+    assert recorded(410, keeps=succeeded) is None
     assert recorded(503, keeps=lambda _: True) is not None
     assert recorded(0) is None  # never started
 

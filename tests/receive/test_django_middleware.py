@@ -150,9 +150,9 @@ def test_a_handler_that_raises_frees_the_key(server: Server, desk: Desk, keys_fi
 
 
 def test_a_server_error_is_not_kept(server: Server, desk: Desk) -> None:
-    desk.statuses = [503, 404]
+    desk.statuses = [503, 410]
     replies = [server.call("/pay", "k1") for _ in range(3)]
-    assert [(reply.status, reply.is_replay) for reply in replies] == [(503, False), (404, False), (404, True)]
+    assert [(reply.status, reply.is_replay) for reply in replies] == [(503, False), (410, False), (410, True)]
 
 
 def test_what_has_no_view_takes_no_key(server: Server, keys_file: str) -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import pytest
 import redis
@@ -11,6 +17,7 @@ import redis.asyncio
 import redis.cluster
 
 from hookline.receive.idempotency.keys import (
+    Answer,
     Fresh,
     KeyStoreUnavailable,
     Replay,
@@ -97,3 +104,126 @@ async def test_a_cluster_keeps_keys_where_they_belong() -> None:
             assert await AsyncRedisKeys(async_client).begin(KEY, PRINT, token=b"2", lease=30) == Fresh(1)
     finally:
         server.close()
+
+
+# ── a client with few connections, which refuses one more at once ─────────────────────────────────────────────────
+
+PAUSE = 100  # milliseconds in which the server answers nobody, so that all calls are under way together
+
+
+def _sorts(answers: list[Answer]) -> Counter[str]:
+    return Counter(type(answer).__name__ for answer in answers)
+
+
+async def test_tasks_at_once_wait_for_a_connection(redis_url: str) -> None:
+    async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
+        keys = AsyncRedisKeys(client)
+        await client.client_pause(PAUSE)
+        answers = await asyncio.gather(*(keys.begin(KEY, PRINT, token=b"%d" % n, lease=30) for n in range(25)))
+        assert _sorts(answers) == {"Fresh": 1, "InProgress": 24}
+
+
+def test_threads_at_once_wait_for_a_connection(redis_url: str) -> None:
+    together = threading.Barrier(25)
+    with redis.from_url(redis_url, max_connections=2) as client, ThreadPoolExecutor(25) as threads:
+        keys = RedisKeys(client)
+        client.client_pause(PAUSE)
+
+        def begin(number: int) -> Answer:
+            together.wait(30)
+            return keys.begin(KEY, PRINT, token=b"%d" % number, lease=30)
+
+        assert _sorts(list(threads.map(begin, range(25)))) == {"Fresh": 1, "InProgress": 24}
+
+
+async def test_half_of_the_connections_stay_the_applications(redis_url: str) -> None:
+    async with redis.asyncio.from_url(redis_url, max_connections=4) as client:
+        keys = AsyncRedisKeys(client)
+        await client.client_pause(PAUSE)
+        begun = [asyncio.create_task(keys.begin(KEY, PRINT, token=b"%d" % n, lease=30)) for n in range(25)]
+        while len(client.connection_pool._in_use_connections) < 2:
+            await asyncio.sleep(0)  # until the store has its share
+        assert await asyncio.gather(client.get("theirs"), client.get("also theirs")) == [None, None]
+        assert _sorts(await asyncio.gather(*begun)) == {"Fresh": 1, "InProgress": 24}
+
+
+async def test_connections_that_the_application_has_are_waited_for(redis_url: str) -> None:
+    async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
+        pool = client.connection_pool
+        theirs = [await pool.get_connection() for _ in range(2)]
+        with pytest.raises(KeyStoreUnavailable, match="Too many connections"):
+            await AsyncRedisKeys(client, timeout=0.05).begin(KEY, PRINT, token=b"1", lease=30)
+        beginning = asyncio.create_task(AsyncRedisKeys(client).begin(KEY, PRINT, token=b"1", lease=30))
+        await asyncio.sleep(0.05)  # it is refused, and the client has no event for that
+        assert not beginning.done()
+        for connection in theirs:
+            await pool.release(connection)
+        assert await beginning == Fresh(1)
+
+
+def test_a_thread_waits_for_connections_that_the_application_has(redis_url: str) -> None:
+    with redis.from_url(redis_url, max_connections=2) as client, ThreadPoolExecutor(1) as thread:
+        pool = client.connection_pool
+        theirs = [pool.get_connection() for _ in range(2)]
+        with pytest.raises(KeyStoreUnavailable, match="Too many connections"):
+            RedisKeys(client, timeout=0.05).begin(KEY, PRINT, token=b"1", lease=30)
+        beginning = thread.submit(RedisKeys(client).begin, KEY, PRINT, token=b"1", lease=30)
+        with pytest.raises(TimeoutError):
+            beginning.result(0.05)
+        for connection in theirs:
+            pool.release(connection)
+        assert beginning.result(30) == Fresh(1)
+
+
+async def test_who_waits_too_long_for_its_turn_is_told(redis_url: str) -> None:
+    """Of two connections one is the store's, and a call that takes long has it."""
+    async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
+        keys = AsyncRedisKeys(client, timeout=0.05)
+        await client.client_pause(60_000, all=False)  # of what writes, such as scripts
+        first = asyncio.create_task(keys.begin(KEY, PRINT, token=b"1", lease=30))
+        await asyncio.sleep(0)
+        with pytest.raises(KeyStoreUnavailable, match="became free"):
+            await keys.begin(KEY, PRINT, token=b"2", lease=30)
+        await client.client_unpause()
+        assert await first == Fresh(1)
+        assert await keys.renew(KEY, b"1", 30)
+
+
+def test_who_waits_too_long_for_its_turn_is_told_in_a_thread(redis_url: str) -> None:
+    with redis.from_url(redis_url, max_connections=2) as client, ThreadPoolExecutor(2) as threads:
+        keys = RedisKeys(client, timeout=0.05)
+        client.client_pause(60_000, all=False)
+        calls = [threads.submit(keys.begin, KEY, PRINT, token=b"%d" % n, lease=30) for n in range(2)]
+        (late,), (first,) = wait(calls, 30, FIRST_COMPLETED)
+        with pytest.raises(KeyStoreUnavailable, match="became free"):
+            late.result()
+        client.client_unpause()
+        assert first.result(30) == Fresh(1)
+
+
+FORKS = """
+    import os, sys, threading, redis
+    from hookline.receive.idempotency.keys import Fresh
+    from hookline.receive.stores.redis import RedisKeys
+
+    client = redis.from_url(sys.argv[1], max_connections=2)
+    keys = RedisKeys(client)
+    client.client_pause(300)
+    beginning = threading.Thread(target=keys.begin, args=(b"parent's", b"f"), kwargs={"token": b"p", "lease": 30})
+    beginning.start()
+    while not client.connection_pool._in_use_connections:
+        pass
+    child = os.fork()
+    if child == 0:
+        assert keys.begin(b"child's", b"f", token=b"c", lease=30) == Fresh(1)
+        os._exit(0)
+    beginning.join()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_fork_while_a_call_is_under_way_leaves_the_child_its_turn(redis_url: str) -> None:
+    """In a process of its own: Python warns of a fork beside threads."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(FORKS), redis_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -103,9 +103,31 @@ FORK = """
 """
 
 
-def test_a_fork_in_the_middle_of_a_call_does_not_lock_the_child_out(keys_file: str) -> None:
+FORK_ASYNC = """
+    import asyncio, os, signal, sys
+    from hookline.receive.idempotency.keys import Fresh
+    from hookline.receive.stores.sqlite import AsyncSqliteKeys
+
+    keys = AsyncSqliteKeys(sys.argv[1])
+
+    async def begin(key):
+        return await keys.begin(key, b"f", token=b"t", lease=30)
+
+    assert asyncio.run(begin(b"1")) == Fresh(1)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(0 if asyncio.run(begin(b"2")) == Fresh(1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert asyncio.run(begin(b"3")) == Fresh(1)
+    asyncio.run(keys.aclose())
+"""
+
+
+@pytest.mark.parametrize("program", [FORK, FORK_ASYNC])
+def test_a_fork_in_the_middle_of_a_call_does_not_lock_the_child_out(keys_file: str, program: str) -> None:
     """In a process without threads, or Python warns of it."""
-    command = [sys.executable, "-c", textwrap.dedent(FORK), keys_file]
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), keys_file]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

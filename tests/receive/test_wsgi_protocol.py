@@ -142,12 +142,12 @@ def test_an_application_may_change_its_mind_before_anything_was_sent(keys: Keys)
         try:
             _divide()
         except ZeroDivisionError:
-            start_response("404 Not Found", [*PLAIN, ("X-Why", "zero")], sys.exc_info())
+            start_response("410 Gone", [*PLAIN, ("X-Why", "zero")], sys.exc_info())
         return [b"sorry"]
 
     first, copy = Gateway(app, keys), Gateway(app, keys)
-    assert (first.run(), first.status) == (b"sorry", "404 Not Found")
-    assert (copy.run(), copy.status, copy.is_replay) == (b"sorry", "404 Not Found", True)
+    assert (first.run(), first.status) == (b"sorry", "410 Gone")
+    assert (copy.run(), copy.status, copy.is_replay) == (b"sorry", "410 Gone", True)
     assert ("x-why", "zero") in copy.headers
 
 
@@ -238,6 +238,22 @@ def test_a_middleware_inside_another(keys: Keys) -> None:
 
     first, copy = (Gateway(IdempotencyMiddleware(app, keys), keys) for _ in range(2))
     assert (first.run(), copy.run(), copy.is_replay) == (b"{}", b"{}", True)
+
+
+def test_a_chunked_body_has_a_length_when_the_application_sees_it(keys: Keys) -> None:
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        assert "HTTP_TRANSFER_ENCODING" not in environ
+        start_response("200 OK", PLAIN)
+        return [environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))]
+
+    gateway = Gateway(app, keys)
+    del gateway.environ["CONTENT_LENGTH"]
+    gateway.environ |= {
+        "HTTP_TRANSFER_ENCODING": "chunked",
+        "wsgi.input_terminated": True,
+        "wsgi.input": io.BytesIO(b"dechunked"),
+    }
+    assert gateway.run() == b"dechunked"
 
 
 def test_where_an_application_is_mounted(keys: Keys) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import sqlite3
 import threading
@@ -223,6 +224,28 @@ def let_leases_run_out(path: str) -> None:
     """As if their holders had died long ago."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as conn:
         assert conn.execute("UPDATE hookline_idempotency SET lease_until = 1 WHERE response IS NULL").rowcount > 0
+
+
+class _Ear(logging.Handler):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self.heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage():
+            self.heard.set()
+
+
+@contextmanager
+def logged(text: str) -> Iterator[threading.Event]:
+    """Set when the kit has logged it."""
+    ear, logger = _Ear(text), logging.getLogger("hookline.receive")
+    logger.addHandler(ear)
+    try:
+        yield ear.heard
+    finally:
+        logger.removeHandler(ear)
 
 
 @contextmanager

@@ -17,11 +17,14 @@ from hookline.flow.outage import Outage
 from hookline.flow.relay import Relay
 from hookline.model import PolicyOverride, RelayReport
 from hookline.sources import postgres
+from hookline.sources.examine import examine
 from hookline.sources.postgres import PostgresSource
 from hookline.sources.setup import install
 from hookline.store import Store
 from hookline.store.base import Page
+from hookline.store.postgres import relay
 from tests.support import factory
+from tests.support.hands import Hands
 from tests.support.postgres import Databases, PostgresServer, private_server
 from tests.support.scene import Scene
 from tests.support.shop_database import CRASH_AT_COMMIT, CRASH_AT_DELETE, ShopDatabase
@@ -324,6 +327,27 @@ async def test_a_late_commit_is_not_skipped(scene: Scene, shop: ShopDatabase, so
     assert await messages(scene) == [*second, first]
 
 
+@one_engine
+async def test_dear_looks_rest_also_while_they_find_something(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = Hands()
+    monkeypatch.setattr(relay, "monotonic", hands)
+    monkeypatch.setattr(postgres, "monotonic", hands)
+    hands.step = 1.0  # as beside a long transaction
+    for _ in range(5):
+        await shop.publish(scene.app.id)
+        assert (await source.move(10)).relayed == 1
+    hands.step = 0.0
+    (keyed,) = await shop.publish(scene.app.id, ordering_key="k")
+    (plain,) = await shop.publish(scene.app.id)
+    assert (await source.move(10)).relayed == 1
+    assert (await source.move(10)).relayed == 0
+    hands.now += 2.1
+    assert (await source.move(10)).relayed == 1
+    assert (await messages(scene))[-2:] == [plain, keyed]
+
+
 # ── rows that somebody wrote by hand ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -378,6 +402,12 @@ async def test_rows_that_cannot_be_messages_stand_aside_and_block_nothing(
     assert {row.payload for row in aside} == {b"{", b"\xff", b"{}"}
     assert await shop.waiting() == 0
 
+    assert await scene.store.retry_set_aside(None) == len(HOSTILE)
+    again = await scene.store.relay(100)
+    assert (again.relayed, again.set_aside) == (0, len(HOSTILE)), (
+        "what could not be read is not left out when it is retried"
+    )
+
 
 async def test_a_row_without_an_event_id_has_the_same_one_each_time(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
@@ -389,3 +419,61 @@ async def test_a_row_without_an_event_id_has_the_same_one_each_time(
         await source.move(10)
     assert (await source.move(10)).repeated == 2
     assert len(set(await messages(scene))) == 2
+
+
+async def test_a_row_that_is_too_large_to_be_copied_stays_where_it_is(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 800 MB took three gigabytes here, and longer than a statement may: it held up all that came after it."""
+    monkeypatch.setattr(postgres, "LARGEST_PAYLOAD", 1000)
+    await shop.write(scene.app.id, payload="convert_to('\"' || repeat('x', 2000) || '\"', 'UTF8')")
+    published = await shop.publish(scene.app.id, 2)
+    assert await source.move(10) == RelayReport(relayed=2)
+    report = await source.move(10)
+    reason = "payload: 2002 bytes, more than 1000: too large to be copied, it stays in this database"
+    assert report == RelayReport(set_aside=1, reasons=(reason,))
+    assert await messages(scene) == published
+    assert await source.move(10) == RelayReport()
+    kept = await shop.connection.fetchrow("SELECT octet_length(payload), error, set_aside_at FROM hookline.outbox")
+    assert tuple(kept)[:2] == (2002, reason)
+    assert kept["set_aside_at"] is not None
+    view = await examine(shop.url, scene.store)
+    assert view.waiting == 0
+    assert "1 row stands aside there" in view.hints[0]
+
+
+async def test_rows_that_cannot_be_read_are_told_apart(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    """Two applications may have given an event the same id."""
+    unreadable = {"deliver_at": "'4713-01-01 00:00 BC'", "event_id": "'order-1'"}
+    for app in ("app_a", "app_b"):
+        await shop.write(app, **unreadable)
+        assert (await source.move(10)).set_aside == 1
+    assert len(await scene.store.set_aside(Page())) == 2
+
+
+@pytest.mark.parametrize(("encoding", "letter"), [("SQL_ASCII", r"\xe9"), ("WIN1252", r"\x81")])
+async def test_bytes_that_are_no_text_stand_aside_and_block_nothing(
+    scene: Scene, postgres: PostgresServer, encoding: str, letter: str
+) -> None:
+    name = f"shop_{encoding}_{factory.number()}".lower()
+    admin = await asyncpg.connect(postgres.url("postgres"))
+    await admin.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    url = postgres.url(name)
+    await install(url)
+    source = PostgresSource(url, scene.store, poll=0.02)
+    try:
+        async with ShopDatabase.open(url) as shop:
+            await shop.connection.execute(f"SET client_encoding = {encoding}")
+            first = await shop.publish(scene.app.id, 2)
+            await shop.write(scene.app.id, tags=f"ARRAY[E'{letter}']")
+            published = first + await shop.publish(scene.app.id, 2)
+            report = await source.move(10)
+            assert (report.relayed, report.set_aside) == (4, 1)
+            assert await messages(scene) == published
+            assert await shop.waiting() == 0
+    finally:
+        await source.close()
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await admin.close()

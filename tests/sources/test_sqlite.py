@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 import structlog
 
-from hookline.errors import SourceUnavailable
+from hookline import clock
+from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.flow.relay import BATCH
 from hookline.model import OutboxPlace, PolicyOverride, RelayReport
-from hookline.sources import sqlite_file
+from hookline.sources import sqlite_file, sqlite_rows
 from hookline.sources.sqlite import SqliteSource
+from hookline.sources.sqlite_file import Batch, NotNow, SqliteFile
 from hookline.store.base import Page, Store
 from tests.support import factory
 from tests.support.appfile import AppFile
@@ -392,6 +394,23 @@ async def test_a_file_that_is_locked_for_long_is_said(
             await source.move(BATCH)
 
 
+async def test_a_read_that_never_ends_is_given_up(
+    open_source: OpenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold up the application's commits, and Hookline's own end."""
+    monkeypatch.setattr(sqlite_file, "LONGEST_READ", 0.05)
+    file = AppFile(tmp_path / "endless.db").make()
+    columns = ", ".join(f"NULL AS {name}" for name in sqlite_rows.COLUMNS if name != "id")
+    file.execute("DROP TABLE hookline_outbox")
+    file.execute(
+        "CREATE VIEW hookline_outbox AS WITH RECURSIVE endless (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM endless) "
+        f"SELECT id, {columns} FROM endless WHERE id < 0"
+    )
+    source = open_source(file)
+    with pytest.raises(SourceUnavailable, match="took longer"):
+        await drained(source)
+
+
 async def test_the_file_is_replaced_by_another(
     scene: Scene, source: SqliteSource, shop: AppFile, tmp_path: Path
 ) -> None:
@@ -422,6 +441,8 @@ async def test_an_older_backup_is_restored(scene: Scene, source: SqliteSource, s
     await drained(source)
     shop.path.unlink()
     shutil.copy(tmp_path / "backup.db", shop.path)
+    # The marker may know the third row still, and this publish would delete the first three.
+    shop.marker.unlink(missing_ok=True)
     later = shop.publish(scene.app.id, 4)  # under numbers that had others before
     report = await drained(source)
     assert (report.relayed, report.repeated) == (4, 3)
@@ -458,6 +479,33 @@ async def test_a_commit_that_is_as_old_as_the_last_one_is_found(
         os.utime(shop.path, ns=(before.st_atime_ns, before.st_mtime_ns))
         os.utime(f"{shop.path}-wal", (1, 1))
         assert (await moved(source)).relayed == 1
+
+
+async def test_a_wait_ends_now_and_then_whatever_the_times_say(source: SqliteSource) -> None:
+    await drained(source)
+    async with asyncio.timeout(10):
+        await source.wait(600)
+
+
+async def test_a_file_that_was_written_this_moment_is_read_a_moment_later(
+    shop: AppFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has it open, so no lock tells what is happening to it; and the next write may leave the same times."""
+    written = clock.from_micros(shop.path.stat().st_mtime_ns // 1000)
+    file = SqliteFile(shop.path)
+    monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=40))
+    with pytest.raises(NotNow):
+        file.read(None, 10)
+    monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=60))
+    assert file.read(None, 10).rows == []
+
+
+async def test_a_file_that_is_written_while_it_is_read_as_it_lies_there_is_read_again(shop: AppFile) -> None:
+    file = SqliteFile(shop.path)
+    os.utime(shop.path, (1, 1))
+    with pytest.raises(NotNow), file.reading() as conn:  # noqa: PT012
+        conn.execute("SELECT * FROM hookline_outbox").fetchall()
+        os.utime(shop.path, (2, 2))
 
 
 async def test_what_a_killed_application_left_is_relayed(
@@ -542,17 +590,47 @@ async def test_the_next_publish_deletes_what_was_relayed(
     assert (report.relayed, report.repeated) == (2, 0)
 
 
-async def test_the_marker_never_runs_ahead_of_the_place(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
-    """A marker of an earlier life of Hookline's database would delete what this one has not seen."""
+async def test_the_marker_never_runs_ahead_of_the_place(
+    scene: Scene, source: SqliteSource, shop: AppFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of an earlier life of Hookline's database would delete what this one has not seen: it goes before the first read."""
+    read, marked = SqliteFile.read, []
+
+    def noted(self: SqliteFile, place: OutboxPlace | None, limit: int) -> Batch:
+        marked.append(shop.marker.exists())
+        return read(self, place, limit)
+
+    monkeypatch.setattr(SqliteFile, "read", noted)
     shop.publish(scene.app.id, 3)
     uid = shop.execute("SELECT uid FROM hookline_outbox WHERE id = 3")[0][0]
     from hookline.outbox import marker
 
     marker.write(shop.path, OutboxPlace(row_id=3, row_uid=uid))
     await source.move(1)
+    assert marked == [False]
     found = marker.read(shop.path)
     assert found is None or found.row_id < 3
-    assert (await drained(source)).gone + await scene.raw.count("message") >= 3
+    await drained(source)
+    assert await scene.raw.count("message") == 3
+
+
+async def test_the_marker_waits_for_the_commit(scene: Scene, shop: AppFile) -> None:
+    shop.publish(scene.app.id, 3)
+    source = SqliteSource(shop.url, _Away())  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        await moved(source)
+    await source.close()
+    assert not shop.marker.exists()
+
+
+class _Away:
+    """Hookline's own database, which goes away between the look and the copy."""
+
+    async def place(self, _source: str) -> None:
+        return None
+
+    async def take(self, *_: object, **__: object) -> RelayReport:
+        raise StoreUnavailable("Hookline's database is away")
 
 
 async def test_a_directory_that_cannot_be_written_to_is_said_once(

@@ -46,15 +46,11 @@ async def till(shop: AppFile, app: str, *, timeout: float, lifetime: str) -> dic
     return said
 
 
-async def relay(source: SqliteSource, until: asyncio.Task[Any]) -> list[RelayReport]:
-    """Without a pause, as no real relay is."""
+async def relay(source: SqliteSource, app: asyncio.Task[Any], scene: Scene) -> list[RelayReport]:
+    """Without a pause, as no real relay is, until everything that was committed is there."""
     reports = []
-    quiet = 0
-    while not until.done() or quiet < 3:
+    while not app.done() or await scene.raw.count("message") < len(app.result()["committed"]):
         reports.append(await source.move(50))
-        quiet = 0 if reports[-1].gone else quiet + until.done()
-        if until.done():
-            await source.wait(1.0)
     return reports
 
 
@@ -71,7 +67,7 @@ async def test_a_transaction_that_reads_and_then_writes_never_fails_because_of_t
     scene: Scene, source: SqliteSource, shop: AppFile, lifetime: str, timeout: float
 ) -> None:
     app = asyncio.create_task(till(shop, scene.app.id, timeout=timeout, lifetime=lifetime))
-    reports = await relay(source, app)
+    reports = await relay(source, app, scene)
     said = await app
     assert said["errors"] == []
     assert len(said["committed"]) + len(said["rolled_back"]) == ORDERS

@@ -353,6 +353,21 @@ async def test_one_that_expires_in_the_queue_blocks_those_behind_it(scene: Scene
     assert await scene.state(messages[2].id) == S.QUEUED
 
 
+async def test_a_dead_one_does_not_block_those_before_it(scene: Scene, blocking: Endpoint) -> None:
+    messages = [
+        factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=age))
+        for age in (500.0, 100.0, 900.0)
+    ]
+    await scene.ingest(messages)
+    first = await only(scene)
+    await scene.age(150)
+    await scene.store.sweep_expired()
+    await scene.record(factory.dead(first))
+    assert await scene.store.replay(DeadFilter(ids=(first.delivery_id,))) == 1
+    assert await deliver_all(scene) == [messages[0].id]
+    assert await scene.state(messages[2].id) == S.QUEUED
+
+
 # ── replay and resend ──
 
 

@@ -89,6 +89,7 @@ async def test_an_application_is_found_by_uid_as_in_the_relay(scene: Scene) -> N
     rows = [row(scene, app="acme", event_id="only"), row(scene, app="acme", org_id=scene.organization.id)]
     assert counts(await scene.store.take(rows, source=SHOP)) == (2, 0, 0)
     assert await scene.store.message(named.no, "only") is not None
+    assert counts(await scene.store.take([row(scene, app="acme", org_id="")], source=SHOP)) == (0, 0, 1)
     await scene.store.save_organization(factory.organization())
     assert counts(await scene.store.take([row(scene, app="acme")], source=SHOP)) == (0, 0, 1)
 
@@ -113,6 +114,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"event_type": "a\x00"}, "event type: "),
     ({"event_id": "a\x00"}, "event_id: "),
     ({"event_id": "msg_1"}, "event_id: "),
+    ({"event_id": "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))}, "event_id: "),  # no index takes it
     ({"payload": b"{not json"}, "payload: is not JSON"),
     ({"payload": b'"\xff"'}, "payload: is not UTF-8"),
     ({"payload": b"[" * 100_000}, "payload: is "),
@@ -233,6 +235,21 @@ async def test_of_many_at_once_one_wins(scene: Scene, second: Store, after: Outb
 
 
 # ── set aside ──
+
+
+async def test_the_same_event_id_in_two_organizations_is_two_rows(scene: Scene) -> None:
+    """Both call a customer acme and number their orders from 1: neither's event may be taken for a copy of the other's."""
+    for org_id in ("org_a", None, "org_b"):
+        same = row(scene, app="acme", event_id="order-1", org_id=org_id)
+        assert counts(await scene.store.take([same], source=SHOP)) == (0, 0, 1)
+        assert counts(await scene.store.take([same], source=SHOP)) == (0, 1, 0)
+    assert [each.org_id for each in await scene.store.set_aside(Page())] == ["org_a", None, "org_b"]
+
+
+async def test_event_ids_that_only_their_ends_tell_apart_are_two_rows(scene: Scene) -> None:
+    for end in ("a", "b"):
+        assert counts(await scene.store.take([row(scene, event_id="x" * 5000 + end)], source=SHOP)) == (0, 0, 1)
+        assert counts(await scene.store.take([row(scene, event_id="x" * 5000 + end)], source=SHOP)) == (0, 1, 0)
 
 
 async def test_what_stands_aside_is_listed_by_number(scene: Scene) -> None:

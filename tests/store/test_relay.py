@@ -100,6 +100,14 @@ async def test_a_row_of_another_organization_does_not_reach_this_application(sce
     await publish(scene.raw, scene.app.id, org_id=stranger.id)
     report = await scene.store.relay(10)
     assert (report.relayed, report.set_aside) == (0, 1)
+    assert report.reasons == (f"no such application: {scene.app.id} in the organization {stranger.id}",)
+
+
+async def test_a_report_has_each_reason_once(scene: Scene) -> None:
+    for app in ("nobody", "nobody", "nobody", "no-one"):
+        await publish(scene.raw, app)
+    report = await scene.store.relay(10)
+    assert (report.set_aside, report.reasons) == (4, ("no such application: nobody", "no such application: no-one"))
 
 
 @pytest.mark.parametrize(

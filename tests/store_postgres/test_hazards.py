@@ -12,6 +12,7 @@ from hookline.model import Counts, Delivered, Endpoint, Job, Result
 from hookline.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.store import open_store
 from hookline.store.base import Store, StoreOptions
+from hookline.store.postgres.database import Connection, Database
 from hookline.vault import Vault
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -319,3 +320,24 @@ async def test_an_endpoint_that_is_made_while_its_application_is_deleted_goes_wi
     made, _ = await asyncio.gather(making, deleting)
     assert await scene.store.endpoint(scene.app.no, made.id) is None
     assert await scene.raw.value("SELECT status FROM lane WHERE endpoint_no = $1", made.no) == EndpointStatus.DELETED
+
+
+# ── an application's settings ──
+
+
+async def test_a_database_of_serializable_transactions_leaves_ours_as_they_are(empty_url: str) -> None:
+    """An application's, which has Hookline in a schema: ours would lose races, and make its transactions lose theirs."""
+    raw = await RawPostgres.connect(empty_url)
+    name = await raw.value("SELECT current_database()")
+    await raw.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    database = Database(empty_url, StoreOptions())
+    await database.open()
+
+    async def isolation(connection: Connection) -> str:
+        level: str = await connection.fetchval("SHOW transaction_isolation")
+        return level
+
+    kinds = [database.alone(isolation), database.alone(isolation, calm=True), database.quick(isolation)]
+    assert {await kind for kind in kinds} == {"read committed"}
+    await database.close()
+    await raw.close()

@@ -11,7 +11,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from hookline.cli.outbox_setup import grants
 from hookline.errors import InvalidInput
+from hookline.messages import LARGEST_PAYLOAD
 from hookline.model import PolicyOverride
 from hookline.operational import MANAGEMENT
 from hookline.outbox import event
@@ -153,6 +155,12 @@ async def test_what_is_refused_and_how(scene: Scene, other: RawPostgres) -> None
     assert await scene.raw.count("outbox") == 0
 
 
+async def test_a_payload_that_no_deployment_could_send_is_refused(other: RawPostgres) -> None:
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=f"payload: {LARGEST_PAYLOAD + 1} bytes, more than"):
+        await other.value(f"SELECT hookline.publish('acme', 'a', repeat('1', {LARGEST_PAYLOAD + 1}))")
+    assert await other.count("outbox") == 0
+
+
 @pytest.mark.parametrize(("fields", "reason"), REFUSED, ids=[f"{fields}"[:60] for fields, _ in REFUSED])
 def test_python_says_the_same(fields: dict[str, Any], reason: str) -> None:
     given = filled(fields)
@@ -277,4 +285,22 @@ async def test_an_outbox_that_was_there_first_becomes_hooklines_own(empty_url: s
         finally:
             await store.close()
     finally:
+        await session.close(timeout=5)
+
+
+async def test_who_may_publish_still_may_after_the_set_up_has_run_again(empty_url: str, vault: Vault) -> None:
+    """At first nobody may; after `--grant public` everybody, also when Hookline comes to the same database."""
+    may = "SELECT bool_and(has_function_privilege(0::oid, oid, 'EXECUTE')) FROM pg_proc WHERE proname LIKE 'publish%'"
+    session = await asyncpg.connect(empty_url)
+    store = await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2))
+    try:
+        await session.execute("ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO pg_monitor")
+        await session.execute(SETUP)
+        assert await session.fetchval(may.replace("bool_and", "bool_or")) is False
+        await session.execute(grants("public"))
+        await session.execute(SETUP)
+        await store.migrate()
+        assert await session.fetchval(may) is True
+    finally:
+        await store.close()
         await session.close(timeout=5)

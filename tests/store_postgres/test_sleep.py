@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +14,7 @@ from hookline.store.base import Store, StoreOptions
 from hookline.store.postgres import claim as claiming
 from tests.conftest import OpenStoreWith
 from tests.support import factory
+from tests.support.ear import ear
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -44,27 +45,6 @@ async def held_by(scene: Scene, count: int) -> None:
 
 def asleep(worker: Store) -> asyncio.Task[None]:
     return asyncio.create_task(worker.wait(LONG))
-
-
-@asynccontextmanager
-async def ear(scene: Scene) -> AsyncIterator[list[str]]:
-    """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
-    heard: list[str] = []
-    last = asyncio.Event()
-
-    def listen(_connection: object, _pid: int, _channel: str, payload: str) -> None:
-        if payload == "last":
-            last.set()
-        else:
-            heard.append(payload)
-
-    session = await RawPostgres.connect(scene.url)
-    await session.connection.add_listener("hookline_wake", listen)
-    yield heard
-    await session.execute("SELECT pg_notify('hookline_wake', 'last')")
-    await asyncio.wait_for(last.wait(), SOON)
-    await session.connection.remove_listener("hookline_wake", listen)
-    await session.close()
 
 
 # ── many ──
@@ -121,7 +101,7 @@ async def test_one_that_slept_before_is_told_whoever_came_after(
 
 async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, second: Store, other: RawPostgres) -> None:
     await scene.endpoint()
-    async with ear(scene) as heard, other.connection.transaction():
+    async with ear(scene.url, "hookline_wake") as heard, other.connection.transaction():
         await other.execute("SELECT announce()")
         await second.ingest(factory.new_messages(scene.app.no, 2))
         await other.execute("SELECT announce()")
@@ -138,7 +118,7 @@ async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene)
     assert await scene.store.arm()
     assert len(await scene.claim()) == 1
     await held_by(scene, 0)
-    async with ear(scene) as heard:
+    async with ear(scene.url, "hookline_wake") as heard:
         await scene.send(3)
     assert heard == []
     assert len(await scene.claim()) == 3
@@ -149,7 +129,7 @@ async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scen
     assert await scene.store.arm()
     assert await scene.claim() == []
     assert len(await holders(scene)) == 1
-    async with ear(scene) as heard:
+    async with ear(scene.url, "hookline_wake") as heard:
         await scene.send()
     assert heard == [""]
     assert len(await scene.claim()) == 1

@@ -96,9 +96,7 @@ async def opened(url: str) -> AsyncIterator[Any]:
     if url.startswith("sqlite:///"):
         yield AsyncSqliteKeys(url.removeprefix("sqlite:///"))
     elif url.startswith("unix:"):
-        # Beyond the connections that it may have (100 by default), any other pool fails at once instead of waiting.
-        pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=50)
-        async with redis.asyncio.Redis.from_pool(pool) as client:
+        async with redis.asyncio.from_url(url) as client:
             yield AsyncRedisKeys(client)
     else:
         async with asyncpg.create_pool(url, min_size=1, max_size=8) as connections:

@@ -295,6 +295,12 @@ def test_an_instant_that_has_passed_is_now() -> None:
     assert paid(deliver_at=NOW - timedelta(days=3)).deliver_at == NOW - timedelta(days=3)
 
 
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, timedelta(days=31)])
+def test_a_max_age_out_of_bounds_is_told_in_words(wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^max_age: is not between a millisecond and 30 days$"):
+        paid(max_age=wrong)
+
+
 @pytest.mark.parametrize("given", [90, 90.0, Real(90), Number(90), timedelta(seconds=90)])
 def test_max_age_is_seconds(given: Any) -> None:
     made = paid(max_age=given)

@@ -9,13 +9,15 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hookline.clock import monotonic
 from hookline.model import OutboxPlace
 from hookline.outbox import marker
 
 # One statement with `?` for each value, on the connection and in the transaction of the publish; its rows as tuples.
 Run = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 
-MOST = 1000  # rows at a time: a publish must not pay for a week's backlog
+MOST = 1000  # rows at a time: a publish must not pay for a week's backlog ...
+FEW, LONG = 20, 0.02  # ... nor, where they are large, for more than a few, or for what has taken so many seconds
 _LARGEST = (1 << 63) - 1
 
 _FILE = "PRAGMA database_list"
@@ -48,10 +50,15 @@ def prune(run: Run) -> None:
 
 def delete_relayed(run: Run, place: OutboxPlace) -> bool:
     """Up to `MOST` rows, if the place is one of this very file. False: it is not, or not any more."""
-    if not 0 < place.row_id <= _LARGEST or not run(_SAME, (place.row_id, place.row_uid)):
+    same = (place.row_id, place.row_uid)
+    if not 0 < place.row_id <= _LARGEST or not run(_SAME, same):
         return False
-    run(_DELETE, (place.row_id, MOST))
-    return True
+    left, until = MOST, monotonic() + LONG
+    while True:
+        run(_DELETE, (place.row_id, min(FEW, left)))
+        left -= FEW
+        if left <= 0 or monotonic() >= until or not run(_SAME, same):
+            return True
 
 
 def _main_file(databases: Sequence[Sequence[Any]]) -> str:

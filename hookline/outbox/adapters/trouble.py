@@ -8,10 +8,14 @@ from typing import Any
 
 _MISSING = "Hookline's outbox is not in this database, or is older than this release."
 _POSTGRES = (
-    f"{_MISSING} `hookline migrate` sets it up beside Hookline's own tables, `hookline outbox install URL` in another "
-    "database; `hookline outbox sql postgres` prints what they run."
+    f"{_MISSING} `hookline migrate` sets it up beside Hookline's own tables, `hookline.outbox.setup.create_table(conn)` or "
+    "`hookline outbox install URL` in another database; `hookline outbox sql postgres` prints what they run."
 )
-_SQLITE = f"{_MISSING} `hookline outbox install URL` sets it up; `hookline outbox sql sqlite` prints what it runs."
+_SQLITE = (
+    f"{_MISSING} `hookline.outbox.setup.create_table(conn)` or `hookline outbox install URL` sets it up; "
+    "`hookline outbox sql sqlite` prints what they run."
+)
+_READ = "To publish, a role needs no right to the table, but this reads it: connect as the outbox's owner, or a member of it."
 _GRANT = "This role may not publish yet: `hookline outbox sql postgres --grant ROLE` prints what it needs."
 
 # invalid_schema_name, undefined_function, undefined_table, undefined_column
@@ -22,27 +26,31 @@ _FORBIDDEN = "42501"
 class Explained:
     """Around an adapter's statement, and nothing else."""
 
+    def __init__(self, forbidden: str) -> None:
+        self._forbidden = forbidden  # what a role without rights is told
+
     def __enter__(self) -> None:
         pass
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        note = None if error is None else _note(error)
+        note = None if error is None else _note(error, self._forbidden)
         if error is not None and note is not None:
             error.add_note(note)
 
 
-explained = Explained()
+explained = Explained(_GRANT)
+explained_read = Explained(_READ)  # the same around a look into the table
 
 
-def _note(error: BaseException) -> str | None:
+def _note(error: BaseException, forbidden: str) -> str | None:
     driver = _of_driver(error)
     state = getattr(driver, "sqlstate", None) or getattr(driver, "pgcode", None)
     if state in _UNDEFINED:
         return _POSTGRES
     if state == _FORBIDDEN:
-        return _GRANT
+        return forbidden
     text = str(driver)
     return _SQLITE if "hookline_outbox" in text and text.startswith(("no such table", "table ")) else None
 

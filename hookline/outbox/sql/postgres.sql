@@ -80,7 +80,9 @@ DECLARE
         hookline.name_fault('event type', event_type, 256),
         CASE WHEN payload IS NULL THEN 'payload: is NULL; JSON has a null of its own' END,
         hookline.name_fault('event_id', event_id, 256),
-        CASE WHEN starts_with(event_id, 'msg_') THEN 'event_id: must not begin with ''msg_'', as Hookline''s own ids do'
+        CASE WHEN octet_length(payload) > 67108864
+                 THEN format('payload: %s bytes, more than 67108864', octet_length(payload))
+             WHEN starts_with(event_id, 'msg_') THEN 'event_id: must not begin with ''msg_'', as Hookline''s own ids do'
              WHEN length(ordering_key) NOT BETWEEN 1 AND 256 THEN 'ordering_key: must be 1 to 256 characters long'
              WHEN deliver_at NOT BETWEEN timestamptz '2000-01-01 00:00+00' AND timestamptz '3000-01-01 00:00+00'
                  THEN 'deliver_at: is not between the years 2000 and 3000'
@@ -163,11 +165,16 @@ BEGIN
     RETURN written;
 END $$;
 
--- Nobody publishes unless told so: see `hookline outbox sql --grant ROLE`.
-REVOKE ALL ON FUNCTION
-    hookline.publish(text, text, text, text, text[], text[], text, timestamptz, interval, text, text),
-    hookline.publish(text, text, json, text, text[], text[], text, timestamptz, interval, text, text),
-    hookline.publish(text, text, jsonb, text, text[], text[], text, timestamptz, interval, text, text),
-    hookline.publish_events(json) FROM PUBLIC;
+-- Nobody publishes unless told so: see `hookline outbox sql --grant ROLE`. Once: whoever was told so later still may.
+DO $$
+BEGIN
+    IF pg_catalog.to_regprocedure('hookline.outbox_version()') IS NULL THEN
+        REVOKE ALL ON FUNCTION
+            hookline.publish(text, text, text, text, text[], text[], text, timestamptz, interval, text, text),
+            hookline.publish(text, text, json, text, text[], text[], text, timestamptz, interval, text, text),
+            hookline.publish(text, text, jsonb, text, text[], text[], text, timestamptz, interval, text, text),
+            hookline.publish_events(json) FROM PUBLIC;
+    END IF;
+END $$;
 
 CREATE OR REPLACE FUNCTION hookline.outbox_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';

@@ -98,7 +98,7 @@ def _is_below(path: str, entry: str) -> bool:
 
 
 def _plain(path: str) -> str:
-    """Some frameworks take `//webhooks/stripe/` for `/webhooks/stripe`: it is neither a way around the verifier nor another key."""
+    """Some frameworks take `//webhooks/stripe/` for `/webhooks/stripe`: no way around the verifier, and no other key."""
     return _slashes.sub("/", path).rstrip("/")
 
 

@@ -173,8 +173,9 @@ def _incoming(settings: IdempotencySettings, request: HttpRequest, headers: Head
 
 def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
     announced = headers.get("content-length", "")
+    is_announced = announced.isascii() and announced.isdigit()
     try:
-        if not announced.isdigit() and not hasattr(request, "_body"):
+        if not is_announced and not hasattr(request, "_body"):
             request._body = request.read(limit + 1)  # chunked: `request.body` would have no bound
         body = cast("bytes", request.body)
     except RequestDataTooBig:
@@ -183,7 +184,7 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
         raise Answered(problems.body_incomplete()) from None
     if len(body) > limit:
         raise Answered(problems.body_too_large(limit))
-    if announced.isdigit() and len(body) < int(announced):
+    if is_announced and len(body) < int(announced):
         raise Answered(problems.body_incomplete())
     return body
 

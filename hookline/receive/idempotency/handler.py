@@ -22,6 +22,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import msgspec
+
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStore
 from hookline.receive.idempotency.settings import IdempotencySettings
@@ -39,7 +41,7 @@ _REQUESTS = {("starlette", "Request"), ("django", "HttpRequest")}
 def idempotent(
     store: KeyStore | AsyncKeyStore, settings: IdempotencySettings | None = None
 ) -> Callable[[Handler], Handler]:
-    chosen = settings or IdempotencySettings()
+    chosen = _for_one(settings)
     guard: Any = _AsyncGuard if inspect.iscoroutinefunction(getattr(store, "begin", None)) else _Guard
 
     def decorate(handler: Handler) -> Handler:
@@ -54,13 +56,19 @@ def idempotent_route(store: AsyncKeyStore, settings: IdempotencySettings | None 
 
     from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
-    guard = IdempotencyMiddleware(_nobody, store, settings)
+    guard = IdempotencyMiddleware(_nobody, store, _for_one(settings))
 
     class IdempotentRoute(APIRoute):
         async def handle(self, scope: Any, receive: Any, send: Any) -> None:
             await guard.call(super().handle, scope, receive, send)
 
     return IdempotentRoute
+
+
+def _for_one(settings: IdempotencySettings | None) -> IdempotencySettings:
+    """Whoever decorates a handler has named its path: no method gets around the verifier there."""
+    chosen = settings or IdempotencySettings()
+    return msgspec.structs.replace(chosen, only=chosen.only or ("/",))
 
 
 def _package(args: tuple[Any, ...]) -> tuple[str, int]:

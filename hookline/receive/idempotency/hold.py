@@ -23,6 +23,7 @@ __all__ = ["BATCH", "Hold", "Holder", "Hourly", "check_store"]
 
 BATCH = 1000  # keys per clean-up statement
 IDLE = 30.0  # seconds after which the heart stops, with nothing to beat for
+OWED = 600.0  # seconds for which the store is asked again to keep an answer
 
 log = logging.getLogger("hookline.receive")
 
@@ -65,7 +66,7 @@ class Hold:
         if kept is None:
             self.release()
         elif self._end():
-            self._finish(kept)
+            self._keep(kept)
 
     def release(self) -> None:
         if not self._end():
@@ -78,13 +79,22 @@ class Hold:
     def renew(self) -> bool:
         """False: there is nothing left to renew."""
         try:
-            held = self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease)
+            held = self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease) or self._retake()
         except KeyStoreUnavailable as fault:
             log.warning("lease of an idempotency key not renewed: %s", fault)
             return True  # it may outlive the outage
         if not held and not self.is_over:
             log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
         return held
+
+    def offer(self, kept: StoredResponse) -> KeyStoreUnavailable | None:
+        """Have the answer kept; or what is in the way, and it may be offered again."""
+        try:
+            if not (self._finish(kept) or (self._begin() and self._finish(kept))):
+                log.error("answer not kept: the lease of its idempotency key was lost")
+        except KeyStoreUnavailable as fault:
+            return fault
+        return None
 
     def _end(self) -> bool:
         if self.is_over:
@@ -93,27 +103,41 @@ class Hold:
         self._holder.heart.forget(self)
         return True
 
-    def _finish(self, kept: StoredResponse) -> None:
-        """The work is done and its caller hears of it, even where the next one cannot."""
-        for last in (False, True):  # a connection that broke is another one the second time
-            try:
-                done = self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
-            except KeyStoreUnavailable as fault:
-                if last:
-                    log.error("answer not kept, a copy may run the handler again: %s", fault)
-            else:
-                if not done:
-                    log.error("answer not kept: the lease of its idempotency key was lost")
-                return
+    def _keep(self, kept: StoredResponse) -> None:
+        """The work is done and its caller hears of it, even where the next one cannot yet."""
+        if self.offer(kept) is None:
+            return
+        if (fault := self.offer(kept)) is not None:  # a connection that broke is another one the second time
+            log.error("answer not kept, a copy may run the handler again: %s", fault)
+            self._holder.heart.owe(self, kept)
+
+    def _retake(self) -> bool:
+        """A store that forgot the key (evicted, restarted without its log) gives it again, unless somebody else has it now."""
+        return not self.is_over and self._begin() and not self._is_left()
+
+    def _is_left(self) -> bool:
+        """It ended meanwhile: what was just taken must not stay behind."""
+        if self.is_over:
+            self._holder.store.release(self.claim.key, self.token)
+        return self.is_over
+
+    def _begin(self) -> bool:
+        claim, lease = self.claim, self._holder.settings.lease
+        return isinstance(self._holder.store.begin(claim.key, claim.fingerprint, token=self.token, lease=lease), Fresh)
+
+    def _finish(self, kept: StoredResponse) -> bool:
+        return self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
 
 
 class Heart:
-    """Renews what is held for longer than a third of its lease. The thread starts with the first and stops when idle."""
+    """Renews what is held for longer than a third of its lease, and offers the store again what it could not keep. The thread
+    starts with the first and stops when idle."""
 
     def __init__(self, lease: float) -> None:
         self._every = lease / 3
         self._lock = threading.Lock()
         self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # one that is dropped is not renewed for ever
+        self._owed: dict[Hold, tuple[StoredResponse, float]] = {}  # until when
         self._busy_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -121,10 +145,19 @@ class Heart:
         now = time.monotonic()
         with self._lock:
             self._due[hold] = now + self._every
-            self._busy_at = now
-            if self._thread is None or not self._thread.is_alive():  # not alive: this process was forked
-                self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
-                self._thread.start()
+            self._start(now)
+
+    def owe(self, hold: Hold, kept: StoredResponse) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._owed[hold] = kept, now + OWED
+            self._start(now)
+
+    def _start(self, now: float) -> None:
+        self._busy_at = now
+        if self._thread is None or not self._thread.is_alive():  # not alive: this process was forked
+            self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
+            self._thread.start()
 
     def forget(self, hold: Hold) -> None:
         with self._lock:
@@ -135,11 +168,12 @@ class Heart:
         while self._is_needed():
             time.sleep(self._every / 2)
             self._renew_late()  # with names of its own: asleep, the thread must not hold on to what all others have dropped
+            self._offer_owed()
 
     def _is_needed(self) -> bool:
         now = time.monotonic()
         with self._lock:
-            if self._due:
+            if self._due or self._owed:
                 self._busy_at = now
             elif now - self._busy_at > IDLE:
                 self._thread = None
@@ -166,6 +200,25 @@ class Heart:
                 self._due[hold] = time.monotonic() + self._every
             else:
                 del self._due[hold]
+
+    def _offer_owed(self) -> None:
+        """Until one fails, which goes to the back: while the store is away, each costs its timeout, and leases are due too."""
+        with self._lock:
+            owed = list(self._owed.items())
+        for hold, (kept, until) in owed:
+            is_kept = self._is_kept(hold, kept)
+            with self._lock:
+                del self._owed[hold]
+                if not is_kept and time.monotonic() < until:
+                    self._owed[hold] = kept, until
+                    return
+
+    def _is_kept(self, hold: Hold, kept: StoredResponse) -> bool:
+        try:
+            return hold.offer(kept) is None
+        except Exception:
+            log.exception("answer not kept")
+            return False
 
 
 class Holder:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from hookline.receive.idempotency.core import Claim, answer_to
-from hookline.receive.idempotency.hold import BATCH, Hourly, check_store, note_outage, note_takeover
-from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStoreUnavailable, StoredResponse
+from hookline.receive.idempotency.hold import BATCH, OWED, Hourly, check_store, note_outage, note_takeover
+from hookline.receive.idempotency.keys import AsyncKeyStore, Fresh, KeyStoreUnavailable, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings
@@ -39,7 +39,7 @@ class AsyncHold:
         if kept is None:
             await self.release()
         elif self._end():
-            await self._finish(kept)
+            await self._keep(kept)
 
     async def release(self) -> None:
         if not self._end():
@@ -54,12 +54,17 @@ class AsyncHold:
         pause = self._holder.settings.lease / 3
         self._timer = asyncio.get_running_loop().call_later(pause, self._holder.spawn, self._renew)
 
-    async def _renew(self) -> None:
+    async def is_renewed(self) -> bool:
+        """False: there is nothing left to renew."""
+        lease = self._holder.settings.lease
         try:
-            held = await self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease)
+            return await self._holder.store.renew(self.claim.key, self.token, lease) or await self._retake()
         except KeyStoreUnavailable as fault:
             log.warning("lease of an idempotency key not renewed: %s", fault)
-            held = True  # it may outlive the outage
+            return True  # it may outlive the outage
+
+    async def _renew(self) -> None:
+        held = await self.is_renewed()
         if self.is_over:
             return  # a call under way is not cancelled for this: that would cost the store a connection
         if held:
@@ -75,18 +80,47 @@ class AsyncHold:
             self._timer.cancel()
         return True
 
-    async def _finish(self, kept: StoredResponse) -> None:
-        """The work is done and its caller hears of it, even where the next one cannot."""
-        for last in (False, True):  # a connection that broke is another one the second time
-            try:
-                done = await self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
-            except KeyStoreUnavailable as fault:
-                if last:
-                    log.error("answer not kept, a copy may run the handler again: %s", fault)
-            else:
-                if not done:
-                    log.error("answer not kept: the lease of its idempotency key was lost")
+    async def _keep(self, kept: StoredResponse) -> None:
+        """The work is done and its caller hears of it, even where the next one cannot yet."""
+        if await self._offer(kept) is None:
+            return
+        if (fault := await self._offer(kept)) is not None:  # a connection that broke is another one the second time
+            log.error("answer not kept, a copy may run the handler again: %s", fault)
+            self._holder.spawn(lambda: self._keep_later(kept))
+
+    async def _keep_later(self, kept: StoredResponse) -> None:
+        """A handler whose session goes on until its answer is sent may have the connection that the store is waiting for."""
+        ends = time.monotonic() + OWED
+        while time.monotonic() < ends:
+            await asyncio.sleep(self._holder.settings.lease / 6)
+            if await self._offer(kept) is None:
                 return
+
+    async def _offer(self, kept: StoredResponse) -> KeyStoreUnavailable | None:
+        try:
+            if not (await self._finish(kept) or (await self._begin() and await self._finish(kept))):
+                log.error("answer not kept: the lease of its idempotency key was lost")
+        except KeyStoreUnavailable as fault:
+            return fault
+        return None
+
+    async def _retake(self) -> bool:
+        """A store that forgot the key (evicted, restarted without its log) gives it again, unless somebody else has it now."""
+        return not self.is_over and await self._begin() and not await self._is_left()
+
+    async def _is_left(self) -> bool:
+        """It ended meanwhile: what was just taken must not stay behind."""
+        if self.is_over:
+            await self._holder.store.release(self.claim.key, self.token)
+        return self.is_over
+
+    async def _begin(self) -> bool:
+        claim, lease = self.claim, self._holder.settings.lease
+        answer = await self._holder.store.begin(claim.key, claim.fingerprint, token=self.token, lease=lease)
+        return isinstance(answer, Fresh)
+
+    async def _finish(self, kept: StoredResponse) -> bool:
+        return await self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
 
 
 class AsyncHolder:

@@ -19,8 +19,9 @@ __all__ = ["KEY_HEADERS", "IdempotencySettings", "IncomingRequest", "is_final", 
 
 KEY_HEADERS = ("Idempotency-Key", "webhook-id", "svix-id", "X-GitHub-Delivery", "X-Shopify-Webhook-Id")
 
-# Whoever gets one of these may come again under the same key, and is to be heard then: signed in, allowed, in its turn.
-_PASSING = frozenset({401, 403, 408, 409, 425, 429})
+# Whoever gets one of these may come again under the same key, and is to be heard then: signed in, allowed, in its turn, or when
+# there is something at this path. 404 and 405 also come from routers, to whoever sends there, before any handler runs.
+_PASSING = frozenset({401, 403, 404, 405, 408, 409, 425, 429})
 
 _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
@@ -64,9 +65,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     verifier: Verifier | None = None
     url: Callable[[IncomingRequest], str] | None = None  # the address that the sender signed (Twilio), behind a proxy
     keeps: Callable[[int], bool] = is_final  # which statuses; an error with `Retry-After` is never kept
-    forgets: Sequence[str] = (
-        "set-cookie",
-    )  # headers of the response that are not kept, beside those of the connection
+    forgets: Sequence[str] = ("set-cookie",)  # headers of a response that are not kept, beside the connection's own
     lease: float = 30.0  # seconds until another copy may take over from one that died; renewed at a third
     ttl: float = 96 * 3600.0  # seconds for which an answer is kept: longer than the longest sender goes on
     max_body: int = 1 << 20  # bytes of a request that has a key, or is verified: 413 beyond

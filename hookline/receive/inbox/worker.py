@@ -184,7 +184,9 @@ class InboxWorker:
             self._handle(on, conn, claimed)
         except Lost:
             log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
-        except (Exception, SystemExit) as error:  # a handler is somebody else's code
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a handler is somebody else's code: asyncio, gevent and exit() raise what is no Exception
             self._failed(on, claimed, error, claimed.age + clock.monotonic() - begun)
         return True
 

@@ -163,7 +163,9 @@ class AsyncInboxWorker:
             await self._handle(on, conn, claimed)
         except Lost:
             log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a handler is somebody else's code
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a handler is somebody else's code
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             await self._failed(on, claimed, error, claimed.age + clock.monotonic() - begun)

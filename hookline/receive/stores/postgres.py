@@ -3,6 +3,7 @@
     keys = PostgresKeys(pool)                      # psycopg_pool.ConnectionPool
     keys = PostgresKeys(lambda: psycopg.connect(URL))
     keys = AsyncPostgresKeys(pool)                 # of asyncpg, or psycopg_pool.AsyncConnectionPool
+    keys = AsyncPostgresKeys(lambda: asyncpg.create_pool(URL))
     keys.create_table()                            # or `table_sql()` in your own migrations
 
 Each verb is one statement that commits by itself, timed by the database's clock.
@@ -82,10 +83,13 @@ class PostgresKeys:
 
 
 class AsyncPostgresKeys:
-    def __init__(self, pool: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
-        """`timeout`: seconds to wait for a connection of the pool, and on asyncpg for a statement."""
+    def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
+        """`source`: a pool, or a function, async or not, that makes one: it is called by the first verb, in the running loop.
+
+        `timeout`: seconds to wait for the pool to be made, for a connection of it, and on asyncpg for a statement.
+        """
         self._sql = Statements(table, schema)
-        self._asking: AsyncAsking = asking_async(pool, timeout)
+        self._asking: AsyncAsking = asking_async(source, timeout)
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         for _ in range(_ROUNDS):
@@ -111,6 +115,10 @@ class AsyncPostgresKeys:
         """Make the table, unless it is there."""
         if await self._ask(self._sql.find, ()) == (None,):
             await self._ask(self._sql.create, None)
+
+    async def aclose(self) -> None:
+        """Close the pool that was made for this store. One that was given stays as it is: it is yours."""
+        await self._asking.close()
 
     async def _ask(self, statement: str, values: Values | None) -> Row | None:
         left = _ROUNDS

@@ -6,12 +6,16 @@ again, so it is, once, on another one.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 from hookline.errors import InvalidInput
+from hookline.receive.idempotency.keys import KeyStoreUnavailable
 
 Row = tuple[Any, ...]
 Values = Sequence[Any]
@@ -34,6 +38,8 @@ class AsyncAsking(Protocol):
 
     async def ask(self, statement: str, values: Values | None) -> Row | None: ...
 
+    async def close(self) -> None: ...
+
 
 def asking(source: Any, timeout: float) -> Asking:
     kinds = _kinds(source)
@@ -46,13 +52,17 @@ def asking(source: Any, timeout: float) -> Asking:
     return _Connecting(source, timeout)
 
 
-def asking_async(pool: Any, timeout: float) -> AsyncAsking:
+def asking_async(source: Any, timeout: float) -> AsyncAsking:
+    return _Making(source, timeout) if callable(source) else _asking_pool(source, timeout)
+
+
+def _asking_pool(pool: Any, timeout: float) -> AsyncAsking:
     kinds = _kinds(pool)
     if ("asyncpg", "Pool") in kinds:
         return _AsyncpgPool(pool, timeout)
     if ("psycopg_pool", "AsyncConnectionPool") in kinds:
         return _AsyncPool(pool, timeout)
-    raise InvalidInput("give a pool of asyncpg, or a psycopg_pool.AsyncConnectionPool")
+    raise InvalidInput("give a pool of asyncpg, a psycopg_pool.AsyncConnectionPool, or a function that makes one")
 
 
 _ASYNC_POOLS = {("asyncpg", "Pool"), ("psycopg_pool", "AsyncConnectionPool")}
@@ -203,6 +213,9 @@ class _AsyncPool:
         async with self._pool.connection(self._timeout) as conn:
             return await _fetch_alone_async(conn, statement, values)
 
+    async def close(self) -> None:
+        """It belongs to whoever made it."""
+
 
 async def _fetch_alone_async(conn: Any, statement: str, values: Values | None) -> Row | None:
     before = conn.autocommit
@@ -253,9 +266,80 @@ class _AsyncpgPool:
         async with self._pool.acquire(timeout=self._timeout) as conn:
             return await self._fetch(conn, statement, values)
 
+    async def close(self) -> None:
+        """It belongs to whoever made it."""
+
     async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
         if values is None:
             await conn.execute(statement, timeout=self._timeout)
             return None
         row = await conn.fetchrow(statement, *values, timeout=self._timeout)
         return None if row is None else tuple(row)
+
+
+# ── a pool that is made when it is needed ─────────────────────────────────────────────────────────────────────────
+
+
+class _Made(NamedTuple):
+    pool: Any
+    asking: AsyncAsking
+
+
+class _Making:
+    """A function that makes the pool. A pool belongs to an event loop, so each loop has its own; most processes have one."""
+
+    errors: tuple[type[Exception], ...] = ()  # those of the pool, as soon as there is one
+
+    def __init__(self, make: Callable[[], Any], timeout: float) -> None:
+        self._function = make
+        self._timeout = timeout
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[_Made]] = {}
+
+    async def ask(self, statement: str, values: Values | None) -> Row | None:
+        made = await asyncio.shield(self._making())  # others wait for it too, and must not be cancelled with us
+        return await made.asking.ask(statement, values)
+
+    async def close(self) -> None:
+        making = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if making is not None:
+            with suppress(KeyStoreUnavailable, InvalidInput):  # there is none
+                await (await making).pool.close()
+
+    def _making(self) -> asyncio.Task[_Made]:
+        loop = asyncio.get_running_loop()
+        making = self._by_loop.get(loop)
+        if making is None or _has_failed(making):
+            self._drop_dead_loops()
+            making = self._by_loop[loop] = loop.create_task(self._make())
+        return making
+
+    async def _make(self) -> _Made:
+        try:
+            async with asyncio.timeout(self._timeout):
+                pool = self._function()
+                if inspect.isawaitable(pool) and not _kinds(pool) & _ASYNC_POOLS:
+                    pool = await pool
+                made = _Made(pool, _asking_pool(pool, self._timeout))
+                await _open(pool)
+        except InvalidInput:
+            raise
+        except Exception as error:
+            raise KeyStoreUnavailable(
+                f"the pool of the keys cannot be made now: {type(error).__name__}: {error}"
+            ) from error
+        self.errors = made.asking.errors
+        return made
+
+    def _drop_dead_loops(self) -> None:
+        """Their pools cannot be closed any more."""
+        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
+            del self._by_loop[loop]
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _open(pool: Any) -> None:
+    """Unless it is open: `create_pool` of asyncpg is opened by an await."""
+    await (pool.open() if hasattr(pool, "open") else pool)

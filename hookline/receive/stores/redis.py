@@ -27,6 +27,7 @@ from hookline.receive.idempotency.keys import (
     decode,
     encode,
 )
+from hookline.receive.stores.redis_turns import AsyncTurns, Turns
 
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
@@ -98,7 +99,7 @@ return redis.call('DEL', KEYS[1])
 class _Records:
     """What both faces have in common."""
 
-    def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
+    def __init__(self, client: Any, prefix: str) -> None:
         if not callable(getattr(client, "execute_command", None)):
             raise InvalidInput("give a client of redis-py, such as redis.Redis() or redis.asyncio.Redis()")
         self._client = client
@@ -109,6 +110,11 @@ class _Records:
 
 
 class RedisKeys(_Records):
+    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
+        """`timeout`: seconds to wait for a connection of the client's pool; the store takes half of them at most."""
+        super().__init__(client, prefix)
+        self._turns = Turns(client, timeout)
+
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         return _answer(self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))
 
@@ -130,12 +136,20 @@ class RedisKeys(_Records):
 
         with _failing_closed():
             try:
-                return self._client.execute_command(*self._command("EVALSHA", script.sha, key, *values), **_RAW)
+                return self._execute(self._command("EVALSHA", script.sha, key, *values))
             except NoScriptError:
-                return self._client.execute_command(*self._command("EVAL", script.source, key, *values), **_RAW)
+                return self._execute(self._command("EVAL", script.source, key, *values))
+
+    def _execute(self, command: tuple[Any, ...]) -> Any:
+        return self._turns.run(lambda: self._client.execute_command(*command, **_RAW))
 
 
 class AsyncRedisKeys(_Records):
+    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
+        """`timeout`: as for `RedisKeys`."""
+        super().__init__(client, prefix)
+        self._turns = AsyncTurns(client, timeout)
+
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         return _answer(await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))
 
@@ -157,9 +171,12 @@ class AsyncRedisKeys(_Records):
 
         with _failing_closed():
             try:
-                return await self._client.execute_command(*self._command("EVALSHA", script.sha, key, *values), **_RAW)
+                return await self._execute(self._command("EVALSHA", script.sha, key, *values))
             except NoScriptError:
-                return await self._client.execute_command(*self._command("EVAL", script.source, key, *values), **_RAW)
+                return await self._execute(self._command("EVAL", script.source, key, *values))
+
+    async def _execute(self, command: tuple[Any, ...]) -> Any:
+        return await self._turns.run(lambda: self._client.execute_command(*command, **_RAW))
 
 
 # A client may be set to turn what it reads into text, which an answer's bytes need not be; `register_script` has no way to

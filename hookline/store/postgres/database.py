@@ -16,6 +16,7 @@ import asyncpg
 from asyncpg import exceptions as pg
 from asyncpg.exceptions import _base as pg_client
 
+from hookline.clock import monotonic
 from hookline.errors import ConfigError, HooklineError, MigrationNeeded, StoreUnavailable
 from hookline.store.base import StoreOptions
 from hookline.store.sql import load
@@ -28,6 +29,7 @@ _COMMON = {
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "timezone": "UTC",
+    "default_transaction_isolation": "read committed",  # whatever the application whose database it is has set for its own
     # A machine that vanishes in the middle of a transaction would hold its locks until the server's TCP gives up: two hours.
     "idle_in_transaction_session_timeout": "30s",
     "tcp_keepalives_idle": "20",
@@ -38,6 +40,7 @@ HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 _QUICK = HOT | {"plan_cache_mode": "force_generic_plan"}
 
 _HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
+_PLANS_KEPT = 10.0  # seconds
 _TRIES = 4  # of a transaction that lost a deadlock or a race
 
 # Data that the database, or the driver on its way there, will not take.
@@ -109,6 +112,7 @@ class Database:
         self._hot = self._pool(max(2, options.pool_size - calm - 3), HOT, _HOT_TIMEOUT)  # two are for the listeners
         self._quick = self._pool(1, _QUICK, _HOT_TIMEOUT)
         self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
+        self._plan_at = 0.0  # monotonic: the quick one's plans are made anew
         self._pools = (self._hot, self._quick, self._calm)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
@@ -181,8 +185,18 @@ class Database:
         return await self._on(self._calm if calm else self._hot, work)
 
     async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`work` of plain statements, each its own transaction, with plans that are kept; anew if one lost a deadlock."""
-        return await self._on(self._quick, work)
+        """`work` of plain statements, each its own transaction, with plans that are kept; anew if one lost a deadlock.
+
+        Kept for some seconds: one that was made when a table was empty would read all of it for good.
+        """
+
+        async def planned(connection: Connection) -> T:
+            if monotonic() >= self._plan_at:
+                await connection.execute("DISCARD PLANS")
+                self._plan_at = monotonic() + _PLANS_KEPT
+            return await work(connection)
+
+        return await self._on(self._quick, planned)
 
     async def _on(self, pool: Any, work: Callable[[Connection], Awaitable[T]]) -> T:
         with translated():

@@ -9,7 +9,7 @@ from typing import Any
 
 from asyncpg import InsufficientPrivilegeError
 
-from hookline.errors import MigrationNeeded
+from hookline.errors import ConfigError, MigrationNeeded
 from hookline.store.base import SCHEMA_VERSION
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, translated
@@ -50,6 +50,8 @@ class Life(Part):
             )
         if before == SCHEMA_VERSION:
             return []
+        if before == 0:
+            await self._check_encoding(connection)
         await connection.execute(self._sql["migration_table"])
         applied = []
         for number, text in migrations():
@@ -58,6 +60,15 @@ class Life(Part):
                 await connection.execute(self._sql["migration_add"], number)
                 applied.append(number)
         return applied
+
+    async def _check_encoding(self, connection: Connection) -> None:
+        """In another one a text of any client may be none for the driver, and a whole batch fails on it."""
+        encoding = await connection.fetchval(self._sql["encoding"])
+        if encoding != "UTF8":
+            raise ConfigError(
+                f"the database's encoding is {encoding}, and Hookline needs UTF8: "
+                "CREATE DATABASE hookline ENCODING 'UTF8' TEMPLATE template0"
+            )
 
     async def now(self) -> datetime:
         now: datetime = await self._db.fetchval("now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from hookline.clock import wall
@@ -18,6 +19,7 @@ from hookline.store.postgres.watch import OutboxWatch
 from hookline.vault import Vault
 
 _LAST = 2**63 - 1  # of a row's numbers
+_LONGEST_ID = 256  # characters: no event that could be sent has a longer one
 
 
 class Outbox(Relay):
@@ -122,7 +124,7 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
         clean(row.app),
         clean(row.event_type),
         row.payload,
-        _held(row.event_id),
+        _held_id(row.event_id),
         _held_all(row.channels),
         _held_all(row.tags),
         _held(row.ordering_key),
@@ -135,6 +137,14 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
 
 def _held(text: str | None) -> str | None:
     return None if text is None else clean(text)
+
+
+def _held_id(event_id: str | None) -> str | None:
+    """Short enough for an index, and told from every other: what is dropped as a copy must be one."""
+    if event_id is None or len(event_id) <= _LONGEST_ID:
+        return _held(event_id)
+    digest = hashlib.sha256(event_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{clean(event_id[:_LONGEST_ID])}… {digest}"
 
 
 def _held_all(texts: Sequence[str] | None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from hookline import ids
 from hookline.clock import monotonic, wall
@@ -15,14 +15,14 @@ from hookline.flow.record import clean
 from hookline.messages import check_message
 from hookline.model import IngestStatus, NewMessage, OutboxRow, RelayReport
 from hookline.operational import LONGEST, MANAGEMENT, room
-from hookline.store import rows
 from hookline.store.base import StoreOptions
+from hookline.store.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.postgres.ingest import Ingest, contents
+from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.vault import Vault
 
 FEW = 50  # rows that are read and then moved by one statement; more are locked while they are read
-SAID = 3  # reasons in a report
 _MOST_BYTES = 16 * 1024 * 1024  # of payload that are read at once; a single larger one is read alone
 _NOT_FAR = 1000  # numbers below the highest that was moved: rows of transactions that took a little longer
 _CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds
@@ -49,8 +49,9 @@ class Scan:
     def start(self) -> int:
         return 0 if monotonic() >= self._whole_at else max(1, self._highest - _NOT_FAR)
 
-    def took(self, start: int, seconds: float, found: Sequence[Found]) -> None:
-        self._highest = max((self._highest, *(row.id for row, _ in found)))
+    def took(self, start: int, seconds: float, found: Sequence[int]) -> None:
+        """A look from `start`, and the numbers of the rows that it found."""
+        self._highest = max((self._highest, *found))
         if start > 0:
             return
         self._dear = self._dear + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
@@ -149,7 +150,7 @@ class Relay(Ingest):
         largest = max(self._options.max_payload, LONGEST)
         read = await connection.fetch(self._sql[name], MANAGEMENT, keyed, start, limit, _MOST_BYTES, largest)
         found = [_found(row, self._options.max_payload) for row in read]
-        self._scan.took(start, monotonic() - began, found)
+        self._scan.took(start, monotonic() - began, [row.id for row, _ in found])
         return found
 
     async def _set_aside(self, connection: Connection, faults: Faults) -> int:
@@ -159,8 +160,8 @@ class Relay(Ingest):
 
 
 def report_of(relayed: int, repeated: int, set_aside: int, faults: Faults) -> RelayReport:
-    reasons = tuple(faults.values())[:SAID] if set_aside else ()
-    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=reasons)
+    said = reasons(faults.values()) if set_aside else ()
+    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=said)
 
 
 def messages(found: Sequence[Found], now: datetime, max_payload: int) -> tuple[list[Taken], Faults]:
@@ -180,56 +181,14 @@ def _message(row: OutboxRow, app_no: int | None, message_id: str) -> NewMessage:
     if row.fault is not None:
         raise InvalidInput(row.fault)
     if app_no is None:
-        raise InvalidInput(f"no such application: {row.app}")
-    return NewMessage(
-        id=message_id,
-        app_no=app_no,
-        event_type=row.event_type,
-        payload=row.payload,
-        event_id=row.event_id,
-        channels=row.channels,
-        tags=row.tags,
-        ordering_key=row.ordering_key,
-        deliver_at=row.deliver_at,
-        policy=row.policy,
-        trace=row.trace,
-    )
+        raise InvalidInput(no_application(row.app, row.org_id))
+    return message_of(row, id=message_id, app_no=app_no)
 
 
 def _found(row: Any, max_payload: int) -> Found:
     """Only what Hookline wrote itself speaks in the management organization's name."""
     copied = row["source"] is not None and row["org_id"] == MANAGEMENT
-    return _row(row, max_payload), None if copied else row["app_no"]
-
-
-def _row(row: Any, max_payload: int) -> OutboxRow:
-    policy = fault = None
-    try:
-        policy = rows.read_policy(row["policy"])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        fault = f"the policy cannot be used: {error}"
-    for field in ("channels", "tags"):
-        if not _is_plain(row[field]):
-            fault = f"{field}: is not a plain list of texts"
+    found = outbox_row(row)
     if row["payload"] is None:
-        fault = f"payload: {row['size']} bytes, more than {max_payload}"
-    return OutboxRow(
-        id=row["id"],
-        app=row["app"],
-        event_type=row["event_type"],
-        payload=row["payload"] or b"",
-        event_id=row["event_id"],
-        org_id=row["org_id"],
-        channels=None if fault or row["channels"] is None else tuple(row["channels"]),
-        tags=None if fault or row["tags"] is None else tuple(row["tags"]),
-        ordering_key=row["ordering_key"],
-        deliver_at=row["deliver_at"],
-        policy=policy,
-        trace=row["trace"],
-        fault=fault,
-    )
-
-
-def _is_plain(texts: list[Any] | None) -> bool:
-    """A column of arrays takes those of several dimensions too, and NULLs in them."""
-    return texts is None or all(isinstance(text, str) for text in texts)
+        found = replace(found, fault=f"payload: {row['size']} bytes, more than {max_payload}")
+    return found, None if copied else row["app_no"]

@@ -25,11 +25,11 @@ from hookline.model import (
 from hookline.operational import MANAGEMENT, room
 from hookline.store import rows
 from hookline.store.base import COUNTED, Page, after_number
+from hookline.store.outbox_rows import message_of, no_application, reasons
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.ingest import Taking
 from hookline.store.sqlite.tx import READ, Params, Tx, numbers, texts
 
-_SAID = 3  # reasons in a report
 _LAST = (1 << 63) - 1
 _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
 
@@ -130,7 +130,7 @@ class _Moving:
             relayed=self._relayed,
             repeated=self._repeated + len(self._faults) - set_aside,
             set_aside=set_aside,
-            reasons=tuple(self._faults[:_SAID]) if set_aside else (),
+            reasons=reasons(self._faults) if set_aside else (),
         )
 
 
@@ -174,19 +174,8 @@ def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
 def _of_copy(tx: Tx, row: OutboxRow) -> NewMessage:
     if row.fault is not None:
         raise InvalidInput(row.fault)
-    message = NewMessage(
-        id=ids.mint(ids.MESSAGE, tx.at),
-        app_no=_application(tx, row.org_id, row.app, own=False),
-        event_type=row.event_type,
-        payload=row.payload,
-        event_id=row.event_id,
-        channels=row.channels,
-        tags=row.tags,
-        ordering_key=row.ordering_key,
-        deliver_at=row.deliver_at,
-        policy=row.policy,
-        trace=row.trace,
-    )
+    app_no = _application(tx, row.org_id, row.app, own=False)
+    message = message_of(row, id=ids.mint(ids.MESSAGE, tx.at), app_no=app_no)
     return check_message(message, now=tx.at, max_payload=tx.options.max_payload)
 
 
@@ -204,9 +193,9 @@ def _application(tx: Tx, org_id: str | None, app: str, *, own: bool) -> int:
     """
     found = tx.row("relay_app_by_id", (app,))
     if found is None or org_id not in (None, found["org_id"]):
-        found = tx.row("relay_app_by_uid", (org_id or _only_organization(tx), app))
+        found = tx.row("relay_app_by_uid", (_only_organization(tx) if org_id is None else org_id, app))
     if found is None or (found["org_id"] == MANAGEMENT) != own:
-        raise InvalidInput(f"no such application: {app}")
+        raise InvalidInput(no_application(app, org_id))
     return int(found["no"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -175,7 +176,14 @@ def test_poison_dies_alone_and_the_others_flow(any_shop: Shop) -> None:
     assert any_shop.report().dead == 2
 
 
-@pytest.mark.parametrize("ending", [SystemExit(3), type("Awkward", (Exception,), {"__str__": lambda _: 1 / 0})()])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        SystemExit(3),
+        asyncio.CancelledError(),  # of a loop that the handler runs; gevent's timeouts are of this kind too
+        type("Awkward", (BaseException,), {"__str__": lambda _: 1 / 0})(),
+    ],
+)
 def test_whatever_a_handler_raises_the_worker_goes_on(any_shop: Shop, ending: BaseException) -> None:
     def handler(conn: Any, event: Event) -> None:
         if event.key == "a":

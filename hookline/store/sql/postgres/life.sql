@@ -7,6 +7,9 @@ SELECT coalesce(max(number), 0) FROM hookline.migration
 -- name: migration_exists
 SELECT to_regclass('hookline.migration') IS NOT NULL
 
+-- name: encoding
+SELECT current_setting('server_encoding')
+
 -- name: migration_lock
 SELECT pg_advisory_xact_lock(1214540, 1)
 

@@ -6,8 +6,7 @@ SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- part: application
 -- The application by id or uid; a uid needs its organization, unless there is only one. $1 is the management organization: it
--- is nobody's, does not count, and is only reached by who names it. The id alone is in the WHERE: a plan that was made when there
--- were few applications must not be kept with another index.
+-- is nobody's, does not count, and is only reached by who names it. The id alone is in the WHERE, so that no other index will do.
 coalesce(
          (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
                       THEN a.no END
@@ -73,7 +72,8 @@ WITH settings AS (SELECT $13::float8 AS max_age),
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
                    $9::timestamptz[], $10::text[], $11::text[], $12::bigint[]) WITH ORDINALITY
             AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, row_id, ord)
-       JOIN hookline.application a ON a.no = u.app_no AND a.deleted_at IS NULL),
+       -- Not a join: of a few rows the planner knows nothing, and would read all applications.
+       WHERE (SELECT a.deleted_at IS NULL FROM hookline.application a WHERE a.no = u.app_no)),
      guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
      mine AS MATERIALIZED (
        SELECT o.id FROM hookline.outbox o
@@ -113,7 +113,8 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::tex
             $10::text[], $11::text[], $12::text[]) WITH ORDINALITY
      AS r (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, error, ord)
 WHERE NOT EXISTS (
-  SELECT FROM hookline.outbox o WHERE o.source = $13::text AND o.event_id = r.event_id AND o.app = r.app)
+  SELECT FROM hookline.outbox o
+  WHERE o.source = $13::text AND o.event_id = r.event_id AND o.app = r.app AND o.org_id IS NOT DISTINCT FROM r.org_id)
 ORDER BY r.ord
 RETURNING id
 

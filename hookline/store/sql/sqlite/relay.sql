@@ -25,7 +25,8 @@ INSERT INTO outbox (org_id, app, event_type, payload, event_id, channels, tags, 
                     source, error, created_at, set_aside_at)
 SELECT :org_id, :app, :event_type, :payload, :event_id, :channels, :tags, :ordering_key, :deliver_at, :policy, :trace,
        :source, :error, :now, :now
- WHERE NOT EXISTS (SELECT 1 FROM outbox WHERE source = :source AND event_id = :event_id AND app = :app);
+ WHERE NOT EXISTS (SELECT 1 FROM outbox
+                    WHERE source = :source AND event_id = :event_id AND app = :app AND org_id IS :org_id);
 
 -- name: relay_place
 SELECT row_id, row_uid FROM outbox_place WHERE source = ?;

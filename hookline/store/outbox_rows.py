@@ -1,0 +1,42 @@
+"""What an outbox row becomes, whichever database it comes from: a message, or one that stands aside and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from hookline.model import NewMessage, OutboxRow
+
+SAID = 3  # different reasons in a report
+
+# In place of what cannot be read of a row stands something that every check refuses: the row stays aside when it is tried
+# again, rather than go out without its channels or before its time.
+NO_TEXT = ""
+NO_TEXTS: tuple[str, ...] = ()
+NO_INSTANT = datetime(9999, 1, 1, tzinfo=UTC)
+NO_AGE = 0.0
+
+
+def message_of(row: OutboxRow, *, id: str, app_no: int) -> NewMessage:  # noqa: A002
+    return NewMessage(
+        id=id,
+        app_no=app_no,
+        event_type=row.event_type,
+        payload=row.payload,
+        event_id=row.event_id,
+        channels=row.channels,
+        tags=row.tags,
+        ordering_key=row.ordering_key,
+        deliver_at=row.deliver_at,
+        policy=row.policy,
+        trace=row.trace,
+    )
+
+
+def no_application(app: str, org_id: str | None) -> str:
+    return f"no such application: {app}" + ("" if org_id is None else f" in the organization {org_id}")
+
+
+def reasons(faults: Iterable[str]) -> tuple[str, ...]:
+    """The first few, each once."""
+    return tuple(dict.fromkeys(faults))[:SAID]

@@ -1,0 +1,59 @@
+"""Rows of an outbox on PostgreSQL, Hookline's own or an application's, whatever was written there. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hookline.model import OutboxRow, PolicyOverride
+from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
+from hookline.store.rows import read_policy
+
+Faults = list[str]
+
+
+def outbox_row(found: Any) -> OutboxRow:
+    faults: Faults = []
+    row = OutboxRow(
+        id=found["id"],
+        app=found["app"],
+        event_type=found["event_type"],
+        payload=found["payload"] or b"",
+        event_id=found["event_id"],
+        org_id=found["org_id"],
+        channels=_texts("channels", found["channels"], faults),
+        tags=_texts("tags", found["tags"], faults),
+        ordering_key=found["ordering_key"],
+        deliver_at=_instant(found["deliver_at"], faults),
+        policy=_policy(found["policy"], faults),
+        trace=found["trace"],
+    )
+    return replace(row, fault=faults[0]) if faults else row
+
+
+def _texts(field: str, listed: list[Any] | None, faults: Faults) -> tuple[str, ...] | None:
+    """A column of arrays takes those of several dimensions too, and NULLs in them."""
+    if listed is None:
+        return None
+    if not all(isinstance(text, str) for text in listed):
+        faults.append(f"{field}: is not a plain list of texts")
+        return NO_TEXTS
+    return tuple(listed)
+
+
+def _instant(at: datetime | None, faults: Faults) -> datetime | None:
+    if at is None or at.tzinfo is not None:
+        return at
+    faults.append("deliver_at: is not an instant")  # without a time zone is how the driver says infinity
+    return NO_INSTANT
+
+
+def _policy(text: str | None, faults: Faults) -> PolicyOverride | None:
+    try:
+        return read_policy(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        faults.append(f"the policy cannot be used: {error}")
+        return PolicyOverride(max_age=NO_AGE)

@@ -1,0 +1,180 @@
+"""What a holder does when its store forgets the key, or is away just when the answer is there. Real stores, no clocks patched."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import asyncpg
+import pytest
+import redis
+
+from hookline.receive.idempotency import IdempotencySettings
+from hookline.receive.idempotency.asgi import IdempotencyMiddleware
+from hookline.receive.idempotency.core import Claim
+from hookline.receive.idempotency.hold import Hold, Holder
+from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
+from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, Replay, StoredResponse
+from hookline.receive.idempotency.recording import Recording
+from hookline.receive.stores.postgres import AsyncPostgresKeys
+from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
+from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
+
+CLAIM = Claim(b"k" * 32, b"f" * 32)
+SETTINGS = IdempotencySettings(lease=3)
+KEPT = StoredResponse(200, (), b"done")
+PATIENCE = 30.0
+
+
+def recording() -> Recording:
+    made = Recording(SETTINGS)
+    made.start(200, [])
+    made.feed(b"done")
+    return made
+
+
+def copy_of(store: Any) -> Answer:
+    found: Answer = store.begin(CLAIM.key, CLAIM.fingerprint, token=b"copy", lease=30)
+    return found
+
+
+def taken(holder: Holder) -> Hold:
+    hold = holder.take(CLAIM)
+    assert hold is not None
+    return hold
+
+
+async def taken_async(holder: AsyncHolder) -> AsyncHold:
+    hold = await holder.take(CLAIM)
+    assert hold is not None
+    return hold
+
+
+# ── a store that forgets: an eviction, a restart without a log, a failover ────────────────────────────────────────
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url) as made:
+        yield made
+
+
+def test_the_answer_to_a_key_that_was_forgotten_is_kept(client: redis.Redis) -> None:
+    store = RedisKeys(client)
+    hold = taken(Holder(store, SETTINGS))
+    client.flushall()
+    hold.settle(recording())
+    assert copy_of(store) == Replay(KEPT)
+
+
+def test_a_key_that_was_forgotten_is_held_again_with_the_next_heartbeat(client: redis.Redis) -> None:
+    store = RedisKeys(client)
+    hold = taken(Holder(store, SETTINGS))
+    client.flushall()
+    assert hold.renew()
+    assert isinstance(copy_of(store), InProgress)
+
+
+def test_what_somebody_else_took_meanwhile_stays_theirs(client: redis.Redis) -> None:
+    store = RedisKeys(client)
+    hold = taken(Holder(store, SETTINGS))
+    client.flushall()
+    assert copy_of(store) == Fresh()
+    assert not hold.renew()
+    hold.settle(recording())
+    assert store.finish(CLAIM.key, b"copy", StoredResponse(201, (), b"theirs"), 60)
+    assert copy_of(store) == Replay(StoredResponse(201, (), b"theirs"))
+
+
+def test_a_late_heartbeat_does_not_take_a_key_that_was_released(client: redis.Redis) -> None:
+    store = RedisKeys(client)
+    hold = taken(Holder(store, SETTINGS))
+    hold.release()
+    assert not hold.renew()
+    assert copy_of(store) == Fresh()
+
+
+async def test_the_same_with_a_store_that_is_awaited(client: redis.Redis, redis_url: str) -> None:
+    async with redis.asyncio.Redis.from_url(redis_url) as awaited:
+        hold = await taken_async(AsyncHolder(AsyncRedisKeys(awaited), SETTINGS))
+        client.flushall()
+        assert await hold.is_renewed()
+        assert isinstance(copy_of(RedisKeys(client)), InProgress)
+        client.flushall()
+        await hold.settle(recording())
+        assert copy_of(RedisKeys(client)) == Replay(KEPT)
+        assert not await hold.is_renewed()
+
+
+# ── a store that is away when the answer is there ─────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_that_could_not_be_kept_is_kept_when_the_store_is_back(keys_file: str) -> None:
+    store = SqliteKeys(keys_file, timeout=0.05)
+    hold = taken(Holder(store, SETTINGS))
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        hold.settle(recording())
+        assert isinstance(copy_of(store), InProgress)
+        other.execute("ROLLBACK")
+    _await_replay(store)
+
+
+async def test_an_answer_is_kept_later_under_asyncio_too(keys_file: str) -> None:
+    hold = await taken_async(AsyncHolder(AsyncSqliteKeys(keys_file, timeout=0.05), SETTINGS))
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await hold.settle(recording())
+        assert isinstance(copy_of(SqliteKeys(keys_file)), InProgress)
+        other.execute("ROLLBACK")
+    await asyncio.to_thread(_await_replay, SqliteKeys(keys_file))
+
+
+def _await_replay(store: SqliteKeys) -> None:
+    """Within the lease: beyond it, the copy that asks here would have taken the key over."""
+    ends = time.monotonic() + PATIENCE
+    while not isinstance(found := copy_of(store), Replay):
+        assert isinstance(found, InProgress)
+        assert time.monotonic() < ends
+        time.sleep(0.01)  # there is nothing to wait for but the row
+    assert found == Replay(KEPT)
+
+
+async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effect(keys_url: str) -> None:
+    """As a session does that the framework closes after the answer: the store has to wait for the handler, and that for it."""
+    effects: list[int] = []
+    async with asyncpg.create_pool(keys_url, min_size=1, max_size=1) as pool:
+        store = AsyncPostgresKeys(pool, timeout=0.2)
+        await store.create_table()
+
+        async def pay(scope: Any, receive: Any, send: Any) -> None:
+            async with pool.acquire():
+                effects.append(1)
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"done"})
+
+        app = IdempotencyMiddleware(pay, store, IdempotencySettings(lease=6))
+        statuses = [await _call(app)]
+        while statuses[-1] != (200, True):
+            statuses.append(await _call(app))
+            await asyncio.sleep(0.05)  # a client that comes again
+    assert set(statuses) <= {(200, False), (409, False), (200, True)}
+    assert statuses.count((200, False)) == len(effects) == 1
+
+
+async def _call(app: IdempotencyMiddleware) -> tuple[int, bool]:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"idempotency-key", b"k1")]
+    await app({"type": "http", "method": "POST", "path": "/pay", "headers": headers}, receive, send)
+    return sent[0]["status"], (b"idempotency-replayed", b"true") in sent[0]["headers"]

@@ -1,0 +1,32 @@
+"""Who is notified in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.support.raw import RawPostgres
+
+PATIENCE = 30.0  # seconds
+
+
+@asynccontextmanager
+async def ear(url: str, channel: str) -> AsyncIterator[list[str]]:
+    """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
+    heard: list[str] = []
+    last = asyncio.Event()
+
+    def listen(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+        if payload == "last":
+            last.set()
+        else:
+            heard.append(payload)
+
+    session = await RawPostgres.connect(url)
+    await session.connection.add_listener(channel, listen)
+    yield heard
+    await session.execute(f"SELECT pg_notify('{channel}', 'last')")
+    await asyncio.wait_for(last.wait(), PATIENCE)
+    await session.connection.remove_listener(channel, listen)
+    await session.close()
