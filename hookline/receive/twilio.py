@@ -21,6 +21,7 @@ __all__ = ["label_of_twilio", "twilio"]
 
 _MOST_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
+_LONGEST_FORM = 128 * 1024  # nobody has signed it yet, and to decode a form is much slower than to hash it
 _FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": "80", "https": "443"}
 _SIDS = ("MessageSid", "CallSid")
@@ -61,6 +62,8 @@ def _form(request: Request) -> Form:
         raise VerificationError(
             VerificationCode.MALFORMED_URL, f"the URL has no bodySHA256, which a body of {kind} needs"
         )
+    if len(request.body) > _LONGEST_FORM:
+        raise VerificationError(VerificationCode.MALFORMED_BODY, "the form is too long")
     try:
         return _fields(request.body.decode(), VerificationCode.MALFORMED_BODY)
     except UnicodeDecodeError:

@@ -17,7 +17,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.wsgi import get_wsgi_application
 
 from hookline.receive import Verifier
-from hookline.receive.idempotency.django import IdempotencyMiddleware
+from hookline.receive.idempotency import IdempotencySettings
+from hookline.receive.idempotency.django import IdempotencyMiddleware, admit
 from tests.receive import senders
 from tests.receive.desk import BINARY, LARGE, Desk
 from tests.receive.web import (
@@ -36,7 +37,7 @@ if not django_settings.configured:
     django_settings.configure(USE_TZ=True)
 django.setup()
 
-from django.test import override_settings  # noqa: E402
+from django.test import RequestFactory, override_settings  # noqa: E402
 
 from tests.receive import django_app  # noqa: E402
 
@@ -305,6 +306,14 @@ def test_a_body_that_ends_too_early_runs_nothing(server: Server, desk: Desk) -> 
         connection.shutdown(socket.SHUT_WR)
         (refused,) = read_replies(connection, 1)
     assert (refused.status, refused.code, desk.effects) == (400, "body_incomplete", 0)
+
+
+def test_a_length_in_other_digits_is_none() -> None:
+    """Some servers pass on what came, and Python takes a superscript two for a digit, but not for a number."""
+    request = RequestFactory().post(
+        "/pay", b"12", content_type="text/plain", CONTENT_LENGTH="\xb2", HTTP_WEBHOOK_ID="k"
+    )
+    assert admit(IdempotencySettings(), request) is not None
 
 
 def _raw(path: str, body: bytes, *, key: str = "k1", length: int | None = None) -> bytes:

@@ -201,6 +201,19 @@ def test_who_waits_too_long_for_its_turn_is_told_in_a_thread(redis_url: str) -> 
         assert first.result(30) == Fresh(1)
 
 
+async def test_who_is_cancelled_gives_its_turn_back(redis_url: str) -> None:
+    async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
+        keys = AsyncRedisKeys(client)
+        for steps in range(12):
+            calls = [asyncio.create_task(keys.begin(KEY, PRINT, token=b"1", lease=30)) for _ in range(3)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            assert await keys.begin(KEY, PRINT, token=b"1", lease=30) == Fresh(1)
+
+
 FORKS = """
     import os, sys, threading, redis
     from hookline.receive.idempotency.keys import Fresh

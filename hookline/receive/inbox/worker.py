@@ -186,7 +186,7 @@ class InboxWorker:
             log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a handler is somebody else's code: asyncio, gevent and exit() raise what is no Exception
+        except BaseException as error:  # a handler is somebody else's code; asyncio's and gevent's are no Exception
             self._failed(on, claimed, error, claimed.age + clock.monotonic() - begun)
         return True
 

@@ -161,7 +161,7 @@ class AsyncSqliteKeys:
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         self._keys = SqliteKeys(path, timeout=timeout)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hookline-keys")
+        self._by_process: dict[int, ThreadPoolExecutor] = {}
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         return await self._run(lambda: self._keys.begin(key, fingerprint, token=token, lease=lease))
@@ -181,10 +181,18 @@ class AsyncSqliteKeys:
     async def aclose(self) -> None:
         """Close the file, and end the thread: the last call."""
         await self._run(self._keys.close)
-        self._thread.shutdown(wait=False)
+        self._thread().shutdown(wait=False)
 
     async def _run(self, verb: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._thread.submit(verb))
+        return await asyncio.wrap_future(self._thread().submit(verb))
+
+    def _thread(self) -> ThreadPoolExecutor:
+        """A thread does not cross a fork, and whoever asked the parent's would wait for ever."""
+        found = self._by_process.get(os.getpid())
+        if found is None:
+            made = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hookline-keys")
+            found = self._by_process.setdefault(os.getpid(), made)
+        return found
 
 
 # ── what becomes of a key ─────────────────────────────────────────────────────────────────────────────────────────

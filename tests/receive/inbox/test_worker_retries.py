@@ -97,7 +97,7 @@ def test_dead_events_are_replayed_or_resolved(any_shop: Shop) -> None:
 # ── workers that die ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Gone(BaseException):
+class _Gone(KeyboardInterrupt):
     """Ends the worker on the spot: nothing is recorded, as if the process had died."""
 
 
