@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from hookline.receive.headers import Headers
+from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Claim, Plan, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hookline.receive.errors import VerificationError
-from hookline.receive.headers import Headers
+from hookline.errors import VerificationError
+from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Replay, StoredResponse, key_of
 from hookline.receive.idempotency.problems import Answered

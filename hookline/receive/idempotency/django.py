@@ -23,7 +23,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.module_loading import import_string
 
 from hookline.errors import InvalidInput
-from hookline.receive.headers import Headers
+from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Claim, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder

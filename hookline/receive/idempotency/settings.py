@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.receive.headers import Headers
+from hookline.headers import Headers
 
 if TYPE_CHECKING:
     from hookline.receive.verify import Verifier, Webhook

@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hookline.receive.headers import Headers
+from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Plan, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder

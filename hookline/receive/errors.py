@@ -1,5 +1,0 @@
-"""What can be wrong with a request that arrives."""
-
-from hookline.errors import VerificationCode, VerificationError
-
-__all__ = ["VerificationCode", "VerificationError"]
