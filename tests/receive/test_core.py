@@ -487,6 +487,7 @@ def test_a_length_that_cannot_be_believed(lengths: list[bytes]) -> None:
         {"key": ("a b",)},
         {"key": (7,)},
         {"key": from_webhook},
+        {"key": 7},
         {"forgets": "set-cookie"},
         {"only": "/webhooks"},
         {"only": ["webhooks"]},
@@ -497,8 +498,13 @@ def test_a_length_that_cannot_be_believed(lengths: list[bytes]) -> None:
         {"max_body": -1},
         {"max_response": 1.5},
         {"when_unavailable": "ignore"},
+        {"verifier": "whsec_c2VjcmV0"},
+        {"scope": "tenant"},
+        {"url": "https://shop.example/sms"},
+        {"keeps": [200]},
     ],
 )
 def test_wrong_settings_are_refused_when_they_are_made(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))) as refused:
         IdempotencySettings(**wrong)
+    assert "whsec_" not in str(refused.value)

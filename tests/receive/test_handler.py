@@ -541,6 +541,14 @@ async def test_a_store_of_the_other_kind(keys: Keys, async_keys: AsyncKeys) -> N
         await idempotent(async_keys)(waits_not)(django_request)
 
 
+def test_the_decorator_itself_is_none() -> None:
+    def pay() -> Any:
+        raise AssertionError("never called")
+
+    with pytest.raises(InvalidInput, match="@idempotent\\(store\\)"):
+        idempotent(pay)  # type: ignore[arg-type]
+
+
 async def test_fastapi_is_told_what_to_use_instead(async_keys: AsyncKeys) -> None:
     @idempotent(async_keys)
     async def pay(order: int) -> dict[str, int]:

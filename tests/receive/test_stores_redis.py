@@ -16,6 +16,7 @@ import redis
 import redis.asyncio
 import redis.cluster
 
+from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import (
     Answer,
     Fresh,
@@ -31,6 +32,19 @@ from tests.receive.stages import (
     verbs,
 )
 from tests.support.redis import RedisServer
+
+
+def test_a_client_of_the_other_kind_is_refused_when_the_store_is_made() -> None:
+    class Own(redis.Redis): ...
+
+    class OwnAsync(redis.asyncio.Redis): ...
+
+    for waits in (redis.asyncio.Redis(), OwnAsync(), redis.asyncio.RedisCluster("localhost")):
+        with pytest.raises(InvalidInput, match="AsyncRedisKeys"):
+            RedisKeys(waits)
+    for waits_not in (redis.Redis(), Own()):
+        with pytest.raises(InvalidInput, match=r"redis\.asyncio"):
+            AsyncRedisKeys(waits_not)
 
 
 async def test_scripts_that_redis_forgot_are_sent_again(redis_url: str) -> None:

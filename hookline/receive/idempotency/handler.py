@@ -41,8 +41,11 @@ _REQUESTS = {("starlette", "Request"), ("django", "HttpRequest")}
 def idempotent(
     store: KeyStore | AsyncKeyStore, settings: IdempotencySettings | None = None
 ) -> Callable[[Handler], Handler]:
+    begin = getattr(store, "begin", None)
+    if begin is None:
+        raise InvalidInput("write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores")
     chosen = _for_one(settings)
-    guard: Any = _AsyncGuard if inspect.iscoroutinefunction(getattr(store, "begin", None)) else _Guard
+    guard: Any = _AsyncGuard if inspect.iscoroutinefunction(begin) else _Guard
 
     def decorate(handler: Handler) -> Handler:
         return cast("Handler", guard(handler, store, chosen).wrapped())

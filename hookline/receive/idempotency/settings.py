@@ -79,6 +79,11 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
             _check_names("key", self.key)
         if self.verifier is None and getattr(self.key, "needs_verifier", False):
             raise InvalidInput("key=from_webhook needs a verifier")
+        if self.verifier is not None and not callable(getattr(self.verifier, "verify", None)):
+            raise InvalidInput("verifier: give a Verifier, made with the secret")
+        for name in ("scope", "url", "keeps"):
+            if not callable(getattr(self, name) or is_final):
+                raise InvalidInput(f"{name}: a function")
         if isinstance(self.only, str) or not all(isinstance(path, str) and path[:1] == "/" for path in self.only):
             raise InvalidInput("only: a list of paths, each with a slash in front")
         for name in ("lease", "ttl"):

@@ -24,6 +24,9 @@ from hookline.states import Reason
 
 Handler = Callable[[Any, Event], Any]
 
+# After a failure, when there is nothing to try again: the mark "done" was committed by the handler, with half of its effect.
+COMMITTED = "%r: is not tried again: the handler has committed by itself (leave that to the worker), or another worker has it"
+
 POLICY = RetryPolicy(cap=3600.0)  # 1 s, 3 s, 9 s ... an hour; 12 attempts within a day
 RECONNECT = RetryPolicy(base=0.2, factor=2.0, cap=10.0)
 CLEAN_EVERY = 3600.0
@@ -101,6 +104,8 @@ def rules(
     poll: float,
     keep: float | timedelta | None,
 ) -> Rules:
+    if not isinstance(handlers, Mapping):
+        raise InvalidInput("handlers: give functions by the event type, or by *")
     for event_type, handler in handlers.items():
         if not isinstance(event_type, str) or not callable(handler):
             raise InvalidInput("handlers: give functions by the event type, or by *")
@@ -113,6 +118,12 @@ def rules(
             raise InvalidInput(f"{name}: is not a number of seconds above 0")
     kept = None if keep is None else checked_age(keep)
     return Rules(handlers=dict(handlers), policy=policy, lease=float(lease), poll=float(poll), keep=kept)
+
+
+def checked_connect(connect: Callable[[], Any]) -> Callable[[], Any]:
+    if not callable(connect):
+        raise InvalidInput("connect: give a function that opens a connection; each thread or task has its own")
+    return connect
 
 
 def last_line(error: BaseException) -> str:

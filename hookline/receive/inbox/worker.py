@@ -19,11 +19,13 @@ from hookline.receive.inbox import adapters, plans
 from hookline.receive.inbox.adapters.base import Connection
 from hookline.receive.inbox.handling import (
     CLEAN_EVERY,
+    COMMITTED,
     POLICY,
     RECONNECT,
     Handler,
     Lost,
     RolledBack,
+    checked_connect,
     last_line,
     refuse_coroutine,
     rules,
@@ -64,7 +66,7 @@ class InboxWorker:
     ) -> None:
         if threads < 1:
             raise InvalidInput("threads: at least one")
-        self._connect = connect
+        self._connect = checked_connect(connect)
         self._count = threads
         self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)
         self._threads: list[threading.Thread] = []
@@ -202,7 +204,9 @@ class InboxWorker:
         event = claimed.event
         log.warning("%r: attempt %d failed: %s", event.key, event.attempt, last_line(error), exc_info=error)
         with on.transaction():
-            plans.run(on, self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance))
+            noted = plans.run(on, self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance))
+        if not noted:
+            log.error(COMMITTED, event.key)
 
 
 @contextmanager

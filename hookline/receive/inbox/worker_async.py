@@ -17,7 +17,18 @@ from hookline.flow import backoff
 from hookline.model import RetryPolicy
 from hookline.receive.inbox import adapters, plans
 from hookline.receive.inbox.adapters.base import AsyncConnection
-from hookline.receive.inbox.handling import CLEAN_EVERY, POLICY, RECONNECT, Handler, Lost, RolledBack, last_line, rules
+from hookline.receive.inbox.handling import (
+    CLEAN_EVERY,
+    COMMITTED,
+    POLICY,
+    RECONNECT,
+    Handler,
+    Lost,
+    RolledBack,
+    checked_connect,
+    last_line,
+    rules,
+)
 from hookline.receive.inbox.model import Claim
 from hookline.receive.inbox.upkeep import KEPT, STEP
 from hookline.receive.inbox.wake import Bell
@@ -49,7 +60,7 @@ class AsyncInboxWorker:
     ) -> None:
         if tasks < 1:
             raise InvalidInput("tasks: at least one")
-        self._connect = connect
+        self._connect = checked_connect(connect)
         self._count = tasks
         self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)
         self._tasks: list[asyncio.Task[None]] = []
@@ -185,7 +196,10 @@ class AsyncInboxWorker:
         event = claimed.event
         log.warning("%r: attempt %d failed: %s", event.key, event.attempt, last_line(error), exc_info=error)
         async with on.transaction():
-            await plans.run_async(on, self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance))
+            plan = self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance)
+            noted = await plans.run_async(on, plan)
+        if not noted:
+            log.error(COMMITTED, event.key)
 
 
 def _ringer(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], None]:

@@ -109,10 +109,22 @@ class _Records:
         return (name, script, 1, f"{self._prefix}{key.hex()}", *values)
 
 
+def _is_async(client: Any) -> bool | None:
+    """None: it is not of redis-py, and known only by what it does."""
+    for kind in type(client).__mro__:
+        if kind.__module__.startswith("redis.asyncio."):
+            return True
+        if kind.__module__ in ("redis.client", "redis.cluster"):
+            return False
+    return None
+
+
 class RedisKeys(_Records):
     def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
         """`timeout`: seconds to wait for a connection of the client's pool; the store takes half of them at most."""
         super().__init__(client, prefix)
+        if _is_async(client) is True:
+            raise InvalidInput("RedisKeys does not await: give this client to AsyncRedisKeys")
         self._turns = Turns(client, timeout)
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
@@ -148,6 +160,8 @@ class AsyncRedisKeys(_Records):
     def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
         """`timeout`: as for `RedisKeys`."""
         super().__init__(client, prefix)
+        if _is_async(client) is False:
+            raise InvalidInput("AsyncRedisKeys needs a client that awaits, such as redis.asyncio.Redis()")
         self._turns = AsyncTurns(client, timeout)
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:

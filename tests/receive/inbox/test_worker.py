@@ -8,6 +8,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from hookline.receive import Headers, Webhook, inbox
 from hookline.receive.inbox import Event, InboxWorker, InvalidInput, NotInTransaction
@@ -206,7 +208,9 @@ def test_an_async_handler_without_a_loop_is_a_failure_and_not_silently_done(any_
     assert "AsyncInboxWorker" in found.error
 
 
-def test_a_handler_that_commits_by_itself_has_its_mark_with_it(shop_of: Callable[[str], Shop]) -> None:
+def test_a_handler_that_commits_by_itself_has_its_mark_with_it(
+    shop_of: Callable[[str], Shop], caplog: pytest.LogCaptureFixture
+) -> None:
     shop = shop_of("sqlite")
 
     def handler(conn: Any, event: Event) -> None:
@@ -217,6 +221,27 @@ def test_a_handler_that_commits_by_itself_has_its_mark_with_it(shop_of: Callable
     shop.accept("k")
     assert worker(shop, handler).drain() == 1
     assert (shop.payments(), shop.states()) == (["k"], {"k": "done"})
+    [said] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said.startswith("'k': is not tried again")
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_session_that_the_handler_commits(
+    shop_of: Callable[[str], Shop], engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLAlchemy refuses the next statement then; what it says about it is not that the event is done."""
+    shop = shop_of(engine)
+    url = f"sqlite:///{shop.url}" if engine == "sqlite" else shop.url.replace("postgresql", "postgresql+psycopg", 1)
+    bind = sa.create_engine(url, poolclass=sa.NullPool)
+
+    def handler(session: Session, event: Event) -> None:
+        session.execute(sa.text("INSERT INTO payments VALUES (:key)"), {"key": event.key})
+        session.commit()
+
+    shop.accept("k")
+    assert InboxWorker(lambda: Session(bind), {"*": handler}, **QUICK).drain() == 1
+    assert (shop.payments(), shop.states()) == (["k"], {"k": "done"})
+    assert "'k': is not tried again" in caplog.text
 
 
 def test_a_handler_that_rolls_back_by_itself_is_a_failure(shop_of: Callable[[str], Shop]) -> None:

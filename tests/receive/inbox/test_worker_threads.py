@@ -15,7 +15,7 @@ from hookline import clock
 from hookline.errors import Conflict
 from hookline.model import RetryPolicy, Strategy
 from hookline.receive import inbox
-from hookline.receive.inbox import Event, InboxWorker, InvalidInput
+from hookline.receive.inbox import AsyncInboxWorker, Event, InboxWorker, InvalidInput
 from hookline.receive.inbox.handling import Rules
 from tests.receive.inbox.shop import Shop, pay
 from tests.receive.inbox.working import PATIENCE, QUICK, worker
@@ -170,7 +170,13 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], fault: str) -> Non
         InboxWorker(lambda: None, {"*": pay}, **settings)
 
 
-@pytest.mark.parametrize("handlers", [{}, {"a": None}, {1: pay}])
+@pytest.mark.parametrize("made", [InboxWorker, AsyncInboxWorker])
+def test_an_address_does_not_connect(made: Any) -> None:
+    with pytest.raises(InvalidInput, match="connect"):
+        made("postgresql://shop", {"*": pay})
+
+
+@pytest.mark.parametrize("handlers", [{}, {"a": None}, {1: pay}, [pay], pay])
 def test_wrong_handlers_are_refused(handlers: Any) -> None:
     with pytest.raises(InvalidInput, match="handlers"):
         InboxWorker(lambda: None, handlers)
