@@ -326,6 +326,15 @@ def test_a_bad_signature_comes_before_everything_else() -> None:
         assert refusal(settings, incoming(headers), VERIFIED) == (401, "signature_invalid")
 
 
+def test_the_log_says_where_a_bad_signature_came(caplog: pytest.LogCaptureFixture) -> None:
+    """One application has several senders; and whoever calls it may not write lines of his own into its log."""
+    settings = IdempotencySettings(verifier=Verifier(SECRET))
+    refusal(settings, incoming(path="/hooks/stripe\nhooks/" + "x" * 9000), VERIFIED)
+    assert "webhook refused at '/hooks/stripe\\nhooks/xx" in caplog.text
+    assert "(missing_header)" in caplog.text
+    assert len(caplog.text) < 1000
+
+
 def test_the_signed_id_is_the_key_whatever_else_is_in_the_headers() -> None:
     """Whoever repeats a request that he has seen can put any header beside those that are signed."""
     settings = IdempotencySettings(verifier=Verifier(SECRET))

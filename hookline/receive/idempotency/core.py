@@ -158,7 +158,7 @@ def _verified(settings: IdempotencySettings, request: IncomingRequest) -> Incomi
     try:
         webhook = settings.verifier.verify(request.headers, request.body, url=url)
     except VerificationError as fault:
-        log.warning("webhook refused: %s (%s)", fault, fault.code.value)
+        log.warning("webhook refused at %r: %s (%s)", request.path[:200], fault, fault.code.value)
         raise Answered(problems.signature_invalid()) from None
     return msgspec.structs.replace(request, webhook=webhook)
 

@@ -43,7 +43,9 @@ def idempotent(
 ) -> Callable[[Handler], Handler]:
     begin = getattr(store, "begin", None)
     if begin is None:
-        raise InvalidInput("write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores")
+        raise InvalidInput(
+            "write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores"
+        )
     chosen = _for_one(settings)
     guard: Any = _AsyncGuard if inspect.iscoroutinefunction(begin) else _Guard
 

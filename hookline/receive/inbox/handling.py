@@ -25,7 +25,9 @@ from hookline.states import Reason
 Handler = Callable[[Any, Event], Any]
 
 # After a failure, when there is nothing to try again: the mark "done" was committed by the handler, with half of its effect.
-COMMITTED = "%r: is not tried again: the handler has committed by itself (leave that to the worker), or another worker has it"
+COMMITTED = (
+    "%r: is not tried again: the handler has committed by itself (leave that to the worker), or another worker has it"
+)
 
 POLICY = RetryPolicy(cap=3600.0)  # 1 s, 3 s, 9 s ... an hour; 12 attempts within a day
 RECONNECT = RetryPolicy(base=0.2, factor=2.0, cap=10.0)

@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from hookline.model import RetryPolicy, Strategy
 from hookline.receive import inbox
@@ -216,6 +216,18 @@ async def test_a_database_that_is_away_for_a_while_does_not_end_it(pg: Shop) -> 
     pg.accept("k")
     async with AsyncInboxWorker(connect, {"*": lambda *_: handled.set()}, **QUICK):
         await handled.wait()
+
+
+async def test_a_session_that_the_handler_commits(pg: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(session: AsyncSession, event: Event) -> None:
+        await session.execute(sa.text("INSERT INTO payments VALUES (:key)"), {"key": event.key})
+        await session.commit()
+
+    bind = create_async_engine(pg.url.replace("postgresql", "postgresql+asyncpg", 1), poolclass=sa.NullPool)
+    pg.accept("k")
+    assert await AsyncInboxWorker(lambda: AsyncSession(bind), {"*": handler}, **QUICK).drain() == 1
+    assert (pg.payments(), pg.states()) == (["k"], {"k": "done"})
+    assert "'k': is not tried again" in caplog.text
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
