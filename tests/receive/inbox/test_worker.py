@@ -161,7 +161,7 @@ def test_a_failure_of_the_database_in_the_handler_is_a_failure_like_any_other(an
 
 
 def test_poison_dies_alone_and_the_others_flow(any_shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "hookline.receive")  # half a pair in the report would end the whole run
+    caplog.set_level(logging.CRITICAL, "hookline.inbox")  # half a pair in the report would end the whole run
 
     def handler(conn: Any, event: Event) -> None:
         if event.key.startswith("poison"):
