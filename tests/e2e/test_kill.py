@@ -146,12 +146,13 @@ async def _publish(store: Store, app: Application) -> dict[str, bytes]:
 
 
 async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
-    async with asyncio.timeout(150):
-        while True:
-            counts = await store.counts()
-            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
-                return
-            await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
+    until = time.monotonic() + 150
+    while time.monotonic() < until:
+        counts = await store.counts()
+        if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+            return
+        await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
+    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.said()}")
 
 
 async def _check(

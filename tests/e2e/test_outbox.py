@@ -49,7 +49,11 @@ async def test_every_committed_order_has_its_webhook_and_no_other_has_one(
             street.end()
             _last_order(shop_url)
             committed = shop.orders(shop_url)
-            await asyncio.to_thread(_wait_for_orders, receiver, committed | {"last"})
+            try:
+                await asyncio.to_thread(_wait_for_orders, receiver, committed | {"last"})
+            except TimeoutError:
+                missing = (committed | {"last"}) - {_order(one) for one in receiver.requests}
+                pytest.fail(f"{missing} {await _state(hookline_url, env)} {worker.said()[-4000:]}")
         finally:
             street.end()
             worker.end()
@@ -77,6 +81,9 @@ class Worker:
         self._process.kill()
         self.kills += 1
         self._process = self._start()
+
+    def said(self) -> str:
+        return self._process.said()
 
     def end(self) -> None:
         if self._process.running:
@@ -132,6 +139,14 @@ async def _endpoint(url: str, env: dict[str, str], receiver: str) -> None:
     app = await store.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
     await store.create_endpoint(app.no, factory.new_endpoint(url=receiver, secrets=(Secret(key=new_secret()),)))
     await store.close()
+
+
+async def _state(url: str, env: dict[str, str]) -> str:
+    store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
+    try:
+        return f"{await store.counts()} {await store.outbox()} asleep for good: {await store.audit(repair=False)}"
+    finally:
+        await store.close()
 
 
 def _last_order(url: str) -> None:

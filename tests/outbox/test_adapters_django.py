@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils.connection import ConnectionProxy
 
 from hookline.outbox import NotInTransaction, UnknownConnection, event, publish, publish_many
@@ -52,9 +51,8 @@ async def test_a_block_that_must_be_rolled_back_gives_djangos_own_error(desk: De
 
 @pytest.fixture
 def debug(desk: Desk) -> Iterator[None]:
-    settings.DEBUG = True
-    yield
-    del settings.DEBUG
+    with override_settings(DEBUG=True):
+        yield
 
 
 async def test_a_publish_is_one_query_to_whoever_counts_them(desk: Desk, shop: Shop, debug: None) -> None:
