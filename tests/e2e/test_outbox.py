@@ -156,8 +156,12 @@ def _last_order(url: str) -> None:
 
 
 def _wait_for_orders(receiver: Receiver, wanted: set[str]) -> None:
-    while not wanted <= {_order(one) for one in receiver.requests}:
-        receiver.wait_for(len(receiver.requests) + 1, timeout=60)
+    """Counted before it is looked: the last one may arrive meanwhile."""
+    while True:
+        seen = len(receiver.requests)
+        if wanted <= {_order(one) for one in receiver.requests[:seen]}:
+            return
+        receiver.wait_for(seen + 1, timeout=60)
 
 
 def _order(received: Received) -> str:
