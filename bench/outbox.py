@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
         prog="python -m bench.outbox", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     both = ["postgres", "sqlite"]
-    parser.add_argument("engines", nargs="*", choices=both, default=both, help="both unless named")
+    parser.add_argument("--engines", nargs="+", choices=both, default=both)
     parser.add_argument("--messages", type=int, default=500, help="of each latency, 50 a second (500)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each throughput; 0: none (3)")
     parser.add_argument("--rounds", type=int, default=1, help="of everything, interleaved (1)")
