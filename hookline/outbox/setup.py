@@ -99,7 +99,7 @@ def _with_lock(engine: Engine) -> tuple[str, ...]:
 
 
 def _refuse_while_waiting(on: Handle) -> None:
-    [(waiting,)] = on.fetch(f"SELECT count(*) FROM hookline_outbox WHERE id > {_relayed(on)}")  # noqa: S608
+    [(waiting,)] = on.fetch(f"SELECT count(*) FROM hookline_outbox WHERE id > {_relayed(on)}")  # noqa: S608  a number
     if waiting:
         raise Conflict(
             f"hookline_outbox still has {waiting} event(s): let Hookline relay them, or delete them if nobody is to get them"
@@ -112,7 +112,7 @@ def _relayed(on: Handle) -> int:
     place = marker.read(file) if file else None
     if place is None:
         return 0
-    found = on.fetch(f"SELECT uid FROM hookline_outbox WHERE id = {place.row_id:d}")  # noqa: S608
+    found = on.fetch(f"SELECT uid FROM hookline_outbox WHERE id = {place.row_id:d}")  # noqa: S608  a number
     return place.row_id if found == [(place.row_uid,)] else 0
 
 

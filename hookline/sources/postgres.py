@@ -61,7 +61,7 @@ o.id, o.org_id, o.app, o.event_type, o.payload, {_EVENT_ID}, o.channels, o.tags,
 """
 _READ = _ROWS.format(columns=_COLUMNS)
 _READ_IDS = _ROWS.format(columns="o.id")
-_READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa: S608
+_READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa: S608  constants
 _READ_PAYLOAD = """
 SELECT payload, md5(concat_ws('|', org_id, app, coalesce(event_id, id::text))) AS hash FROM hookline.outbox WHERE id = $1
 """

@@ -28,7 +28,7 @@ COLUMNS = (
     "organization",
     "trace",
 )
-SQLITE = f"INSERT INTO hookline_outbox ({', '.join(COLUMNS)}) VALUES ({{}})"  # noqa: S608
+SQLITE = f"INSERT INTO hookline_outbox ({', '.join(COLUMNS)}) VALUES ({{}})"  # noqa: S608  constants
 
 
 def as_document(events: Sequence[Event]) -> str:
