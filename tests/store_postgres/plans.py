@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from hookline.store.postgres import PostgresStore
@@ -15,12 +16,49 @@ async def explain(store: PostgresStore, name: str, *args: object, calm: bool = F
     """Run it for real, and undo it."""
     pool = store._db.calm() if calm else store._db.hot()
     async with pool as connection:
-        undo = connection.transaction()
-        await undo.start()
-        try:
-            text = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + store._db.sql[name], *args)
-        finally:
-            await undo.rollback()
+        return await _explained(connection, store._db.sql[name], *args)
+
+
+async def keep(connection: Any, store: PostgresStore, name: str, *args: object) -> None:
+    """Plan it now, and keep the plan: what a quick connection does the first time."""
+    assert await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
+    await connection.execute(f"PREPARE {name} AS {store._db.sql[name]}")
+    await connection.execute(f"EXPLAIN {_execute(name, args)}")
+
+
+async def explain_kept(connection: Any, name: str, *args: object) -> Plan:
+    """Run it for real with the plan that was kept, and undo it."""
+    return await _explained(connection, _execute(name, args))
+
+
+def _execute(name: str, args: tuple[object, ...]) -> str:
+    return f"EXECUTE {name}({', '.join(map(_literal, args))})"
+
+
+def _literal(value: Any) -> str:
+    """As SQL writes it; of no type, so that the parameter's own is taken."""
+    return f"'{{{', '.join(map(_element, value))}}}'" if isinstance(value, list) else f"'{_element(value)}'"
+
+
+def _element(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bytes():
+            return f'"\\\\x{value.hex()}"'
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+async def _explained(connection: Any, statement: str, *args: object) -> Plan:
+    undo = connection.transaction()
+    await undo.start()
+    try:
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *args)
+    finally:
+        await undo.rollback()
     plan: Plan = json.loads(text)[0]["Plan"]
     return plan
 

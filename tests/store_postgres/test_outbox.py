@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +22,7 @@ from hookline.store.postgres.relay import messages
 from hookline.store.postgres.watch import OutboxWatch
 from tests.conftest import OpenStoreWith
 from tests.store.test_relay import publish
-from tests.store_postgres.plans import buffers, explain, scanned
+from tests.store_postgres.plans import buffers, explain, explain_kept, keep, scanned
 from tests.support.ear import ear
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -523,52 +522,24 @@ async def test_plans_that_are_kept_from_empty_tables_are_good_for_full_ones(scen
     kept = ("relay_look", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
 
     async def prepare(connection: asyncpg.Connection) -> None:
-        assert await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
         for name, given in kept:
-            await connection.execute(f"PREPARE {name} AS {store._sql[name]}")
-            await connection.execute(f"EXPLAIN EXECUTE {name}({', '.join(map(literal, given))})")
+            await keep(connection, store, name, *given)
 
     async def cost(connection: asyncpg.Connection) -> int:
         row_id = await scene.raw.value("SELECT max(id) FROM outbox")
-        found = 0
-        for name, given in (kept[0], ("relay_move", moved(scene, row_id))):
-            values = ", ".join(map(literal, given))
-            async with undone(connection):
-                text = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}({values})")
-            found += buffers(json.loads(text)[0]["Plan"])
-        return found
+        now = kept[0], ("relay_move", moved(scene, row_id))
+        return sum([buffers(await explain_kept(connection, name, *given)) for name, given in now])
 
     await store._db.quick(prepare)
     await fill(scene)
     assert await store._db.quick(cost) < 500
-    store._db._plan_at = 0.0  # the time is over: they are made anew
+    store._db._plan_at.clear()  # the time is over: they are made anew
     assert await store._db.quick(cost) < 500
-
-
-@asynccontextmanager
-async def undone(connection: asyncpg.Connection) -> AsyncIterator[None]:
-    undo = connection.transaction()
-    await undo.start()
-    yield
-    await undo.rollback()
 
 
 def moved(scene: Scene, row_id: int) -> tuple[Any, ...]:
     one: list[list[Any]] = [["msg_1"], [scene.app.no], ["order.paid"], [b"{}"], ["evt"]]
     return (*one, *[[None]] * 6, [row_id], 3600.0)
-
-
-def literal(value: Any) -> str:
-    """As SQL writes it, an array too."""
-    match value:
-        case [None]:
-            return "'{NULL}'"
-        case [bytes() as one]:
-            return "'{\"\\\\x" + one.hex() + "\"}'"
-        case [one]:
-            return f"'{{{one}}}'"
-        case _:
-            return repr(value)
 
 
 async def fill(scene: Scene) -> None:

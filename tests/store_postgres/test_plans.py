@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt
 from hookline.store.sql import load as load_sql
-from tests.store_postgres.plans import Plan, buffers, explain, indexes, nodes, scanned
+from tests.store_postgres.plans import Plan, buffers, explain, explain_kept, indexes, keep, nodes, scanned
 from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -81,6 +81,30 @@ async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     )
     assert scanned(done) == set()
     assert buffers(done) < 3_000
+
+
+async def test_the_plans_that_a_claim_keeps_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    store, now = engine_of(scene), await scene.store.now()
+    lanes: tuple[Any, ...] = ("claim_lanes", BEGINNING, 64, 100)
+    take: tuple[Any, ...] = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [0], 7, 60.0)
+    contents: tuple[Any, ...] = ("claim_contents", now - timedelta(hours=1), now + timedelta(hours=1), [now], [1])
+
+    async def prepare(connection: Any) -> None:
+        for statement in (lanes, take, contents):
+            await keep(connection, store, *statement)
+
+    async def run(connection: Any) -> list[Plan]:
+        rows = await connection.fetch("SELECT created_at, seq FROM hookline.message ORDER BY seq LIMIT 100")
+        named = ("claim_contents", *contents[1:3], [row["created_at"] for row in rows], [row["seq"] for row in rows])
+        return [await explain_kept(connection, *statement) for statement in (lanes, take, named)]
+
+    await store._db.quick(prepare)
+    await load(scene, endpoint.no, 50_000)
+    found = await store._db.quick(run)
+    assert [scanned(plan) for plan in found] == [set(), set(), set()]
+    assert indexes(found[1]) >= {"delivery_due", "delivery_pkey"}
+    assert [buffers(plan) < 6_000 for plan in found] == [True, True, True], list(map(buffers, found))
 
 
 async def test_sweeps_use_their_indexes(scene: Scene) -> None:

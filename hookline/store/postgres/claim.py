@@ -80,7 +80,7 @@ class Claim(Part):
         async def work(connection: Connection) -> ClaimBatch | None:
             return await self._claim(connection, want, held, share)
 
-        batch = await self._db.transact(work)
+        batch = await self._db.transact(work, quick=True)
         if batch is not None and batch.jobs:
             self._rouse()
             return batch

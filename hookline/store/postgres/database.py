@@ -1,8 +1,8 @@
 """Connections: pools of three kinds, and how their errors become ours.
 
-Hot connections (ingest, relay, claim, record, sweep) plan each statement anew and never scan a table: a plan that was made
+Hot connections (ingest, record, sweep) plan each statement anew and never scan a table: a plan that was made
 when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom. The quick
-one keeps its plans: it is for statements that find a few rows by their keys, and take longer to plan than to run.
+ones (relay, claim) keep their plans: they are for statements that find a few rows by their keys, and take longer to plan than to run.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class Database:
         self.sql = load("postgres")
         self._url = url
         calm = max(1, options.pool_size // 4)
-        self._hot = self._pool(max(2, options.pool_size - calm - 3), HOT, _HOT_TIMEOUT)  # two are for the listeners
-        self._quick = self._pool(1, _QUICK, _HOT_TIMEOUT)
+        self._hot = self._pool(max(2, options.pool_size - calm - 4), HOT, _HOT_TIMEOUT)  # two are for the listeners
+        self._quick = self._pool(2, _QUICK, _HOT_TIMEOUT)  # a claim and a relay
         self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
-        self._plan_at = 0.0  # monotonic: the quick one's plans are made anew
+        self._plan_at: dict[int, float] = {}  # monotonic, by session: a quick one's plans are made anew
         self._pools = (self._hot, self._quick, self._calm)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
@@ -171,29 +171,32 @@ class Database:
             async with self._calm.acquire() as connection:
                 yield connection
 
-    async def transact(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
+    async def transact(
+        self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False, quick: bool = False
+    ) -> T:
         """`work` in one transaction; anew if it lost a deadlock. It must be able to run twice."""
 
         async def whole(connection: Connection) -> T:
             async with connection.transaction():
                 return await work(connection)
 
-        return await self.alone(whole, calm=calm)
+        return await (self.quick(whole) if quick else self.alone(whole, calm=calm))
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
         """`work` that is one statement, and so its own transaction; anew if it lost a deadlock."""
         return await self._on(self._calm if calm else self._hot, work)
 
     async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`work` of plain statements, each its own transaction, with plans that are kept; anew if one lost a deadlock.
+        """`work` of small statements, with plans that are kept; anew if one lost a deadlock.
 
         Kept for some seconds: one that was made when a table was empty would read all of it for good.
         """
 
         async def planned(connection: Connection) -> T:
-            if monotonic() >= self._plan_at:
+            session = connection.get_server_pid()
+            if monotonic() >= self._plan_at.get(session, 0.0):
                 await connection.execute("DISCARD PLANS")
-                self._plan_at = monotonic() + _PLANS_KEPT
+                self._plan_at[session] = monotonic() + _PLANS_KEPT
             return await work(connection)
 
         return await self._on(self._quick, planned)
