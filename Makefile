@@ -17,7 +17,7 @@ NODE_22 := node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 
 TRY_NETS := 127.0.0.0/8,::1/128
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve listen test sdk check format bench lock clean
+.PHONY: help setup serve listen test sdk check format bench simulate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,13 +50,16 @@ bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the ou
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.outbox
 
+simulate: $(VENV)/.dev ## Make docs/simulations anew, from the code as it is: some minutes
+	$(BIN)/python -m bench.simulate
+
 lock: ## Pin every dependency anew, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "make lock needs npm: https://nodejs.org/" >&2; exit 1; }
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade pyproject.toml --extra server --group build -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--upgrade pyproject.toml --extra server --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+		--upgrade pyproject.toml --extra server --extra otel --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--upgrade --group svix-1 -o requirements/svix-1.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -84,8 +84,8 @@ def check_application(given: A) -> A:
         check_text("name", given.name, 1024, shortest=1)
     if isinstance(given.uid, str):
         check_uid(given.uid, ids.APP)
-    if isinstance(given.throttle_rate, int):
-        raise InvalidInput("throttle_rate: not supported yet for an application; set it on its endpoints")
+    if given.throttle_rate is not None and given.throttle_rate is not UNSET:
+        check_whole("throttle_rate", given.throttle_rate, 1, 65_535)
     if isinstance(given.metadata, dict):
         _metadata(given.metadata)
     return given

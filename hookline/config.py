@@ -17,30 +17,40 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.errors import ConfigError
+from hookline.errors import ConfigError, HooklineError
 from hookline.flow.guard import Guard, Network
 from hookline.messages import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
+from hookline.observe.alerts.rules import Thresholds
+from hookline.observe.alerts.words import Channels
+from hookline.observe.labels import EndpointLabels
 from hookline.parsers import (
     Parser,
     choice,
     database_url,
     duration,
     durations,
+    emails,
     existing_file,
     flag,
+    hook_url,
     host_name,
     integer,
     jwt_secret,
+    metrics_token,
     networks,
     number,
+    or_off,
     origins,
     outbox_urls,
+    part,
+    percentage,
     same_database,
     secret_keys,
     servers,
     share,
     size,
+    smtp_url,
     span,
     sqlite_path,
     volume,
@@ -85,9 +95,11 @@ class Config(Struct, frozen=True, kw_only=True):
     circuit_cooldown_cap: float
     concurrency: int
     lane_share: int  # slots that one lane may hold
+    application_share: float  # part of them that one application may hold alone
     lease: float
     poll_interval: float
     shutdown_timeout: float
+    shutdown_delay: float
     pause_dead_per_day: int
     disable_after: float
     response_body_limit: int
@@ -102,6 +114,30 @@ class Config(Struct, frozen=True, kw_only=True):
     ca_bundle: str | None
     log_format: str
     log_level: str
+    alert_backlog: int
+    alert_backlog_growing: float
+    alert_latency: float
+    alert_dead_letters: int
+    alert_dead_letters_critical: int
+    alert_dead_letters_growing: float
+    alert_retries: float
+    alert_endpoint: float
+    alert_endpoint_for: float
+    alert_circuits: bool
+    alert_last_attempts: int
+    alert_outbox_lag: float
+    alert_leases: int
+    alert_webhook_url: str | None
+    alert_slack_url: str | None
+    alert_email: tuple[str, ...]
+    alert_email_from: tuple[str, ...]  # one, or none
+    smtp_url: str | None
+    log_attempts: str
+    log_payloads: bool
+    metrics_port: int  # 0: that of the API
+    metrics_token: str | None
+    metrics_endpoints: EndpointLabels
+    metrics_event_types: int
 
     @property
     def retry(self) -> RetryPolicy:
@@ -123,6 +159,22 @@ class Config(Struct, frozen=True, kw_only=True):
             spread=self.circuit_spread,
             cooldown=self.circuit_cooldown,
             cooldown_cap=self.circuit_cooldown_cap,
+        )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        given = {name: getattr(self, f"alert_{name}") for name in Thresholds.__struct_fields__}
+        return Thresholds(**given)
+
+    @property
+    def channels(self) -> Channels:
+        return Channels(
+            webhook_url=self.alert_webhook_url,
+            slack_url=self.alert_slack_url,
+            emails=self.alert_email,
+            email_from=next(iter((*self.alert_email_from, *self.alert_email)), ""),
+            smtp_url=self.smtp_url,
+            public_url=self.public_url,
         )
 
     @property
@@ -150,6 +202,10 @@ class Config(Struct, frozen=True, kw_only=True):
         hidden = {
             "jwt_secret": "'…'",
             "secret_keys": "'…'",
+            "metrics_token": "'…'",
+            "alert_webhook_url": "'…'",
+            "alert_slack_url": "'…'",
+            "smtp_url": "'…'",
             "database_url": repr(shown_url(self.database_url)),
             "outbox_urls": repr(tuple(map(shown_url, self.outbox_urls))),
         }
@@ -194,6 +250,13 @@ _strategy_name = choice(*Strategy)
 
 def strategy(text: str) -> Strategy:
     return Strategy(_strategy_name(text))
+
+
+_endpoint_labels = choice(*EndpointLabels)
+
+
+def endpoint_labels(text: str) -> EndpointLabels:
+    return EndpointLabels(_endpoint_labels(text))
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -281,7 +344,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "retry_after_cap", _policy_duration("retry_after_cap"), "1h", "The longest `Retry-After` that is honoured."
     ),
-    Setting("circuit_threshold", integer(1, 1000), "5", "Failures in a row that open an endpoint's circuit ..."),
+    Setting("circuit_threshold", integer(1, 1_000_000), "5", "Failures in a row that open an endpoint's circuit ..."),
     Setting("circuit_spread", duration(0, 3600), "1s", "... when first and last are at least this far apart."),
     Setting("circuit_cooldown", duration(0.1, DAY), "60s", "To the first probe; doubles with each one that fails ..."),
     Setting("circuit_cooldown_cap", duration(0.1, 7 * DAY), "1h", "... up to this."),
@@ -293,6 +356,12 @@ SETTINGS: tuple[Setting, ...] = (
         "How much of them one endpoint may hold: a part (`0.25`, `25%`) or a number (`64`).",
     ),
     Setting(
+        "application_share",
+        part,
+        "0.75",
+        "How much of them one application may hold while no other wants any; several leave room for the next. `1`: no limit.",
+    ),
+    Setting(
         "lease", duration(5, 3600), "60s", "How long a worker owns a claim; at least 10s more than the request timeout."
     ),
     Setting("poll_interval", duration(0.01, 60), "1s", "The longest a worker sleeps without looking for work."),
@@ -301,6 +370,12 @@ SETTINGS: tuple[Setting, ...] = (
         duration(0, 3600),
         "25s",
         "Time to finish what is in flight when stopped; the rest is released.",
+    ),
+    Setting(
+        "shutdown_delay",
+        duration(0, 600),
+        "0s",
+        "Time between the signal to stop, from which on `/health/ready` says no, and the end of the HTTP server.",
     ),
     Setting(
         "pause_dead_per_day", integer(1, 10**9), "100", "More dead letters than this in a day pause their endpoint."
@@ -322,6 +397,115 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ca_bundle", existing_file, "", "A PEM file of authorities to trust instead of the system's or certifi's."),
     Setting("log_format", choice("human", "json"), "human", "`human` or `json`."),
     Setting("log_level", choice("debug", "info", "warning", "error"), "info", "`debug`, `info`, `warning` or `error`."),
+    Setting(
+        "log_attempts",
+        choice("all", "failures", "off"),
+        "all",
+        "Which attempts have a line in the log, at `info`: `all`, `failures` or `off`.",
+    ),
+    Setting(
+        "log_payloads",
+        flag,
+        "false",
+        "Whether these lines have the beginning of what was sent and of what was answered, which may be anybody's secret.",
+    ),
+    Setting(
+        "metrics_port",
+        integer(0, 65535),
+        "0",
+        "A port of its own for `/metrics` and `/health`, for `worker` and `relay` too; 0: `/metrics` is on the API's.",
+    ),
+    Setting(
+        "metrics_token",
+        metrics_token,
+        "",
+        "To be presented to read `/metrics`. Without it they are open on a port of their own, and to this machine on the API's.",
+        secret=True,
+    ),
+    Setting(
+        "metrics_endpoints",
+        endpoint_labels,
+        "off",
+        "Whether `/metrics` names the 20 endpoints that failed most: `off`, `top` (by id) or `hashed`.",
+    ),
+    Setting(
+        "metrics_event_types",
+        integer(0, 1000),
+        "50",
+        "How many event types `/metrics` tells apart; the rest are `other`.",
+    ),
+    Setting(
+        "alert_backlog",
+        or_off(integer(1, 10**9)),
+        "1000",
+        "An alert fires when more deliveries than this are due and not sent. This and the others: `off` to never.",
+    ),
+    Setting(
+        "alert_backlog_growing",
+        or_off(duration(180, 3600)),
+        "5m",
+        "... when that number has grown for so long, and by more than 100.",
+    ),
+    Setting(
+        "alert_latency",
+        or_off(duration(0.01, DAY)),
+        "60s",
+        "... when 5 % of the first attempts of five minutes begin later than this.",
+    ),
+    Setting("alert_dead_letters", or_off(integer(1, 10**9)), "10", "... when more dead letters are unresolved."),
+    Setting(
+        "alert_dead_letters_critical", or_off(integer(1, 10**9)), "100", "... likewise; the alert is critical then."
+    ),
+    Setting(
+        "alert_dead_letters_growing",
+        or_off(number(1, 1000)),
+        "3",
+        "... when so many times as many deliveries as usual died within an hour, and more than 10.",
+    ),
+    Setting(
+        "alert_retries", or_off(percentage), "50%", "... when more than this part of the retries of 15 minutes failed."
+    ),
+    Setting(
+        "alert_endpoint",
+        or_off(percentage),
+        "50%",
+        "... when more than this part of one endpoint's attempts failed ...",
+    ),
+    Setting("alert_endpoint_for", duration(180, 2700), "15m", "... for so long."),
+    Setting("alert_circuits", flag, "on", "... when a circuit opens."),
+    Setting(
+        "alert_last_attempts",
+        or_off(integer(1, 10**9)),
+        "20",
+        "... when more deliveries than this came to their last attempt within 15 minutes.",
+    ),
+    Setting("alert_outbox_lag", or_off(duration(1, DAY)), "60s", "... when an outbox row waits for longer."),
+    Setting(
+        "alert_leases", or_off(integer(1, 10**9)), "10", "... when more leases than this ran out within 15 minutes."
+    ),
+    Setting(
+        "alert_webhook_url",
+        hook_url,
+        "",
+        "Where alerts are delivered to, signed (`hookline alerts secret`), with retries and dead letters as any webhook.",
+        secret=True,
+    ),
+    Setting(
+        "alert_slack_url",
+        hook_url,
+        "",
+        "Likewise, in the form that Slack's incoming webhooks and their kin take.",
+        secret=True,
+    ),
+    Setting("alert_email", emails, "", "Who gets alerts by e-mail, by commas; needs `HOOKLINE_SMTP_URL`."),
+    Setting("alert_email_from", emails, "", "Whom these come from; else the first of those who get them."),
+    Setting(
+        "smtp_url",
+        smtp_url,
+        "",
+        "The mail server: `smtp://user:password@host:587` (STARTTLS) or `smtps://user:password@host`.",
+        secret=True,
+    ),
 )
 
 # A service named `hookline` makes Kubernetes (and Docker's links) set HOOKLINE_PORT=tcp://10.0.0.7:8071 and more of the kind.
@@ -390,6 +574,9 @@ def _check_together(config: Config) -> None:
             f"HOOKLINE_LEASE: {span(config.lease)} is too short for a request timeout of "
             f"{span(config.request_timeout)}; at least {least}"
         )
+    if config.metrics_port == config.port:
+        raise ConfigError("HOOKLINE_METRICS_PORT: is the API's own; leave it out to have `/metrics` there")
+    _check_alerts(config)
     if config.retry_cap < config.retry_base:
         raise ConfigError(f"HOOKLINE_RETRY_CAP: {span(config.retry_cap)} is less than HOOKLINE_RETRY_BASE")
     if config.circuit_cooldown_cap < config.circuit_cooldown:
@@ -401,6 +588,20 @@ def _check_together(config: Config) -> None:
         )
     if (config.retry_strategy == Strategy.FIXED) != bool(config.retry_schedule):
         raise ConfigError("HOOKLINE_RETRY_SCHEDULE: goes together with HOOKLINE_RETRY_STRATEGY=fixed")
+
+
+def _check_alerts(config: Config) -> None:
+    for name in ("alert_webhook_url", "alert_slack_url"):
+        url = getattr(config, name)
+        try:
+            if url is not None:
+                config.guard().check_url(url)
+        except HooklineError as error:
+            raise ConfigError(f"HOOKLINE_{name.upper()}: {error}") from None
+    if bool(config.alert_email) != bool(config.smtp_url):
+        raise ConfigError("HOOKLINE_ALERT_EMAIL: goes together with HOOKLINE_SMTP_URL")
+    if len(config.alert_email_from) > 1:
+        raise ConfigError("HOOKLINE_ALERT_EMAIL_FROM: takes one address")
 
 
 # ── generated keys ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,6 @@ from hookline.model import (
     EndpointChange,
     EventType,
     IngestStatus,
-    LaneEvent,
     Message,
     NewApiKey,
     NewApplication,
@@ -179,30 +178,6 @@ def check_opened(endpoint: Endpoint) -> Endpoint:
             f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret"
         )
     return endpoint
-
-
-async def set_disabled(store: Store, endpoint: Endpoint, disabled: bool, cause: str) -> Endpoint:
-    """One that is paused is not disabled, and stays paused."""
-    if disabled == (endpoint.status == EndpointStatus.DISABLED):
-        return endpoint
-    status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
-    return await store.set_endpoint_status(endpoint.no, status, cause)
-
-
-async def pause_endpoint(store: Store, endpoint: Endpoint, cause: str) -> Endpoint:
-    if endpoint.status == EndpointStatus.DISABLED:
-        raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
-    return await store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, catalogue.check_cause(cause))
-
-
-async def resume_endpoint(store: Store, endpoint: Endpoint, cause: str) -> Endpoint:
-    """One that was disabled is enabled."""
-    return await store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, catalogue.check_cause(cause))
-
-
-async def reset_circuit(store: Store, endpoint: Endpoint, cause: str) -> LaneEvent | None:
-    """None: there was nothing to reset."""
-    return await store.reset_circuit(endpoint.no, catalogue.check_cause(cause))
 
 
 async def send_example(store: Store, endpoint: Endpoint, event_type: str, now: datetime) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -51,7 +52,7 @@ class CircuitPolicy(Struct, frozen=True, kw_only=True):
     cooldown: float = 60.0  # before the first probe; doubles with each failed probe
     cooldown_cap: float = 3600.0
     recovery_window: int = 2  # after a good probe: requests in flight, doubling each `recovery_step` ...
-    recovery_step: float = 1.0
+    recovery_step: float = 2.5  # four of them are ten seconds at an eighth of the full window, or less
     recovery_rate: float = 10.0  # ... with at most window * this many starts a second
     recovery_done: int = 128  # the circuit is closed when the window would pass this
 
@@ -398,11 +399,20 @@ class Job(Struct, frozen=True, kw_only=True):
     trace: str | None = None  # of the message
 
 
+class AppShare(Struct, frozen=True, kw_only=True):
+    """What the applications hold of a worker that claims, and may hold."""
+
+    held: Mapping[int, int]  # requests in flight, by application
+    most: float  # part of its slots that one may hold alone; 1: there is no limit
+    waiting: int = 0  # lanes that were passed over before
+
+
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[Job]
     now: datetime
     next_at: datetime | None  # the earliest token that is left, only looked up when there are no jobs; it may be due
     crowded: tuple[int, ...] = ()  # endpoints that were passed over: they hold their whole share of this worker
+    crowded_apps: dict[int, int] = {}  # or their application does: its number by endpoint
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -454,6 +464,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     health: Health
     hold_until: datetime | None = None  # Retry-After of a 429 or 503 holds the whole lane
     gone: bool = False  # 410: the endpoint is to be disabled
+    slow_down: bool = False  # it says "too fast", not "broken"
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -463,6 +474,8 @@ class Result(Struct, frozen=True, kw_only=True):
     attempt_id: str
     sent: Sent
     judgement: Judgement
+    ended_at: datetime | None = None  # when the answer was in, by the database's clock
+    last_left: bool = False  # the attempt that follows is the last of its budget
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -538,6 +551,20 @@ class Lane(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
     held_until: datetime | None = None  # by a Retry-After
+    pace: float | None = None  # starts a second that 429s have taught us; None: the endpoint has not complained
+    pace_at: datetime | None = None  # when it last changed
+    pace_top: float | None = None  # that was too much, the last time
+    slowed_at: datetime | None = None  # the last complaint that slowed it
+    app_rate: float | None = None  # starts a second of the application as a whole, all of its lanes together
+    turn_at: datetime | None = None  # its turn among those of its lanes that wait for that rate
+
+
+class AppPace(Struct, frozen=True, kw_only=True):
+    """How far an application that has a rate is: shared by its lanes, and by all workers."""
+
+    app_no: int
+    tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
+    tail_at: datetime | None = None  # the last turn that was given to a lane that waits
 
 
 class LaneEventKind(StrEnum):
@@ -551,15 +578,51 @@ class LaneEventKind(StrEnum):
     ENDPOINT_DISABLED = "endpoint_disabled"
     ENDPOINT_ENABLED = "endpoint_enabled"
     LANE_HELD = "lane_held"
+    LANE_SLOWED = "lane_slowed"  # by a 429
+    LANE_AT_SPEED = "lane_at_speed"  # the pace is forgotten
+
+
+class ActorKind(StrEnum):
+    COMMAND_LINE = "command_line"
+    KEY = "key"  # an API key of the organization
+    TOKEN = "token"  # noqa: S105
+    APPLICATION_KEY = "application_key"
+    APPLICATION_TOKEN = "application_token"  # noqa: S105
+
+
+class Actor(Struct, frozen=True, kw_only=True):
+    """Who did something by hand."""
+
+    kind: ActorKind
+    name: str | None = None  # of an API key
 
 
 class LaneEvent(Struct, frozen=True, kw_only=True):
-    """An operational event of one endpoint, with its cause: the circuit's timeline is made of these."""
+    """An operational event of one endpoint, with its cause: the endpoint's timeline is made of these."""
 
     endpoint_no: int
     at: datetime
     kind: LaneEventKind
     cause: str
+    actor: Actor | None = None  # None: nobody, it came about by itself
+
+
+class LaneEventFilter(Struct, frozen=True, kw_only=True):
+    kinds: tuple[LaneEventKind, ...] | None = None  # one of them
+    since: datetime | None = None  # at or after
+    until: datetime | None = None  # before
+
+    def matches(self, event: LaneEvent) -> bool:
+        return (
+            (self.kinds is None or event.kind in self.kinds)
+            and (self.since is None or event.at >= self.since)
+            and (self.until is None or event.at < self.until)
+        )
+
+
+class TimelineEntry(Struct, frozen=True, kw_only=True):
+    id: int  # in the order in which the lane changed
+    event: LaneEvent
 
 
 class RecordReport(Struct, frozen=True, kw_only=True):
@@ -569,6 +632,7 @@ class RecordReport(Struct, frozen=True, kw_only=True):
     refused: tuple[
         int, ...
     ] = ()  # deliveries whose outcome the database will not take, whatever is tried: they are dead
+    lost: tuple[str, ...] = ()  # the attempts of those that are stale
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -754,6 +818,21 @@ class OutboxView(Struct, frozen=True, kw_only=True):
     set_aside: int  # counted up to a bound
 
 
+class Death(Struct, frozen=True, kw_only=True):
+    """Of a delivery that died while it waited."""
+
+    delivery_id: int
+    message_id: str
+    endpoint_no: int
+    event_type: str
+    reason: Reason
+    sent: int  # attempts that were made before
+    accepted_at: datetime
+    died_at: datetime
+    manual: bool = False  # it was sent again by hand
+    trace: str | None = None  # of the message
+
+
 class SweepReport(Struct, frozen=True, kw_only=True):
     leases: int = 0  # expired, back to pending
     expired: int = 0  # time budget over: dead
@@ -763,6 +842,7 @@ class SweepReport(Struct, frozen=True, kw_only=True):
     paused: int = 0
     disabled: int = 0
     events: tuple[LaneEvent, ...] = ()
+    deaths: tuple[Death, ...] = ()  # one for each that expired, or whose endpoint was deleted
     dead_expired: int = 0  # of the retired: dead letters that nobody had resolved
 
 
@@ -788,6 +868,37 @@ class Counts(Struct, frozen=True, kw_only=True):
     dead: int
     lanes_open: int
     oldest_due: datetime | None
+
+
+class Depths(Struct, frozen=True, kw_only=True):
+    """How much there is of everything that is open, at one instant: for metrics, alerts and `top`.
+
+    A lane is held back while it is paused or disabled, while a Retry-After holds it, and while its circuit is open or probed.
+    """
+
+    at: datetime  # by the database's clock
+    seconds: float  # that the counting took
+    states: dict[str, int]  # open deliveries: pending, scheduled, delivering, queued
+    due: int  # of those that wait: due by now, in lanes that are not held back
+    oldest_due: datetime | None  # of these
+    held: int  # that wait in lanes that are held back, due or not
+    dead: dict[str, int]  # unresolved dead letters, by reason
+    circuits: dict[str, int]  # of lanes: closed, open, half_open, recovering
+    lanes: dict[str, int]  # paused, disabled, held (by a Retry-After), slowed; a lane may be several of these
+    outbox_waiting: int  # of this database; counted up to a bound, as those set aside are
+    outbox_oldest: datetime | None  # of those that wait
+    outbox_set_aside: int
+    alerts: dict[str, dict[str, int]]  # that fire: by name and severity
+
+    @property
+    def backlog_age(self) -> float:
+        """Seconds that the oldest of those that are due waits already."""
+        return 0.0 if self.oldest_due is None else max(0.0, (self.at - self.oldest_due).total_seconds())
+
+    @property
+    def outbox_lag(self) -> float:
+        """Seconds that the oldest outbox row waits already."""
+        return 0.0 if self.outbox_oldest is None else max(0.0, (self.at - self.outbox_oldest).total_seconds())
 
 
 # ── statistics ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from hookline.states import Reason
 
 # As Svix's server has it. What happens to its own endpoints is not told: an event about an event would make another.
 MANAGEMENT = "org_00000000000SvixManagement00"
+ALERTS = "hookline.alerts"  # the uid of the application there whose messages are alerts
 LONGEST = 64 * 1024  # bytes of an event: more than any has
 FAILING = 4  # the failed attempt of a delivery that is told of, as Svix does
 
@@ -42,6 +43,8 @@ class Kind(StrEnum):
     ATTEMPT_FAILING = "message.attempt.failing"
     ATTEMPT_EXHAUSTED = "message.attempt.exhausted"
     ATTEMPT_RECOVERED = "message.attempt.recovered"
+    DEAD_REPLAYED = "dead_letter.replayed"
+    DEAD_RESOLVED = "dead_letter.resolved"
 
 
 DESCRIPTIONS: Mapping[Kind, str] = {
@@ -52,11 +55,13 @@ DESCRIPTIONS: Mapping[Kind, str] = {
     Kind.ENDPOINT_ENABLED: "A disabled endpoint was enabled.",
     Kind.ENDPOINT_PAUSED: "An endpoint was paused, by hand or because too many of its deliveries died.",
     Kind.ENDPOINT_RESUMED: "A paused endpoint was resumed.",
-    Kind.CIRCUIT_OPENED: "An endpoint failed again and again: nothing but probes is sent to it.",
+    Kind.CIRCUIT_OPENED: "An endpoint failed again and again, or somebody opened its circuit: nothing but probes is sent to it.",
     Kind.CIRCUIT_CLOSED: "An endpoint is well again, or its circuit was reset.",
     Kind.ATTEMPT_FAILING: "The fourth attempt of a delivery failed.",
     Kind.ATTEMPT_EXHAUSTED: "A delivery died: it is a dead letter now.",
     Kind.ATTEMPT_RECOVERED: "A delivery that had been failing, or was replayed, succeeded.",
+    Kind.DEAD_REPLAYED: "Dead letters of an endpoint were replayed: they are deliveries again.",
+    Kind.DEAD_RESOLVED: "Dead letters of an endpoint were resolved, with a note.",
 }
 
 _OF_LANES = {
@@ -101,7 +106,18 @@ class Turn(Struct, frozen=True, kw_only=True):
     last: LastAttempt | None = None  # None: to be looked up, if any was sent
 
 
-Note = Change | Turn
+class Batch(Struct, frozen=True, kw_only=True):
+    """Something was done to several dead letters of an endpoint at once."""
+
+    kind: Kind
+    endpoint_no: int
+    count: int
+    first: int  # the smallest number among them; with the instant it tells this batch from all others
+    at: datetime
+    note: str | None = None
+
+
+Note = Change | Turn | Batch
 
 
 def created(endpoint_no: int) -> list[Change]:
@@ -221,6 +237,11 @@ class ExhaustedData(AttemptData, frozen=True, kw_only=True, rename="camel"):
     dead_letter_id: str
 
 
+class BatchData(EndpointData, frozen=True, kw_only=True, rename="camel"):
+    count: int
+    note: str | None
+
+
 class Event(Struct, frozen=True, kw_only=True):
     """A row of the outbox."""
 
@@ -253,8 +274,7 @@ def _event(note: Note, subject: Subject, known: Known) -> Event:
         endpoint_id=subject.endpoint_id,
         endpoint_uid=subject.endpoint_uid,
     )
-    data = _attempt_data(note, who, known) if isinstance(note, Turn) else _endpoint_data(note, who, subject)
-    payload = msgspec.json.encode({"type": note.kind, "data": data})
+    payload = msgspec.json.encode({"type": note.kind, "data": _data(note, who, subject, known)})
     return Event(
         org_id=subject.org_id,
         kind=note.kind,
@@ -264,10 +284,22 @@ def _event(note: Note, subject: Subject, known: Known) -> Event:
     )
 
 
+def _data(note: Note, who: EndpointData, subject: Subject, known: Known) -> EndpointData:
+    match note:
+        case Turn():
+            return _attempt_data(note, who, known)
+        case Batch():
+            return BatchData(**asdict(who), count=note.count, note=note.note)
+        case Change():
+            return _endpoint_data(note, who, subject)
+
+
 def _key(note: Note, subject: Subject) -> str:
     """Each change of an endpoint raises its revision, and each of a circuit its lane's epoch."""
     if isinstance(note, Turn):
         return f"{note.delivery_id}.{to_micros(note.at)}"
+    if isinstance(note, Batch):
+        return f"{note.first}.{to_micros(note.at)}"
     step = subject.epoch if note.kind in (Kind.CIRCUIT_OPENED, Kind.CIRCUIT_CLOSED) else subject.revision
     return f"{subject.endpoint_id}.{step}"
 

@@ -115,12 +115,30 @@ def share(text: str) -> float | int:
     """A whole number counts slots; anything else is a part of them."""
     if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A):
         return int(text)
+    found = _part(text)
+    if not 0 < found <= 1:
+        raise ValueError("a part of the slots, such as 0.25 or 25%, or a number of them, such as 64")
+    return found
+
+
+def part(text: str) -> float:
+    found = _part(text)
+    if not 0 < found <= 1:
+        raise ValueError("a part of the slots, such as 0.75 or 75%; 1 is all of them")
+    return found
+
+
+def percentage(text: str) -> float:
+    found = _part(text)
+    if not 0 < found < 1:
+        raise ValueError("a part, such as 0.5 or 50%")
+    return found
+
+
+def _part(text: str) -> float:
     scale = 0.01 if text.endswith("%") else 1.0
     digits = text.removesuffix("%")
-    part = float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
-    if not 0 < part <= 1:
-        raise ValueError("a part of the slots, such as 0.25 or 25%, or a number of them, such as 64")
-    return part
+    return float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
 
 
 def networks(text: str) -> tuple[Network, ...]:
@@ -243,6 +261,12 @@ def jwt_secret(text: str) -> str:
     return text
 
 
+def metrics_token(text: str) -> str | None:
+    if text and not re.fullmatch(r"[\x21-\x7e]{16,1000}", text):
+        raise ValueError("at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)")
+    return text or None
+
+
 def secret_keys(text: str) -> tuple[str, ...]:
     from hookline.vault import Vault
 
@@ -253,6 +277,56 @@ def secret_keys(text: str) -> tuple[str, ...]:
         except ConfigError as error:
             raise ValueError(f"one or more keys, separated by commas ({error})") from None
     return keys
+
+
+def or_off(parse: Parser) -> Parser:
+    """Likewise, or 0, which `off` is another word for."""
+
+    def parse_or_off(text: str) -> Any:
+        if text.lower() in ("0", "off"):
+            return 0
+        try:
+            return parse(text)
+        except ValueError as takes:
+            raise ValueError(f"{takes}, or off") from None
+
+    return parse_or_off
+
+
+def hook_url(text: str) -> str | None:
+    """Where a webhook goes; the guard judges it too."""
+    if text:
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch(r"[\x21-\x7e]{1,2048}", text):
+            raise ValueError("a URL such as https://hooks.example.com/alerts")
+    return text or None
+
+
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.A)
+MOST_EMAILS = 50
+
+
+def emails(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    if len(found) > MOST_EMAILS or not all(_EMAIL.fullmatch(each) for each in found):
+        raise ValueError(f"up to {MOST_EMAILS} addresses, separated by commas, such as ops@example.com")
+    return found
+
+
+def smtp_url(text: str) -> str | None:
+    if text:
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in ("smtp", "smtps") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.path not in ("", "/") or parts.query or not re.fullmatch(r"[\x21-\x7e]+", text):
+            raise ValueError("smtp://user:password@host:587 or smtps://user:password@host")
+    return text or None
 
 
 def _parts(text: str) -> list[str]:

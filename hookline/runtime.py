@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from hookline import clock
 from hookline.config import Config
 from hookline.errors import MigrationNeeded, VaultError
+from hookline.flow.beat import Heart
 from hookline.flow.outage import Outage
 from hookline.flow.relay import Outbox, OwnOutbox, Relay
 from hookline.flow.send_frames import Settings
 from hookline.flow.send_process import SenderProcess
 from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.flow.tasks import TaskRunner
+from hookline.observe.alerts.watch import Watch, WatchSettings
+from hookline.observe.logs import Journal, LogSettings, standard_error
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.sources import open_source
 from hookline.states import EndpointStatus
 from hookline.store import open_store
@@ -39,32 +45,71 @@ async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterato
         await store.close()
 
 
-async def run_worker(config: Config, *, stop: asyncio.Event) -> None:
+async def run_worker(config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None) -> None:
     """A worker process: until the stop, then until what it holds is recorded or released."""
     async with opened(config) as store:
-        await work(store, config, stop=stop)
+        await work_and_beat(store, config, stop=stop, tally=tally, traces=traces)
 
 
-async def work(store: Store, config: Config, *, stop: asyncio.Event) -> None:
+async def work_and_beat(
+    store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
+) -> None:
+    async with asyncio.TaskGroup() as parts:
+        parts.create_task(work(store, config, stop=stop, tally=tally, traces=traces))
+        parts.create_task(beat(store, tally, stop=stop))
+        parts.create_task(watch(store, config, stop=stop))
+
+
+async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
+    """Tell the fleet what this process does."""
+    await Heart(store, tally, clock.chance).run(stop)
+
+
+async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
+    """Take turns with the fleet to ask the rules of alerts."""
+    settings = WatchSettings(
+        thresholds=config.thresholds, channels=config.channels, guard=config.guard(), ca_bundle=config.ca_bundle
+    )
+    await Watch(store, settings, clock.chance).run(stop)
+
+
+async def work(
+    store: Store,
+    config: Config,
+    *,
+    stop: asyncio.Event,
+    tally: Tally | None = None,
+    traces: Traces | None = None,
+) -> None:
     """Deliver, relay, sweep and do tasks on a store that is open. All but the worker, which drains, end at once."""
+    tally = tally or Tally()
     await check_keys(store)
     outage = Outage(clock.chance)
     make_sender = sender_factory(config)
-    worker = Worker(store, worker_settings(config), make_sender=make_sender, outage=outage, chance=clock.chance)
-    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance)
+    worker = Worker(
+        store,
+        worker_settings(config),
+        make_sender=make_sender,
+        outage=outage,
+        chance=clock.chance,
+        tally=tally,
+        journal=journal(config),
+        traces=traces,
+    )
+    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance, tally, traces)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(stop))
         tasks.create_task(sweeper.run(stop))
-        tasks.create_task(Relay(OwnOutbox(store), outage).run(stop))
-        tasks.create_task(relay(sources(store, config, config.outbox_urls), stop=stop))
+        tasks.create_task(Relay(OwnOutbox(store), outage, tally).run(stop))
+        tasks.create_task(relay(sources(store, config, config.outbox_urls), stop=stop, tally=tally))
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 
 
-async def relay(found: Sequence[Outbox], *, stop: asyncio.Event) -> None:
+async def relay(found: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally | None = None) -> None:
     """Each with an outage of its own: a source that has nothing to copy does not know whether the store is away."""
     async with asyncio.TaskGroup() as tasks:
         for outbox in found:
-            tasks.create_task(Relay(outbox, Outage(clock.chance)).run(stop))
+            tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))
 
 
 def outboxes(store: Store, config: Config) -> list[Outbox]:
@@ -83,10 +128,23 @@ async def check_keys(store: Store) -> None:
         raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
 
 
+def journal(config: Config) -> Journal:
+    """Its lines are at `info`."""
+    heard = config.log_level in ("debug", "info")
+    settings = LogSettings(
+        attempts=config.log_attempts if heard else "off",
+        payloads=config.log_payloads,
+        json=config.log_format == "json",
+        colours=sys.stderr.isatty(),
+    )
+    return Journal(settings, standard_error)
+
+
 def worker_settings(config: Config) -> WorkerSettings:
     return WorkerSettings(
         slots=config.concurrency,
         share=config.lane_share,
+        app_share=config.application_share,
         deadline=config.request_timeout,
         retry=config.retry,
         poll=config.poll_interval,

@@ -81,3 +81,15 @@ def check_instant(field: str, value: datetime) -> datetime:
     if not EARLIEST <= value <= LATEST:
         raise InvalidInput(f"{field}: is not between the years {EARLIEST.year} and {LATEST.year}")
     return value
+
+
+def lasting(seconds: float) -> str:
+    """`90` → `1 min 30 s`: the two largest units."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    rest, parts = round(seconds), []
+    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])

@@ -17,13 +17,17 @@ from msgspec import Struct
 from hookline import clock, ids
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.flow import backoff
+from hookline.flow.claim import app_room
 from hookline.flow.judge import judge
 from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target, Targets
 from hookline.flow.send import Request, Results
 from hookline.flow.send_process import SenderProcess
-from hookline.model import Job, Judgement, Result, Retry, RetryPolicy, Sent
+from hookline.model import AppShare, Job, Judgement, Result, Retry, RetryPolicy, Sent
+from hookline.observe.logs import Journal
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.states import ErrorKind, Health
 from hookline.store.base import Store
 
@@ -36,13 +40,16 @@ LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the 
 UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
 MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
 LOOK_AGAIN = 0.001  # seconds before the next look when a token is due that somebody else has locked
+MOST_BEATEN = 4  # looks that came too late, each of which doubles what the next one waits for others
 SETTLE = 0.005  # seconds that a few free slots wait for more
+STARTING = 0.1  # seconds between looks at the stop while the sender is not up
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     slots: int = 512  # requests in flight
     share: int = 128  # of them that one lane may hold
+    app_share: float = 0.75  # part of them that one application may hold alone; see `flow/claim.py`
     deadline: float = 30.0  # of one request, in all
     retry: RetryPolicy = RetryPolicy()
     poll: float = 1.0  # the longest sleep without looking
@@ -80,19 +87,29 @@ class Worker:
         make_sender: SenderFactory,
         outage: Outage,
         chance: random.Random,
+        tally: Tally | None = None,
+        journal: Journal | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._outage = outage
         self._chance = chance
+        self._tally = tally or Tally()
+        self._tally.slots += settings.slots
         self._targets = Targets(store)
         self._freed = asyncio.Event()
-        self._recorder = Recorder(store, outage, self._freed.set, self._targets.name_of)
+        self._traces = traces
+        self._recorder = Recorder(store, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces)
         self._sender = make_sender(self._judge_all)
-        self._held: Counter[int] = Counter()  # of them, by endpoint
         self._flying = 0  # with the sender
+        self._held: Counter[int] = Counter()  # of them, by endpoint
+        self._held_by_app: Counter[int] = Counter()
+        self._claimed = 0.0  # when; monotonic
         self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
         self._next_at: float | None = None  # seconds from the last empty claim to the next token
+        self._expecting = False  # the last sleep ended with that token
+        self._beaten = 0  # such sleeps in a row after which others had taken it
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -135,36 +152,74 @@ class Worker:
 
     async def _room(self) -> bool:
         """Whether to claim now. A small claim costs as much as a large one, so a few free slots wait a moment for more."""
+        if not self._sender.ready.is_set():
+            await self._until_ready()
+            return False
         slots = self._settings.slots
         free = slots - self._flying
-        if free >= slots / 4 and self._recorder.waiting < slots * UNRECORDED:
+        if self._of_use(free) >= slots / 4 and self._recorder.waiting < slots * UNRECORDED:
             return True
         self._freed.clear()
         if free <= 0 or self._recorder.waiting >= slots * UNRECORDED:
             await self._freed.wait()
             return False
         try:
-            async with asyncio.timeout(SETTLE):
+            async with asyncio.timeout(self._patience()):
                 await self._freed.wait()
         except TimeoutError:
             return True  # slow endpoints hold the others: what is left goes to whoever waits
         return False
 
+    async def _until_ready(self) -> None:
+        """What is claimed while the sender starts would leave all at once when it has: faster than a throttle allows."""
+        try:
+            async with asyncio.timeout(STARTING):
+                await self._sender.ready.wait()
+        except TimeoutError:
+            return
+
+    def _of_use(self, free: int) -> int:
+        """Of the free slots, those that somebody who is known to wait may take: one whose share is full has to give some back."""
+        rooms = [app_room(free, self._held_by_app[no], self._settings.app_share) for no in self._recorder.crowd.apps]
+        return max(rooms, default=free)
+
+    def _patience(self) -> float:
+        """The slots that an application may not take are there for the next one, which is not made to wait for its outcomes."""
+        return max(0.0, self._claimed + SETTLE - clock.monotonic()) if self._recorder.crowd.apps else SETTLE
+
     async def _claim(self) -> int:
         """One batch, on its way; how many."""
         asked = clock.monotonic()
         settings = self._settings
-        batch = await self._store.claim(settings.slots - self._flying, held=self._held, share=settings.share)
+        apps = AppShare(held=self._held_by_app, most=settings.app_share, waiting=len(self._recorder.crowd))
+        free = settings.slots - self._flying
+        batch = await self._store.claim(free, held=self._held, share=settings.share, apps=apps)
         self._outage.passed()
-        self._recorder.crowded.update(batch.crowded)
+        self._tally.claimed(batch, clock.monotonic() - asked)
+        self._recorder.crowd.note(batch)
+        self._claimed = clock.monotonic()
         self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
+        self._count_beaten(bool(batch.jobs))
         if batch.jobs:
             await self._send(batch.jobs, asked)
         return len(batch.jobs)
 
+    def _count_beaten(self, got_some: bool) -> None:
+        if got_some:
+            self._beaten = 0
+        elif self._expecting:
+            self._beaten = min(MOST_BEATEN, self._beaten + 1)
+        self._expecting = False
+
     def _sleep_for(self, armed: bool) -> float:
+        """To the next token. Whoever was beaten to the last ones comes a little after the others: all at once, at each start of a
+        throttled lane, they kept the one that had it from going on."""
         longest = self._settings.poll if armed else UNARMED_POLL
-        return longest if self._next_at is None else min(longest, max(LOOK_AGAIN, self._next_at))
+        if self._next_at is None or self._next_at >= longest:
+            return longest
+        self._expecting = True
+        behind = LOOK_AGAIN * 2**self._beaten if self._beaten else 0.0
+        return min(longest, max(LOOK_AGAIN, self._next_at) + behind)
 
     # ── send ──
 
@@ -177,7 +232,9 @@ class Worker:
             self._recorder.flush()
             raise
         self._flying += len(jobs)
+        self._tally.in_flight += len(jobs)
         self._held.update(job.endpoint_no for job in jobs)
+        self._held_by_app.update(job.app_no for job in jobs)
         self._submit([self._flight(job, asked) for job in jobs])
 
     def _submit(self, flights: Sequence[Flight]) -> None:
@@ -216,10 +273,11 @@ class Worker:
         if target is None or not target.endpoint.secrets:
             fault = target.endpoint.status_reason if target is not None else "its endpoint is gone"
             raise SignatureError(fault or "there is no secret to sign with")
+        trace = None if self._traces is None else self._traces.outgoing(flight.job)
         return Request(
             ref=flight,
             url=target.endpoint.url,
-            headers=target.headers(flight.job, clock.wall()),
+            headers=target.headers(flight.job, clock.wall(), trace),
             body=flight.job.payload,
             deadline=self._settings.deadline,
             fresh=self._wants_fresh(flight),
@@ -236,7 +294,7 @@ class Worker:
                 flight.tried_again = True
                 self._submit([flight])
                 continue
-            self._land(flight.job.endpoint_no)
+            self._land(flight.job)
             try:
                 self._keep(flight, sent)
             except Exception:
@@ -251,12 +309,14 @@ class Worker:
         else:
             self._recorder.add(self._result(flight, sent))
 
-    def _land(self, endpoint_no: int) -> None:
+    def _land(self, job: Job) -> None:
         self._flying -= 1
-        if self._held[endpoint_no] > 1:
-            self._held[endpoint_no] -= 1
-        else:
-            del self._held[endpoint_no]
+        self._tally.in_flight -= 1
+        for held, owner in ((self._held, job.endpoint_no), (self._held_by_app, job.app_no)):
+            if held[owner] > 1:
+                held[owner] -= 1
+            else:
+                del held[owner]
 
     def _was_cut_off(self, sent: Sent) -> bool:
         """It ended because of us, not of the endpoint: too late to start, or aborted by the shutdown."""
@@ -269,8 +329,9 @@ class Worker:
         if sent.error is None or sent.untouched:
             self._recorder.give_back(flight.job)
             return
-        verdict = Retry(at=flight.database_now(), spends=False)
-        self._recorder.add(self._kept(flight.job, sent, Judgement(verdict=verdict, health=Health.NONE)))
+        now = flight.database_now()
+        verdict = Retry(at=now, spends=False)
+        self._recorder.add(_kept(flight.job, sent, Judgement(verdict=verdict, health=Health.NONE), now))
 
     def _tries_again(self, flight: Flight, sent: Sent) -> bool:
         """Only while the lane is healthy: a sick endpoint is not asked twice."""
@@ -282,14 +343,14 @@ class Worker:
         job, policy = flight.job, self._settings.retry
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)
-        judgement = judge(sent, job, policy, now=flight.database_now(), chance=self._chance)
-        if isinstance(judgement.verdict, Retry) and judgement.verdict.fresh and len(self._fresh) < MOST_FRESH:
-            self._fresh.add(job.delivery_id)
-        return self._kept(job, sent, judgement)
-
-    @staticmethod
-    def _kept(job: Job, sent: Sent, judgement: Judgement) -> Result:
-        return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, sent.started_at), sent=sent, judgement=judgement)
+        now = flight.database_now()
+        judgement = judge(sent, job, policy, now=now, chance=self._chance)
+        last_left = False
+        if isinstance(judgement.verdict, Retry):
+            last_left = judgement.verdict.spends and job.attempts + 2 == policy.max_attempts
+            if judgement.verdict.fresh and len(self._fresh) < MOST_FRESH:
+                self._fresh.add(job.delivery_id)
+        return _kept(job, sent, judgement, now, last_left)
 
     # ── record ──
 
@@ -312,6 +373,13 @@ class Worker:
         except TimeoutError:
             recording.cancel()
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
+
+
+def _kept(job: Job, sent: Sent, judgement: Judgement, ended_at: datetime, last_left: bool = False) -> Result:
+    attempt_id = ids.mint(ids.ATTEMPT, sent.started_at)
+    return Result(
+        job=job, attempt_id=attempt_id, sent=sent, judgement=judgement, ended_at=ended_at, last_left=last_left
+    )
 
 
 def _unsendable(flight: Flight, detail: str) -> tuple[Request, Sent]:

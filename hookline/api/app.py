@@ -21,6 +21,7 @@ from hookline.api.idempotency import HEADER, key_of, request_of
 from hookline.api.operation import PREFIX, Needs, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.api.services import Services
+from hookline.errors import BlockedAddress
 
 MOST_KEYED = 1024 * 1024  # bytes of a POST with a key; the handler may take less
 
@@ -43,7 +44,7 @@ def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
     app = Starlette(routes=routes, exception_handlers={HTTPException: on_http_exception, Exception: on_crash})
     app.router.redirect_slashes = False
     templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
-    return Front(hot.ahead(app, routes), services.front, templates, services.monotonic)
+    return Front(hot.ahead(app, routes), services.front, templates, services.monotonic, services.tally)
 
 
 def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
@@ -58,6 +59,8 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
             caller = await admit(services, operation, request.scope)
             return await _handle(Call(request, services, caller, operation))
         except Exception as error:
+            if isinstance(error, BlockedAddress):
+                services.tally.refused("saved")
             return await on_error(request, error)
 
     return handle

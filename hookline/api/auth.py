@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 import structlog
 from msgspec import Struct
 
-from hookline import keys, tokens
+from hookline import keys, manage, tokens
 from hookline.api.errors import Refused
 from hookline.errors import NotFound, SignatureError, StoreUnavailable
-from hookline.model import Application, Organization, Scope
+from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.store.base import Store
 
 # A revoked token or a renamed uid is noticed after this long; without it each message would cost two more round trips.
@@ -34,6 +34,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     app: Application | None = None  # the only one that this token or key reaches
     scope: Scope = Scope.FULL
     key_id: str | None = None  # of an API key
+    key_name: str | None = None  # likewise
     token: bytes | None = None  # of a token: its hash
     expires_at: datetime | None = None
 
@@ -41,6 +42,13 @@ class Caller(Struct, frozen=True, kw_only=True):
     def holder(self) -> Hashable:
         """One token or key."""
         return self.key_id or self.token
+
+    @property
+    def actor(self) -> Actor:
+        """As whom the history remembers what they did."""
+        if self.key_id is not None:
+            return Actor(kind=ActorKind.KEY if self.app is None else ActorKind.APPLICATION_KEY, name=self.key_name)
+        return Actor(kind=ActorKind.TOKEN if self.app is None else ActorKind.APPLICATION_TOKEN)
 
 
 class Recent(Generic[K, V]):
@@ -127,7 +135,14 @@ class Auth:
             if app is None:
                 raise SignatureError("the API key's application does not exist")
         self._touch(found.id)
-        return Caller(org_id=found.org_id, app=app, scope=found.scope, key_id=found.id, expires_at=found.expires_at)
+        return Caller(
+            org_id=found.org_id,
+            app=app,
+            scope=found.scope,
+            key_id=found.id,
+            key_name=found.name,
+            expires_at=found.expires_at,
+        )
 
     # ── what they may do ──
 
@@ -140,6 +155,11 @@ class Auth:
         """For routes beyond one application."""
         if caller.app is not None:
             raise Refused(403, "this token is for one application only")
+
+    def whole_deployment(self, caller: Caller) -> None:
+        """For routes beyond one organization: whoever runs the deployment has the default one."""
+        if caller.org_id != manage.DEFAULT_ORG:
+            raise Refused(403, "this is about the whole deployment: only its default organization may see it")
 
     def reach(self, caller: Caller, ref: str) -> None:
         """The holder of one application's token sees no other, whether it exists or not."""
@@ -207,7 +227,7 @@ class Auth:
             await self._store.touch_api_key(key_id)
         except StoreUnavailable as error:
             self._touched.drop(key_id)
-            log.debug("last use not noted", key=key_id, error=str(error))
+            log.debug("key_use_not_noted", key=key_id, error=str(error))
 
 
 def _check_issued(issued_at: datetime, holder: Organization | Application) -> None:

@@ -124,12 +124,12 @@ async def on_error(request: Request, error: Exception) -> Response:
     if isinstance(error, StoreUnavailable):
         log_outage(request, error)
     elif response.status_code == 500:
-        log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+        log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
     return response
 
 
 def log_outage(request: Request, error: StoreUnavailable) -> None:
-    log.warning("database unavailable", method=request.method, path=request.url.path, error=str(error))
+    log.warning("database_unavailable", method=request.method, path=request.url.path, error=str(error))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

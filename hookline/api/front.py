@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hookline.api.auth import Caller
 from hookline.api.errors import answer, problem
 from hookline.clock import quick_chance
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Accept
 
 PREFIX = "/api/"
 VISIT = "hookline.visit"
@@ -46,6 +48,10 @@ _PREFLIGHT = {
     "access-control-max-age": "600",
 }
 
+_METHODS = {
+    method: method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+}  # callers may invent some
+
 log = structlog.get_logger(__name__)
 
 
@@ -57,11 +63,12 @@ class FrontSettings(Struct, frozen=True, kw_only=True):
 class Visit:
     """What is known of one request by the time it is answered."""
 
-    __slots__ = ("caller", "request_id", "route", "status")
+    __slots__ = ("accept", "caller", "request_id", "route", "status")
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self.caller: Caller | None = None
+        self.accept: Accept | None = None  # it brings messages, and is part of a trace
         self.route: str | None = None  # its template; never the path itself, which may hold anything
         self.status = 0  # 0: nothing was sent yet
 
@@ -78,6 +85,7 @@ class Front:
         settings: FrontSettings,
         routes: Mapping[Any, str],
         monotonic: Callable[[], float],
+        tally: Tally,
     ) -> None:
         """`routes` has the template of each endpoint that the router may find."""
         self._app = app
@@ -85,6 +93,7 @@ class Front:
         self._origins = frozenset(origin.encode() for origin in settings.portal_origins)
         self._tell = _teller(settings.access_log)
         self._monotonic = monotonic
+        self._tally = tally
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -108,8 +117,12 @@ class Front:
         except Exception as error:
             await self._crash(scope, receive, dressed, error)
         finally:
+            seconds = self._monotonic() - began
+            self._tally.answered(_METHODS.get(scope["method"], "other"), self._route(scope), visit.status, seconds)
+            if visit.accept is not None:
+                visit.accept.answered(self._route(scope), visit.status)
             if self._tell is not None:
-                self._log(scope, self._monotonic() - began)
+                self._log(scope, seconds)
             structlog.contextvars.reset_contextvars(**bound)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, origin: bytes | None) -> None:
@@ -122,7 +135,7 @@ class Front:
             await self._app(scope, receive, send)
 
     async def _crash(self, scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
-        log.error("request failed", method=scope["method"], route=self._route(scope), exc_info=error)
+        log.error("request_failed", method=scope["method"], route=self._route(scope), exc_info=error)
         if not visit_of(scope).status:
             await answer(error)(scope, receive, send)
 

@@ -18,6 +18,8 @@ async def admit(services: Services, operation: Operation, scope: Scope) -> Calle
     services.auth.allow(caller, operation.needs)
     if operation.whole:
         services.auth.whole_organization(caller)
+    if operation.operator:
+        services.auth.whole_deployment(caller)
     app_ref = scope.get("path_params", {}).get("app_id")
     if app_ref is not None:
         services.auth.reach(caller, app_ref)

@@ -139,7 +139,7 @@ class Answers:
             cause = "its lease was lost"
         except StoreUnavailable as error:
             cause = str(error)
-        log.warning("answer not kept", cause=cause)
+        log.warning("answer_not_kept", cause=cause)
 
     async def _drop(self, key: bytes, claim: int) -> None:
         try:

@@ -48,6 +48,7 @@ TAGS = {
     "statistics": "Counts of what was accepted, delivered and given up.",
     "background-task": "Work on many deliveries, and how far it is.",
     "operational-webhook": "Webhooks to yourself: what happens to endpoints and deliveries of all applications.",
+    "alert": "What is wrong, or was: evaluated by Hookline itself.",
     "authentication": "Short-lived access for one application's own portal.",
     "api-key": "Keys with a scope, which can be revoked one by one.",
     "health": "Whether this process answers, and what it can be asked.",
@@ -221,6 +222,8 @@ def _operation(operation: Operation, shapes: Shapes) -> Schema:
         found["parameters"] += [{"$ref": f"#/components/parameters/{name.title()}"} for name in _TRACE]
     if operation.whole:
         found["description"] = "Needs a token of the whole organization, not of one application."
+    if operation.operator:
+        found["description"] = "Needs a token of the default organization: it is about the whole deployment."
     if operation.body is not None:
         found["requestBody"] = {
             "required": not operation.body_optional,
@@ -366,7 +369,7 @@ _HEADERS = {
     "webhook-signature": "`v1,` and the signature in base64; several are separated by spaces.",
 }
 _TRACE_HEADERS = {
-    "traceparent": "The trace of whoever published the message, where there is one; the same on every attempt.",
+    "traceparent": "The trace of whoever published the message, where there is one; with OpenTelemetry, the attempt in it.",
     "tracestate": "What belongs to the traceparent.",
 }
 

@@ -72,6 +72,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     query: type[Query] | None = None
     needs: Needs = Needs.WRITE
     whole: bool = False  # beyond one application: a token or key of one gets 403
+    operator: bool = False  # beyond one organization: all but the default one get 403
     traced: bool = False  # what it makes belongs to the caller's trace
     own: bool = False  # acts on the token itself that it is called with
     old_names: tuple[str, ...] = ()  # other paths, as some clients call it

@@ -13,12 +13,15 @@ from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
 from hookline.flow.guard import Guard
 from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, NewMessage
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.schema import Schemas
 from hookline.store.base import Store
 
 
 class Services(Struct, frozen=True, kw_only=True):
     store: Store
+    tally: Tally
     submit: Callable[[NewMessage], Awaitable[Accepted]]  # group commit: answers once the message is durable
     submit_batch: Callable[[NewBatch], Awaitable[BatchAccepted]]  # likewise
     auth: Auth
@@ -33,5 +36,6 @@ class Services(Struct, frozen=True, kw_only=True):
     max_payload: int
     max_batch: int  # bytes of a request that has many messages
     retention_days: int  # of finished messages
+    traces: Traces | None = None
     circuit: CircuitPolicy = CircuitPolicy()
     body_time: float = 30.0  # seconds in which a request's whole body must have come

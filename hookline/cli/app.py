@@ -12,6 +12,7 @@ import typer
 from hookline import __version__
 from hookline.cli import (
     admin,
+    alerts,
     apps,
     dead,
     doctor,
@@ -24,6 +25,7 @@ from hookline.cli import (
     send,
     serve,
     tasks,
+    top,
     trace,
 )
 from hookline.cli.output import clean
@@ -102,12 +104,14 @@ app.command("token")(admin.token)
 app.command("send")(send.send)
 app.command("listen")(listen.listen)
 app.command("trace")(trace.trace)
+app.command("top")(top.top)
 app.command("doctor")(doctor.doctor)
 app.add_typer(apps.app, name="apps")
 app.add_typer(endpoints.app, name="endpoints")
 app.add_typer(event_types.app, name="event-types")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(dead.app, name="dead")
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(keys.app, name="keys")
 

@@ -1,26 +1,22 @@
-"""`endpoints list|show|add|rotate|pause|resume|reset-circuit|replay-missing|remove`."""
+"""`endpoints list|show|add|rotate|remove|replay-missing`, and what `lanes` and `timeline` have: one group of commands."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from hookline import manage, signing
+from hookline import clock, manage, signing
 from hookline.api import wire
-from hookline.cli import params
+from hookline.cli import lanes, params, timeline
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.states import Circuit
-from hookline.store.base import Store
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
-
-Ref = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id; its uid where --app is given.")]
 
 LONGEST_OVERLAP = 365 * 86_400.0
 BATCH = 500  # deliveries in one transaction of replay-missing
@@ -57,7 +53,7 @@ async def _list(org: str, app_ref: str | None) -> list[LaneView]:
 
 @app.command("show")
 def show(
-    ref: Ref,
+    ref: params.Endpoint,
     app_ref: params.App = None,
     with_secret: Annotated[bool, typer.Option("--secret", help="Print its signing secrets too.")] = False,
     org: params.Org = params.DEFAULT_ORG_ID,
@@ -104,7 +100,8 @@ def _print(
     pairs += [("secret", secret) for secret in secrets or ()]
     out.fields(pairs + ([] if view is None else _lane_pairs(view)))
     for event in events:
-        out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}")
+        by = "" if event.actor is None else f"  (by {lanes.who(event.actor)})"
+        out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}{by}")
 
 
 def _order(endpoint: Endpoint) -> str:
@@ -121,6 +118,11 @@ def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
     pairs: list[tuple[str, Cell]] = [("circuit", circuit), ("backlog", view.depth), ("last error", view.last_error)]
     if lane.failing_since is not None:
         pairs.append(("failing since", lane.failing_since))
+    if lane.held_until is not None and lane.held_until > clock.wall():
+        pairs.append(("held until", lane.held_until))
+    if lane.pace is not None:
+        slowed = "" if lane.slowed_at is None else f" (slowed {lane.slowed_at.isoformat(timespec='seconds')})"
+        pairs.append(("pace", f"{lane.pace:.3g}/s{slowed}"))
     return pairs
 
 
@@ -181,7 +183,7 @@ async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
 
 @app.command("rotate")
 def rotate(
-    ref: Ref,
+    ref: params.Endpoint,
     app_ref: params.App = None,
     overlap: Annotated[str, typer.Option("--overlap", help="How long the old secret signs too: 0, 30m, 7d.")] = "24h",
     org: params.Org = params.DEFAULT_ORG_ID,
@@ -213,84 +215,17 @@ async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -
         return changed, opened.now
 
 
-@app.command("pause")
-def pause(
-    ref: Ref,
-    app_ref: params.App = None,
-    why: Annotated[str, typer.Option("--why", help="Kept in the endpoint's history.")] = "paused from the command line",
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
-) -> None:
-    """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
-    _set_status(Output(as_json), org, ref, app_ref, manage.pause_endpoint, why)
-
-
-@app.command("resume")
-def resume(
-    ref: Ref,
-    app_ref: params.App = None,
-    why: Annotated[
-        str, typer.Option("--why", help="Kept in the endpoint's history.")
-    ] = "resumed from the command line",
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
-) -> None:
-    """Send again to a paused or disabled endpoint. What was held gets a new time budget."""
-    _set_status(Output(as_json), org, ref, app_ref, manage.resume_endpoint, why)
-
-
-Change = Callable[[Store, Endpoint, str], Awaitable[Endpoint]]
-
-
-def _set_status(out: Output, org: str, ref: str, app_ref: str | None, change: Change, why: str) -> None:
-    changed, view = run(_change(org, ref, app_ref, change, why))
-    waiting = f", {view.depth} waiting" if view is not None and view.depth else ""
-    out.result(
-        wire.endpoint(changed),
-        people=lambda: out.line(f"{changed.id} is {changed.status.name.lower()}{waiting}"),
-    )
-
-
-async def _change(
-    org: str, ref: str, app_ref: str | None, change: Change, why: str
-) -> tuple[Endpoint, LaneView | None]:
-    async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        changed = await change(opened.store, endpoint, why)
-        return changed, await opened.store.lane_view(endpoint.no)
-
-
-@app.command("reset-circuit")
-def reset_circuit(
-    ref: Ref,
-    app_ref: params.App = None,
-    why: Annotated[str, typer.Option("--why", help="Kept in the endpoint's history.")] = "reset from the command line",
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
-) -> None:
-    """Close its circuit and forget its failures and holds: the endpoint is well again, and what waits is sent now.
-
-    hookline endpoints reset-circuit ep_... --why "their disk is no longer full"
-    """
-    out = Output(as_json)
-    event, view = run(_reset_circuit(org, ref, app_ref, why))
-    done = "closed" if event is not None else "closed already, without failures"
-    out.result(
-        {"reset": event is not None, "lane": None if view is None else wire.lane(view)},
-        people=lambda: out.line(f"the circuit is {done}" + (f", {view.depth} waiting" if view and view.depth else "")),
-    )
-
-
-async def _reset_circuit(org: str, ref: str, app_ref: str | None, why: str) -> tuple[LaneEvent | None, LaneView | None]:
-    async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        event = await manage.reset_circuit(opened.store, endpoint, why)
-        return event, await opened.store.lane_view(endpoint.no)
+app.command("pause")(lanes.pause)
+app.command("resume")(lanes.resume)
+app.command("open")(lanes.open_circuit)
+app.command("close")(lanes.close_circuit)
+app.command("reset")(lanes.reset_circuit)
+app.command("timeline")(timeline.timeline)
 
 
 @app.command("remove")
 def remove(
-    ref: Ref,
+    ref: params.Endpoint,
     app_ref: params.App = None,
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
@@ -312,7 +247,7 @@ async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, in
 
 @app.command("replay-missing")
 def replay_missing(
-    ref: Ref,
+    ref: params.Endpoint,
     since: Annotated[str, typer.Option("--since", help="Accepted at or after: an instant, or 2h, 7d ago.")],
     until: Annotated[str | None, typer.Option("--until", help="Accepted before: likewise.", show_default="now")] = None,
     app_ref: params.App = None,

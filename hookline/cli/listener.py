@@ -59,3 +59,10 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+async def stop_after(leaving: asyncio.Event, delay: float, stop: asyncio.Event) -> None:
+    """Between the two we are not ready any more and still answer: whoever sends requests here has time to notice."""
+    await leaving.wait()
+    await asyncio.sleep(delay)
+    stop.set()

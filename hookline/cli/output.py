@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from hookline import texts
 from hookline.errors import InvalidInput
 
 # As on the status page: a mark and a word, never colour alone.
@@ -40,6 +41,10 @@ class Output:
         self.as_json = as_json
         self.human = sys.stdout.isatty() and not as_json
         self._console = Console(highlight=False, soft_wrap=True)
+
+    @property
+    def width(self) -> int:
+        return self._console.width
 
     def result(self, value: object, *, people: Callable[[], None]) -> None:
         """The command's answer: `value` as JSON, or whatever `people` prints."""
@@ -156,16 +161,7 @@ def shown(cell: Cell) -> str:
 
 
 def span(seconds: float) -> str:
-    """`90` → `1 min 30 s`: the two largest units."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    rest, parts = round(seconds), []
-    for name, size in units:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])
+    return texts.lasting(seconds)
 
 
 def ago(then: datetime, now: datetime) -> str:

@@ -18,6 +18,7 @@ Org = Annotated[
     str, typer.Option("--org", help="The organization, where there are several.", show_default="the default one")
 ]
 App = Annotated[str | None, typer.Option("--app", help="Only this application (id or uid).")]
+Endpoint = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id; its uid where --app is given.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most rows.")]
 After = Annotated[str | None, typer.Option("--after", help="Go on after this id, the last one of the page before.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -19,6 +21,7 @@ from hookline.errors import HooklineError, InvalidInput
 from hookline.flow.outage import pause
 from hookline.flow.relay import BATCH, Outbox
 from hookline.model import RelayReport
+from hookline.observe.tally import Tally
 from hookline.sources.examine import examine
 from hookline.store.base import Store
 
@@ -76,15 +79,36 @@ def _urls(config: Config, urls: Sequence[str] | None) -> Sequence[str]:
 
 
 async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> None:
+    port = listener.bind(config.host, config.metrics_port) if config.metrics_port else None
     with listener.stop_on_signals() as stop:
-        async with runtime.opened(config) as store:
+        tally = Tally()
+        async with _shown(config, port, stop, tally) as store, asyncio.TaskGroup() as parts:
             names = [shown_url(url) for url in _urls(config, urls)]
             out.result(
                 {"relays": names, "into": shown_url(config.database_url)},
                 people=lambda: out.line(f"Hookline relays {', '.join(names)} into {shown_url(config.database_url)}"),
             )
             sys.stdout.flush()
-            await runtime.relay(_outboxes(store, config, urls), stop=stop)
+            parts.create_task(runtime.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
+            parts.create_task(runtime.beat(store, tally, stop=stop))
+
+
+@asynccontextmanager
+async def _shown(config: Config, port: socket.socket | None, stop: asyncio.Event, tally: Tally) -> AsyncIterator[Store]:
+    """The store; with `/metrics` and `/health` on a port, where there is one."""
+    if port is None:
+        async with runtime.opened(config) as store:
+            yield store
+        return
+    from hookline.cli import exposed, site
+
+    async with (
+        site.doorway(config, port, leaving=stop, stop=stop) as way,
+        runtime.opened(config) as store,
+        asyncio.TaskGroup() as parts,
+    ):
+        parts.create_task(exposed.Exposed(store, config, tally, None).run(way, stop))
+        yield store
 
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────

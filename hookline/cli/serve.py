@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,11 +20,14 @@ import uvloop
 from hookline import clock, manage, runtime
 from hookline.cli import listener as listeners
 from hookline.cli import logs, params
+from hookline.cli.fleet import gathered, told
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
 from hookline.cli.supervise import Supervisor
 from hookline.config import Config, shown_url
 from hookline.errors import ConfigError
+from hookline.observe.otel import tracing
+from hookline.observe.tally import Tally
 from hookline.parsers import sqlite_path
 
 
@@ -62,7 +66,10 @@ def serve(
         run_parts(_serve(config, listener, role, processes, Output(as_json)))
 
 
-def worker(processes: Processes = 1, as_json: params.Json = False) -> None:
+Report = Annotated[Path | None, typer.Option("--report", hidden=True)]  # of the process that has started this one
+
+
+def worker(processes: Processes = 1, report: Report = None, as_json: params.Json = False) -> None:
     """Deliver, retry and sweep; no API. Start as many as you like, on as many machines, on PostgreSQL.
 
     hookline worker --processes 4
@@ -70,7 +77,7 @@ def worker(processes: Processes = 1, as_json: params.Json = False) -> None:
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    run_parts(_workers(config, processes, Output(as_json)))
+    run_parts(_workers(config, processes, Output(as_json), report))
 
 
 def _check(config: Config, role: Role, processes: int) -> None:
@@ -94,29 +101,69 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _workers(config: Config, processes: int, out: Output) -> None:
+async def _workers(config: Config, processes: int, out: Output, report: Path | None = None) -> None:
+    # Of several processes that this one starts, it has the port; they have `report`.
+    listener = listeners.bind(config.host, config.metrics_port) if config.metrics_port and report is None else None
     with listeners.stop_on_signals() as stop:
         out.result(
             {"role": Role.WORKER.value, "processes": processes},
             people=lambda: out.line(f"Hookline works on {shown_url(config.database_url)}"),
         )
-        if processes == 1:
-            await runtime.run_worker(config, stop=stop)
-        else:
+        if listener is not None:
+            await _shown_workers(config, listener, processes, stop)
+        elif processes > 1:
             await Supervisor(processes, grace=config.shutdown_timeout).run(stop)
+        else:
+            tally = Tally(event_types=config.metrics_event_types)
+            with tracing() as traces:
+                async with told(report, tally):
+                    await runtime.run_worker(config, stop=stop, tally=tally, traces=traces)
+
+
+async def _shown_workers(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:
+    """With `/metrics` and `/health` on a port."""
+    from hookline.cli import exposed, site
+
+    tally = Tally(event_types=config.metrics_event_types)
+    with gathered(config, processes) as fleet, ExitStack() as around:
+        async with (
+            site.doorway(config, listener, leaving=stop, stop=stop) as way,
+            runtime.opened(config) as store,
+            asyncio.TaskGroup() as parts,
+        ):
+            parts.create_task(exposed.Exposed(store, config, tally, fleet).run(way, stop))
+            if processes > 1:
+                parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
+            else:
+                traces = around.enter_context(tracing())
+                parts.create_task(runtime.work_and_beat(store, config, stop=stop, tally=tally, traces=traces))
 
 
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
-    from hookline.cli import site
+    from hookline.cli import exposed, site
 
-    with listeners.stop_on_signals() as stop:
-        async with runtime.opened(config) as store, asyncio.TaskGroup() as parts:
+    own_port = listeners.bind(config.host, config.metrics_port) if config.metrics_port else None
+    with listeners.stop_on_signals() as leaving, gathered(config, processes) as fleet, tracing() as traces:
+        stop = asyncio.Event()
+        # Before the database is opened: whoever asks whether we are ready is answered while migrations run.
+        async with (
+            site.doorway(config, listener, leaving=leaving, stop=stop) as door,
+            exposed.own_doorway(config, own_port, leaving=leaving, stop=stop) as own,
+            runtime.opened(config) as store,
+            asyncio.TaskGroup() as parts,
+        ):
             await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-            parts.create_task(site.answer(store, config, listener, stop=stop))
+            tally = Tally(event_types=config.metrics_event_types)
+            shown = exposed.Exposed(store, config, tally, fleet)
+            parts.create_task(listeners.stop_after(leaving, config.shutdown_delay, stop))
+            parts.create_task(site.answer(store, config, door, tally=tally, traces=traces, pages=shown.routes))
+            parts.create_task(shown.run(own, stop))
+            parts.create_task(runtime.beat(store, tally, stop=stop))
+            parts.create_task(runtime.watch(store, config, stop=stop))
             if processes > 1:
-                parts.create_task(Supervisor(processes, grace=config.shutdown_timeout).run(stop))
+                parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             elif role == Role.ALL:
-                parts.create_task(runtime.work(store, config, stop=stop))
+                parts.create_task(runtime.work(store, config, stop=stop, tally=tally, traces=traces))
             _announce(out, config, listeners.address(listener), role, processes)
 
 

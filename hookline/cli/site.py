@@ -4,34 +4,72 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from hookline import clock, dashboard
 from hookline.api.app import create_app
 from hookline.api.auth import Auth
 from hookline.api.front import FrontSettings
+from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
 from hookline.api.services import Services
 from hookline.cli import http
 from hookline.config import Config
 from hookline.flow.ingest import Ingest
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.schema import Schemas
 from hookline.store.base import Store
 
 
-async def answer(store: Store, config: Config, listener: socket.socket, *, stop: asyncio.Event) -> None:
+class Doorway:
+    """A server that is up before there is anything to serve."""
+
+    def __init__(self, door: Door, health: Health, serving: asyncio.Task[None]) -> None:
+        self.door = door
+        self.health = health
+        self.serving = serving
+
+
+@asynccontextmanager
+async def doorway(
+    config: Config, listener: socket.socket, *, leaving: asyncio.Event, stop: asyncio.Event
+) -> AsyncIterator[Doorway]:
+    """Answers for the health from here on; for everything else once `answer` has an application."""
+    health = Health(leaving)
+    door = Door(health)
+    async with asyncio.TaskGroup() as parts:
+        serving = parts.create_task(http.serve(door, listener, stop=stop, grace=config.shutdown_timeout))
+        yield Doorway(door, health, serving)
+
+
+async def answer(
+    store: Store,
+    config: Config,
+    way: Doorway,
+    *,
+    tally: Tally,
+    traces: Traces | None = None,
+    pages: Sequence[BaseRoute] = (),
+) -> None:
     """Until the stop; then what is under way is answered."""
-    ingest = Ingest(store)
-    app = compose(services(store, config, ingest))
-    await http.serve(app, listener, stop=stop, grace=config.shutdown_timeout)
+    ingest = Ingest(store, tally=tally)
+    way.door.open(compose(services(store, config, ingest, tally, traces), pages))
+    way.health.opened(store)
+    await asyncio.wait({way.serving})
     await ingest.close()
 
 
-def services(store: Store, config: Config, ingest: Ingest) -> Services:
+def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces: Traces | None = None) -> Services:
     return Services(
         store=store,
+        tally=tally,
+        traces=traces,
         submit=ingest.submit,
         submit_batch=ingest.submit_batch,
         auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
@@ -50,6 +88,6 @@ def services(store: Store, config: Config, ingest: Ingest) -> Services:
     )
 
 
-def compose(given: Services) -> ASGIApp:
-    """API and dashboard on one store."""
-    return create_app(given, dashboard.routes(given))
+def compose(given: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """API and dashboard on one store, and what else there is to see."""
+    return create_app(given, [*dashboard.routes(given), *pages])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
 from hookline import clock
 from hookline.errors import ConfigError
+from hookline.observe.fleet import Fleet
 
 log = structlog.get_logger(__name__)
 
@@ -21,10 +23,13 @@ REFUSED_CONFIG = 2  # the exit code that no restart will mend
 
 
 class Supervisor:
-    def __init__(self, processes: int, *, grace: float, command: Sequence[str] = WORKER) -> None:
+    def __init__(
+        self, processes: int, *, grace: float, command: Sequence[str] = WORKER, fleet: Fleet | None = None
+    ) -> None:
         self._processes = processes
         self._grace = grace
         self._command = command
+        self._fleet = fleet  # where each life is told of, for metrics
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until the stop; returns once all of them have ended."""
@@ -36,19 +41,32 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not stop.is_set():
             born = clock.monotonic()
-            code = await self._live(stop)
+            with self._told() as report:
+                code = await self._live(stop, report)
             if stop.is_set():
                 return
             if code == REFUSED_CONFIG:
                 raise ConfigError("a worker process refused its configuration; its own line says why")
             pause = FIRST_PAUSE if clock.monotonic() - born > STEADY else min(pause * 2, LONGEST_PAUSE)
-            log.error("worker process died", number=number, exit_code=code, restart_in=pause)
+            log.error("worker_process_died", number=number, exit_code=code, restart_in=pause)
             await _sleep(stop, pause)
 
-    async def _live(self, stop: asyncio.Event) -> int:
+    @contextmanager
+    def _told(self) -> Iterator[tuple[str, ...]]:
+        """What a process is told of where to write down what it does; its last word is kept."""
+        if self._fleet is None:
+            yield ()
+            return
+        path = self._fleet.born()
+        try:
+            yield ("--report", str(path))
+        finally:
+            self._fleet.died(path)
+
+    async def _live(self, stop: asyncio.Event, report: Sequence[str]) -> int:
         """One life of one process; its exit code."""
         # Standard output is the answer of the one command that was started; the workers' own lines are not part of it.
-        child = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
+        child = await asyncio.create_subprocess_exec(*self._command, *report, stdout=asyncio.subprocess.DEVNULL)
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +80,7 @@ class Supervisor:
         child.terminate()
         await asyncio.wait({ended}, timeout=self._grace + KILL_MARGIN)
         if not ended.done():
-            log.error("worker process did not stop in time", pid=child.pid)
+            log.error("worker_process_killed", pid=child.pid)
             child.kill()
             await ended
 

@@ -1,32 +1,31 @@
-"""`trace`: one message's whole story."""
+"""`trace`: one message's whole life."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from hookline import story
 from hookline.api import wire
-from hookline.cli import params
-from hookline.cli.dead import attempt_line
-from hookline.cli.output import Cell, Output, ago
+from hookline.cli import life, params
+from hookline.cli.lanes import who
+from hookline.cli.output import Cell, Output, ago, span
 from hookline.cli.session import Session, run, session
 from hookline.errors import NotFound
-from hookline.model import Attempt, Delivery, LaneView, Message
-from hookline.states import WAITING, Circuit, DeliveryState, EndpointStatus
+from hookline.model import Attempt, LaneEvent, Message, SetAside
+from hookline.store.base import Page
+from hookline.story import Story, Way
 from hookline.tracecontext import trace_id
 
+NARROW, WIDE = 24, 96  # characters of a life's band
+BAR = 24  # of the longest attempt
+MOST_ASIDE = 10_000  # rows that are looked through for one that never became a message
 
-class Story:
-    """A message, its deliveries, their attempts, and the lanes that they wait in."""
-
-    def __init__(
-        self, message: Message, deliveries: list[Delivery], attempts: list[Attempt], lanes: dict[str, LaneView]
-    ) -> None:
-        self.message = message
-        self.deliveries = deliveries
-        self.attempts = attempts
-        self.lanes = lanes
+_BESIDE = 8  # what stands before a band
 
 
 def trace(
@@ -37,91 +36,179 @@ def trace(
     org: params.Org = params.DEFAULT_ORG_ID,
     as_json: params.Json = False,
 ) -> None:
-    """Tell one message's whole story: where it went, every attempt, what happens next and why."""
+    """Tell one message's whole life: published, accepted, where it went, every attempt and hold, what happens next and why."""
     out = Output(as_json)
-    story, opened = run(_read(org, message_id, app_ref))
-    document = {
-        "message": wire.message(story.message),
-        "deliveries": [wire.delivery(each) for each in story.deliveries],
-        "attempts": [wire.attempt(each) for each in story.attempts],
-        "lanes": [wire.lane(view) for view in story.lanes.values()],
-    }
-    out.result(document, people=lambda: _print(out, story, opened))
+    told = run(_read(org, message_id, app_ref))
+    out.result(_document(told), people=lambda: _print(out, told))
 
 
-async def _read(org: str, ref: str, app_ref: str | None) -> tuple[Story, Session]:
+async def _read(org: str, ref: str, app_ref: str | None) -> Story:
     async with session(org) as opened:
-        message = await _find(opened, ref, app_ref)
-        deliveries = await opened.store.deliveries(message.id)
-        lanes = [await opened.store.lane_view(each.endpoint_no) for each in deliveries if each.state in WAITING]
-        attempts = await opened.store.attempts(message.id)
-        return Story(message, deliveries, attempts, {view.endpoint_id: view for view in lanes if view}), opened
+        return await story.read(opened.store, await _find(opened, ref, app_ref))
 
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
     """By id; by event id where the application is given."""
     if app_ref is not None:
-        found = await opened.store.message((await opened.application(app_ref)).no, ref)
+        app = await opened.application(app_ref)
+        found = await opened.store.message(app.no, ref)
         if found is None:
-            raise NotFound(f"no message {ref!r} in {app_ref!r}; `hookline outbox list` shows what could not become one")
+            raise NotFound(await _why_missing(opened, ref, {app_ref, app.id, app.uid}))
         return found
     message = await opened.store.message_by_id(ref)
-    if message is None or await opened.store.application(opened.org_id, message.app_id) is None:
+    if message is None:
         raise NotFound(f"no message {ref!r}; an event id needs --app beside it")
+    if await opened.store.application(opened.org_id, message.app_id) is None:
+        raise NotFound(f"message {ref!r} is of another organization than {opened.org_id}: name it with --org")
     return message
 
 
-def _print(out: Output, story: Story, opened: Session) -> None:
-    message = story.message
+async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str:
+    """It may have come no further than the outbox."""
+    row = await _set_aside(opened, ref, names)
+    if row is not None:
+        return f"{ref!r} never became a message: {row.reason}; `hookline outbox show {row.id}` shows it, `retry` tries again"
+    waiting = (await opened.store.outbox()).waiting
+    more = f"; {waiting:,} rows wait in the outbox" if waiting else ""
+    return f"no message {ref!r} there; `hookline outbox list` shows what could not become one{more}"
+
+
+async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAside | None:
+    iterator: str | None = None
+    for _ in range(MOST_ASIDE // 500):
+        rows = await opened.store.set_aside(Page(limit=500, iterator=iterator))
+        for row in rows:
+            if row.event_id == ref and row.app in names and row.org_id in (None, opened.org_id):
+                return row
+        if len(rows) < 500:
+            break
+        iterator = str(rows[-1].id)
+    return None
+
+
+def _document(told: Story) -> dict[str, object]:
+    return {
+        "message": wire.message(told.message),
+        "publishedAt": told.published_at,
+        "deliveries": [wire.delivery(way.delivery) for way in told.ways],
+        "untold": told.untold,
+        "attempts": [wire.attempt(each) for way in told.ways for each in way.attempts],
+        "lanes": [wire.lane(way.lane) for way in told.ways if way.lane is not None],
+        "ways": [_way(way, told.now) for way in told.ways],
+    }
+
+
+def _way(way: Way, now: datetime) -> dict[str, object]:
+    return {
+        "endpointId": way.delivery.endpoint_id,
+        "state": story.standing(way, now),
+        "time": [{"part": each.part, "since": each.since, "until": each.until} for each in story.stretches(way, now)],
+        "events": [wire.lane_event(event) for event in way.events],
+        "note": None if way.letter is None else way.letter.note,
+        "advice": story.advice(way, now),
+    }
+
+
+# ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _print(out: Output, told: Story) -> None:
+    out.fields(_head(told))
+    if not told.ways:
+        out.line("no endpoint matched: nothing was to be delivered")
+        out.note(f"  hookline endpoints list --app {told.message.app_id}")
+    for way in told.ways:
+        out.line()
+        _print_way(out, way, told.now)
+    if told.untold:
+        out.line()
+        out.line(f"and {told.untold:,} more that were delivered")
+
+
+def _head(told: Story) -> list[tuple[str, Cell]]:
+    message = told.message
     size = "expunged" if message.payload is None else f"{len(message.payload):,} bytes"
     pairs: list[tuple[str, Cell]] = [
         ("message", message.id),
         ("event type", message.event_type),
         ("application", message.app_id),
-        ("accepted", message.created_at),
-        ("payload", size),
     ]
+    if told.published_at is not None:
+        before = max(0.0, (message.created_at - told.published_at).total_seconds())
+        pairs.append(("published", f"to an outbox, {span(before)} before it was accepted"))
+    pairs += [("accepted", message.created_at), ("payload", size)]
     if message.event_id is not None:
         pairs.append(("event id", message.event_id))
     if message.ordering_key is not None:
         pairs.append(("ordering key", message.ordering_key))
     if message.trace is not None:
         pairs.append(("trace id", trace_id(message.trace)))
-    out.fields(pairs)
-    if not story.deliveries:
-        out.line("no endpoint matched: nothing was to be delivered")
-    for delivery in story.deliveries:
-        _print_delivery(out, delivery, story, opened)
+    if told.ways:
+        pairs.append(("fan-out", _fan_out(told)))
+    return pairs
 
 
-def _print_delivery(out: Output, delivery: Delivery, story: Story, opened: Session) -> None:
-    view = story.lanes.get(delivery.endpoint_id)
-    held = _held(view)
-    state = "held" if held else delivery.state.name.lower()
-    out.line()
-    out.fields([("endpoint", delivery.endpoint_id), ("state", state)])
-    for attempt in story.attempts:
-        if attempt.delivery_id == delivery.id:
-            out.line(f"  {attempt_line(attempt)}")
-    if held:
-        out.line(f"  {held}")
-    elif delivery.state in WAITING and delivery.due_at is not None:
-        out.line(f"  next attempt {ago(delivery.due_at, opened.now)}")
-    if delivery.state == DeliveryState.QUEUED:
-        out.line("  waits for its turn behind others of its ordering key")
-    if delivery.reason is not None:
-        out.line(f"  gave up: {delivery.reason.value}: {delivery.detail or ''}")
-        out.note(f"  hookline dead show dl_{delivery.id}")
+def _fan_out(told: Story) -> str:
+    states = Counter(story.standing(way, told.now) for way in told.ways)
+    states["delivered"] += told.untold
+    total = states.total()
+    words = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {words}"
 
 
-def _held(view: LaneView | None) -> str | None:
-    """Why what waits in this lane is not sent."""
-    if view is None:
-        return None
-    if view.lane.status != EndpointStatus.ACTIVE:
-        return f"the endpoint is {view.lane.status.name.lower()}"
-    if view.lane.circuit == Circuit.OPEN:
-        probe = view.lane.probe_at
-        until = "" if probe is None else f"; next probe {probe.isoformat(timespec='seconds')}"
-        return f"the circuit is open{until}"
-    return None
+def _print_way(out: Output, way: Way, now: datetime) -> None:
+    delivery = way.delivery
+    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", story.standing(way, now))])
+    _print_life(out, way, now)
+    bars = _print_happenings(out, way)
+    if bars:
+        out.note(f"  {life.legend_of_phases(bars)}")
+    for line in story.prospects(way, now, lambda at: ago(at, now)):
+        out.line(f"  {line}")
+    for line in story.advice(way, now):
+        out.line(f"  {line}", "bright_black")
+
+
+def _print_life(out: Output, way: Way, now: datetime) -> None:
+    found = story.stretches(way, now)
+    width = min(WIDE, max(NARROW, out.width - _BESIDE))
+    drawn = life.band(found, width)
+    taken = (found[-1].until - found[0].since).total_seconds() if found else 0.0
+    out.line(f"{'life':<{_BESIDE}}{drawn}")
+    out.line(f"{'':<{_BESIDE}}{span(taken)} in all:   {life.legend_of_parts(drawn)}", "bright_black")
+
+
+def _print_happenings(out: Output, way: Way) -> str:
+    """Attempts and what happened to the lane, as they came; the bars that were drawn."""
+    longest = max((attempt.timing.total for attempt in way.attempts), default=0)
+    bars = ""
+    for each in story.happenings(way):
+        if isinstance(each.what, LaneEvent):
+            out.line(f"      {_clock(out, each.at)}  {_event(each.what)}", "bright_black")
+            continue
+        drawn = life.bar(story.phases(each.what), longest, BAR)
+        for line in _attempt(out, each.what, drawn, each.waited):
+            out.line(line)
+        bars += drawn
+    return bars
+
+
+def _event(event: LaneEvent) -> str:
+    actor = "" if event.actor is None else f" (by {who(event.actor)})"
+    return f"{event.kind.value.replace('_', ' ')}: {event.cause}{actor}"
+
+
+def _attempt(out: Output, attempt: Attempt, drawn: str, waited: timedelta) -> Iterator[str]:
+    result = str(attempt.status_code) if attempt.status_code is not None else str(attempt.error or "-")
+    kind = "  probe" if attempt.probe else ("  by hand" if attempt.trigger else "")
+    after = span(waited.total_seconds())
+    took = span(attempt.timing.total / 1e6)
+    yield f"  #{attempt.number}  {_clock(out, attempt.started_at)}  after {after}  {result}  {attempt.outcome}  {took}{kind}"
+    said = attempt.detail or attempt.response_body[:200].decode(errors="replace").strip()
+    yield f"      {drawn:<{BAR}}  {said}".rstrip()
+
+
+def _clock(out: Output, at: datetime) -> str:
+    if not out.human:
+        return at.isoformat(timespec="milliseconds")
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S.%f}"[:-3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from importlib import resources
 from urllib.parse import parse_qs
 
@@ -9,16 +10,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from hookline import ids, story
 from hookline.api import body
 from hookline.api.auth import Caller
 from hookline.api.errors import UNAVAILABLE, Refused, log_outage, problem
 from hookline.api.operation import Needs
 from hookline.api.services import Services
+from hookline.dashboard.message import message_page, missing_page
 from hookline.dashboard.view import Status, login_page, status_page
 from hookline.errors import HooklineError, SignatureError, StoreUnavailable
 from hookline.html import Safe
 from hookline.model import DeadFilter
 from hookline.store.base import Page
+from hookline.story import Story
 
 COOKIE = "hookline_token"
 COOKIE_AGE = 7 * 86_400
@@ -41,6 +45,7 @@ def routes(services: Services) -> list[BaseRoute]:
     dashboard = Dashboard(services)
     return [
         Route("/", dashboard.status, methods=["GET"]),
+        Route("/messages/{message_id}", dashboard.message, methods=["GET"]),
         Route("/login", dashboard.login_form, methods=["GET"]),
         Route("/login", dashboard.login, methods=["POST"]),
         Route("/logout", dashboard.logout, methods=["POST"]),
@@ -53,9 +58,32 @@ class Dashboard:
         self._services = services
 
     async def status(self, request: Request) -> Response:
-        try:
-            caller = await self._holder(request.cookies.get(COOKIE, ""))
+        async def page(caller: Caller) -> Response:
             return _html(status_page(await self._read(caller.org_id)))
+
+        return await self._shown(request, page)
+
+    async def message(self, request: Request) -> Response:
+        """One message's whole life."""
+
+        async def page(caller: Caller) -> Response:
+            found = await self._message(caller.org_id, request.path_params["message_id"])
+            return _html(missing_page(), 404) if found is None else _html(message_page(found))
+
+        return await self._shown(request, page)
+
+    async def _message(self, org_id: str, message_id: str) -> Story | None:
+        """None: there is none, or it is somebody else's."""
+        store = self._services.store
+        found = await store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None
+        if found is None or await store.application(org_id, found.app_id) is None:
+            return None
+        return await story.read(store, found)
+
+    async def _shown(self, request: Request, page: Callable[[Caller], Awaitable[Response]]) -> Response:
+        """To whoever has signed in."""
+        try:
+            return await page(await self._holder(request.cookies.get(COOKIE, "")))
         except Refused as error:
             return _refused(error) if error.status == TOO_MANY else _redirect("/login")
         except SignatureError:

@@ -14,6 +14,8 @@ from hookline.states import Circuit, EndpointStatus
 MARKS = {
     "delivered": "●",
     "pending": "◐",
+    "delivering": "◐",
+    "queued": "◐",
     "scheduled": "◷",
     "held": "❚❚",
     "dead": "✕",
@@ -33,7 +35,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 def status_page(status: Status) -> Safe:
-    return _document(
+    return document(
         "Hookline",
         tag("meta", http_equiv="refresh", content=str(REFRESH)),
         tag(
@@ -62,10 +64,10 @@ def login_page(problem: str | None = None) -> Safe:
         action="/login",
         class_="login",
     )
-    return _document("Sign in · Hookline", None, form)
+    return document("Sign in · Hookline", None, form)
 
 
-def _document(title: str, head: Child, *body: Child) -> Safe:
+def document(title: str, head: Child, *body: Child) -> Safe:
     return page(
         tag(
             "html",
@@ -86,12 +88,15 @@ def _document(title: str, head: Child, *body: Child) -> Safe:
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_held(view: LaneView) -> bool:
-    return view.lane.status != EndpointStatus.ACTIVE or view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
+def is_held(view: LaneView, now: datetime) -> bool:
+    lane = view.lane
+    if lane.status != EndpointStatus.ACTIVE or lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
+        return True
+    return lane.held_until is not None and lane.held_until > now
 
 
 def _verdict(status: Status) -> Safe:
-    held = [view for view in status.lanes if is_held(view)]
+    held = [view for view in status.lanes if is_held(view, status.now)]
     if not status.lanes:
         return join(
             tag("p", "No endpoints yet. Make one that prints what arrives:", class_="verdict"),
@@ -101,19 +106,19 @@ def _verdict(status: Status) -> Safe:
         return tag("p", tag("span", f"{MARKS['delivered']} All well.", class_="delivered"), class_="verdict")
     parts: list[Child] = []
     if held:
-        parts.append(tag("span", f"{MARKS['held']} {_count(len(held), 'endpoint')} held. ", class_="held"))
+        parts.append(tag("span", f"{MARKS['held']} {count(len(held), 'endpoint')} held. ", class_="held"))
     if status.stats.dead:
-        parts.append(tag("span", f"{MARKS['dead']} {_count(status.stats.dead, 'dead letter')}.", class_="dead"))
+        parts.append(tag("span", f"{MARKS['dead']} {count(status.stats.dead, 'dead letter')}.", class_="dead"))
     return tag("p", *parts, class_="verdict")
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _numbers(status: Status) -> Safe:
-    waiting = sum(view.depth for view in status.lanes if not is_held(view))
-    held = sum(view.depth for view in status.lanes if is_held(view))
+    waiting = sum(view.depth for view in status.lanes if not is_held(view, status.now))
+    held = sum(view.depth for view in status.lanes if is_held(view, status.now))
     return tag(
         "section",
         _number("pending", waiting, "open deliveries"),
@@ -135,15 +140,15 @@ def _number(state: str, value: int, words: str) -> Safe:
 def _endpoints(status: Status) -> Safe | None:
     if not status.lanes:
         return None
-    sickest = sorted(status.lanes, key=lambda view: (not is_held(view), -view.depth, view.endpoint_id))
+    sickest = sorted(status.lanes, key=lambda view: (not is_held(view, status.now), -view.depth, view.endpoint_id))
     more = len(sickest) - MOST_ENDPOINTS
     return join(
         tag("h2", "Endpoints"),
-        _table(
+        table(
             ("Endpoint", "State", "Backlog", "Oldest due", "Last error"),
             [_endpoint(view, status.now) for view in sickest[:MOST_ENDPOINTS]],
         ),
-        tag("p", f"and {_count(more, 'endpoint')} more: hookline endpoints list", class_="quiet") if more > 0 else None,
+        tag("p", f"and {count(more, 'endpoint')} more: hookline endpoints list", class_="quiet") if more > 0 else None,
     )
 
 
@@ -152,7 +157,7 @@ def _endpoint(view: LaneView, now: datetime) -> list[Child]:
         join(tag("span", view.url, class_="id"), tag("br"), tag("span", view.endpoint_id, class_="id quiet")),
         _lane_state(view, now),
         f"{view.depth:,}",
-        "" if view.oldest_due is None else _when(view.oldest_due, now),
+        "" if view.oldest_due is None else when(view.oldest_due, now),
         view.last_error or "",
     ]
 
@@ -160,25 +165,27 @@ def _endpoint(view: LaneView, now: datetime) -> list[Child]:
 def _lane_state(view: LaneView, now: datetime) -> Safe:
     lane = view.lane
     if lane.status != EndpointStatus.ACTIVE:
-        word = lane.status.name.lower()
-        return _word("held", join(word, ": ", tag("code", f"hookline endpoints resume {view.endpoint_id}")))
+        status = lane.status.name.lower()
+        return marked("held", join(status, ": ", tag("code", f"hookline endpoints resume {view.endpoint_id}")))
     match lane.circuit:
         case Circuit.OPEN:
-            probe = "" if lane.probe_at is None else f", next probe {_when(lane.probe_at, now)}"
-            return _word("held", f"circuit open{probe}")
+            probe = "" if lane.probe_at is None else f", next probe {when(lane.probe_at, now)}"
+            return marked("held", f"circuit open{probe}")
         case Circuit.HALF_OPEN:
-            return _word("held", "circuit half-open, probing")
+            return marked("held", "circuit half-open, probing")
+        case _ if lane.held_until is not None and lane.held_until > now:
+            return marked("held", f"asked to be left alone for {when(lane.held_until, now).removeprefix('in ')}")
         case Circuit.RECOVERING:
-            return _word("scheduled", "recovering")
+            return marked("scheduled", "recovering")
         case Circuit.CLOSED:
             return (
-                _word("scheduled", f"{lane.failures} failures in a row")
+                marked("scheduled", f"{lane.failures} failures in a row")
                 if lane.failures
-                else _word("delivered", "well")
+                else marked("delivered", "well")
             )
 
 
-def _word(state: str, words: Child) -> Safe:
+def marked(state: str, words: Child) -> Safe:
     return tag("span", f"{MARKS[state]} ", words, class_=state)
 
 
@@ -190,8 +197,8 @@ def _dead_letters(status: Status) -> Safe | None:
         return None
     return join(
         tag("h2", "Newest dead letters"),
-        _table(
-            ("Dead letter", "Died", "Event type", "Endpoint", "Reason", "Detail"),
+        table(
+            ("Dead letter", "Died", "Message", "Event type", "Endpoint", "Reason", "Detail"),
             [_letter(letter, status.now) for letter in status.letters],
         ),
         tag("p", "Look at one, send it again, or close it:", class_="quiet"),
@@ -202,10 +209,11 @@ def _dead_letters(status: Status) -> Safe | None:
 def _letter(letter: DeadLetter, now: datetime) -> list[Child]:
     return [
         tag("span", f"{ids.DEAD_LETTER}{letter.id}", class_="id"),
-        _when(letter.died_at, now),
+        when(letter.died_at, now),
+        tag("a", letter.message_id, href=f"/messages/{letter.message_id}", class_="id"),
         letter.event_type,
         tag("span", letter.endpoint_url, class_="id"),
-        _word("dead", letter.reason.value),
+        marked("dead", letter.reason.value),
         letter.detail,
     ]
 
@@ -221,7 +229,7 @@ def _commands(letter: DeadLetter) -> str:
 # ── small parts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _table(columns: tuple[str, ...], rows: list[list[Child]]) -> Safe:
+def table(columns: tuple[str, ...], rows: list[list[Child]]) -> Safe:
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in columns)))
     lines = (
         tag("tr", *(tag("td", cell, data_label=name) for name, cell in zip(columns, row, strict=True))) for row in rows
@@ -229,7 +237,7 @@ def _table(columns: tuple[str, ...], rows: list[list[Child]]) -> Safe:
     return tag("table", head, tag("tbody", *lines))
 
 
-def _when(at: datetime, now: datetime) -> str:
+def when(at: datetime, now: datetime) -> str:
     """`in 40 s`, `3 min ago`, `2 h ago`."""
     gap = (at - now).total_seconds()
     size = abs(gap)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hookline.flow.pace import back, can_slow, failing, fallen, forgotten, quicker, slower
 from hookline.model import CircuitPolicy, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus, Health
 
@@ -23,10 +24,12 @@ class LaneOutcome(Struct, frozen=True, kw_only=True):
 
     health: Health
     epoch: int  # of the lane when it was claimed
+    claimed_at: datetime | None = None  # None: as if it were now
     counted: bool = False  # it gives its room back
     probe: bool = False
     hold_until: datetime | None = None
     gone: bool = False
+    slow_down: bool = False  # a complaint: too fast
     cause: str = ""  # for people
 
 
@@ -59,10 +62,11 @@ def fold(
 def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
     """An operator says that the endpoint is well: what held its lane back is forgotten, apart from its own limits.
 
-    Outcomes of requests that are still out belong to the epoch before and say nothing. The caller wakes the lane.
+    Outcomes of requests that are still out belong to the epoch before and say nothing about its health; what the endpoint asks
+    for in them is done all the same: a `Retry-After`, a 410. The caller wakes the lane.
     """
     clean = replace(
-        lane,
+        forgotten(lane),
         circuit=Circuit.CLOSED,
         failures=0,
         failing_since=None,
@@ -78,6 +82,39 @@ def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
         return Fold(lane=lane)
     event = LaneEvent(endpoint_no=lane.endpoint_no, at=now, kind=LaneEventKind.CIRCUIT_RESET, cause=cause)
     return Fold(lane=replace(clean, epoch=lane.epoch + 1), events=(event,))
+
+
+def open_by_hand(
+    lane: Lane, *, now: datetime, until: datetime | None, cause: str, policy: CircuitPolicy, chance: random.Random
+) -> Fold:
+    """An operator says that nothing may be sent until then, or for a usual cooldown; then comes a probe, as always.
+
+    Failures are counted anew: time in which nothing was tried is no part of a steady failure. Waits do not grow by what
+    people do, and a probe that is out keeps the lane for as long as it was promised. The caller wakes the lane.
+    """
+    step = _Step(now, policy, chance)
+    opened = step.open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
+    busy = lane.probe_at if lane.circuit == Circuit.HALF_OPEN else None
+    after = replace(
+        opened,
+        failures=0,
+        failing_since=None,
+        trips=max(1, lane.trips),
+        probe_at=max(until or opened.probe_at or now, busy or now),
+    )
+    return Fold(lane=after, events=tuple(step.events))
+
+
+def close_by_hand(lane: Lane, *, now: datetime, cause: str, policy: CircuitPolicy, chance: random.Random) -> Fold:
+    """An operator says that the endpoint is back: the lane goes on as after a good probe. What else holds it back stays.
+
+    The caller wakes the lane.
+    """
+    if lane.circuit not in (Circuit.OPEN, Circuit.HALF_OPEN):
+        return Fold(lane=lane)
+    step = _Step(now, policy, chance)
+    after = step.good(replace(lane, circuit=Circuit.HALF_OPEN), cause)
+    return Fold(lane=after, events=tuple(step.events))
 
 
 class _Step:
@@ -101,7 +138,9 @@ class _Step:
             return lane  # claimed before the circuit last changed: it says nothing about now
         match outcome.health:
             case Health.GOOD:
-                return self._good(lane, outcome.cause)
+                return self.good(self._quicken(lane, outcome), outcome.cause)
+            case Health.BAD if outcome.slow_down and self._heeds(lane):
+                return self._slow(lane, outcome)
             case Health.BAD:
                 return self._bad(lane, outcome.cause)
             case Health.NONE:
@@ -116,18 +155,36 @@ class _Step:
             self._note(lane, LaneEventKind.LANE_HELD, cause)
         return replace(lane, held_until=until)
 
+    def _heeds(self, lane: Lane) -> bool:
+        """A complaint is no failure while the lane can go slower. Of a probe it is one: nothing goes slower than probes."""
+        return lane.circuit in (Circuit.CLOSED, Circuit.RECOVERING) and can_slow(lane, self.policy)
+
+    def _slow(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+        if lane.pace is None:
+            self._note(lane, LaneEventKind.LANE_SLOWED, outcome.cause)
+        return slower(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+
+    def _quicken(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+        if lane.circuit == Circuit.HALF_OPEN:
+            return lane  # one answer after an outage: that the endpoint is back, not what it takes
+        after = quicker(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+        if lane.pace is not None and after.pace is None:
+            self._note(lane, LaneEventKind.LANE_AT_SPEED, outcome.cause)
+        return after
+
     def _silent(self, lane: Lane, outcome: LaneOutcome) -> Lane:
         """Released, lost or ambiguous. If it was the probe, the next one may go at once."""
         if outcome.probe and lane.circuit == Circuit.HALF_OPEN:
             return replace(lane, circuit=Circuit.OPEN, probe_at=self.now, epoch=lane.epoch + 1)
         return lane
 
-    def _good(self, lane: Lane, cause: str) -> Lane:
+    def good(self, lane: Lane, cause: str) -> Lane:
         if lane.failures or lane.failing_since is not None:
             lane = replace(lane, failures=0, failing_since=None)
         match lane.circuit:
             case Circuit.HALF_OPEN:
                 self._note(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
+                lane = back(lane, now=self.now)
                 return self._turn(lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now)
             case Circuit.RECOVERING:
                 return self._widen(lane, cause)
@@ -142,24 +199,33 @@ class _Step:
         if window * 2 <= self.policy.recovery_done:
             return replace(lane, window=window * 2, window_at=self.now)
         self._note(lane, LaneEventKind.CIRCUIT_CLOSED, cause)
-        return replace(self._turn(lane, Circuit.CLOSED), trips=0, opened_at=None)
+        top = None if lane.pace is None else lane.pace_top
+        return replace(self._turn(lane, Circuit.CLOSED), trips=0, opened_at=None, pace_top=top)
 
     def _bad(self, lane: Lane, cause: str) -> Lane:
         first = lane.failing_since or self.now
+        if not lane.failures:
+            lane = failing(lane, self.policy)
         lane = replace(lane, failures=lane.failures + 1, failing_since=first)
         if lane.circuit == Circuit.OPEN:
             return lane
         if lane.circuit == Circuit.HALF_OPEN:
-            return self._open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
+            return self.open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
         # A stray failure leaves the window alone: an endpoint that fails one in twenty would never get out of recovery.
         if lane.window is not None and 2 * lane.failures > self.policy.threshold:
             lane = replace(lane, window=max(1, lane.window // 2), window_at=self.now)
         spread = (self.now - first).total_seconds()
         if lane.failures >= self.policy.threshold and spread >= self.policy.spread:
-            return self._open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
+            return self.open(self._fallen(lane, cause), LaneEventKind.CIRCUIT_OPENED, cause)
         return lane
 
-    def _open(self, lane: Lane, kind: LaneEventKind, cause: str) -> Lane:
+    def _fallen(self, lane: Lane, cause: str) -> Lane:
+        after = fallen(lane, now=self.now, policy=self.policy)
+        if lane.pace is None and after.pace is not None:
+            self._note(lane, LaneEventKind.LANE_SLOWED, cause)
+        return after
+
+    def open(self, lane: Lane, kind: LaneEventKind, cause: str) -> Lane:
         self._note(lane, kind, cause)
         wait = timedelta(seconds=cooldown(lane.trips, self.policy, self.chance))
         lane = self._turn(lane, Circuit.OPEN, probe_at=self.now + wait)
@@ -182,7 +248,7 @@ class _Step:
             probe_at=probe_at,
             window=window,
             window_at=window_at,
-            tat=None if lane.throttle_rate is None else lane.tat,
+            tat=None if lane.throttle_rate is None and lane.pace is None else lane.tat,
         )
 
     def _note(self, lane: Lane, kind: LaneEventKind, cause: str) -> None:

@@ -8,14 +8,17 @@ store; its twins wait here, without a connection, and are told what it was told.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 
 import structlog
 from msgspec.structs import replace
 
+from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.observe.tally import Tally
 from hookline.store.base import Store
 
 log = structlog.get_logger()
@@ -36,8 +39,9 @@ _TAKEN = (IngestStatus.ACCEPTED, IngestStatus.REPLAYED)
 class Ingest:
     """Applications take turns, and a commit is bounded by what it costs: one that fans out widely does not hold up the rest."""
 
-    def __init__(self, store: Store, *, commits: int = 2) -> None:
+    def __init__(self, store: Store, *, commits: int = 2, tally: Tally | None = None) -> None:
         self._store = store
+        self._tally = tally or Tally()
         self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
         self._twins: dict[bytes, list[_Waiting]] = {}  # by idempotency key: those behind the one that is at work
         self._count = 0
@@ -121,6 +125,7 @@ class Ingest:
 
     async def _commit(self, group: Sequence[_Waiting]) -> None:
         """One transaction; a group that fails on what is in it is halved, so that each caller hears only of its own message."""
+        began = monotonic()
         try:
             results = await self._store_all([given for given, _ in group])
         except StoreUnavailable as error:
@@ -134,6 +139,9 @@ class Ingest:
             await self._commit(group[:middle])
             await self._commit(group[middle:])
         else:
+            self._tally.ingested(sum(map(_accepted, results)), monotonic() - began)
+            if log.is_enabled_for(logging.DEBUG):
+                tell(results, [given for given, _ in group])
             for waiting, result in zip(group, results, strict=True):
                 self._learn(waiting[0].app_no, result)
                 self._answer(waiting, result)
@@ -176,6 +184,34 @@ def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _
     if same:
         return replace(result, status=IngestStatus.REPLAYED)
     return replace(result, status=IngestStatus.KEY_REUSED)
+
+
+def _accepted(result: _Result) -> int:
+    """How many messages are new by it."""
+    answers = result.answers if isinstance(result, BatchAccepted) else (result,)
+    return (
+        sum(answer.status == IngestStatus.ACCEPTED for answer in answers)
+        if result.status == IngestStatus.ACCEPTED
+        else 0
+    )
+
+
+def tell(results: Sequence[_Result], group: Sequence[_Given]) -> None:
+    """Of each message that is new by it."""
+    for given, result in zip(group, results, strict=True):
+        messages = given.messages if isinstance(given, NewBatch) else (given,)
+        answers = result.answers if isinstance(result, BatchAccepted) else (result,)
+        if result.status != IngestStatus.ACCEPTED:
+            continue
+        for message, answer in zip(messages, answers, strict=True):
+            if answer.status == IngestStatus.ACCEPTED:
+                log.debug(
+                    "message_accepted",
+                    message=message.id,
+                    event_type=message.event_type,
+                    event_id=message.event_id,
+                    deliveries=answer.deliveries,
+                )
 
 
 def _size(given: _Given) -> tuple[int, int]:

@@ -71,7 +71,8 @@ def _judge_status(case: _Case, status: int) -> Judgement:
     asked = case.retry_after()
     if status >= 500 or status in PASSING:
         hold = case.at(asked) if asked and status in HOLDING else None
-        return Judgement(verdict=_retry(case, asked), health=Health.BAD, hold_until=hold)
+        too_fast = status == 429 or (status == 503 and asked is not None)
+        return Judgement(verdict=_retry(case, asked), health=Health.BAD, hold_until=hold, slow_down=too_fast)
     if asked is not None:
         return Judgement(verdict=_retry_then(case, asked), health=Health.GOOD)
     return _dead(Reason.PERMANENT_FAILURE, case, Health.GOOD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import asdict, replace
@@ -31,10 +31,12 @@ def outcome_of(result: Result) -> LaneOutcome:
     return LaneOutcome(
         health=judgement.health,
         epoch=job.epoch,
+        claimed_at=job.claimed_at,
         counted=job.counted,
         probe=job.probe,
         hold_until=judgement.hold_until,
         gone=judgement.gone,
+        slow_down=judgement.slow_down,
         cause=cause_of(result),
     )
 
@@ -123,8 +125,17 @@ def buried(result: Result, attempt_id: str) -> Result:
 
 def refused(result: Result, burial: RecordReport) -> RecordReport:
     """The report of a result that was buried instead; one whose claim no longer held is only stale."""
-    ours = (result.job.delivery_id,) if burial.recorded else ()
-    return replace(burial, recorded=0, refused=ours)
+    if not burial.recorded:
+        return replace(burial, lost=(result.attempt_id,))
+    return replace(burial, recorded=0, refused=(result.job.delivery_id,))
+
+
+def lost_of(results: Sequence[Result], held: Collection[str]) -> tuple[str, ...]:
+    """The attempts of those whose claim no longer held."""
+    if len(held) == len(results):
+        return ()
+    ours = frozenset(held)
+    return tuple(result.attempt_id for result in results if result.attempt_id not in ours)
 
 
 def clean(text: str) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
 
-from hookline import ids
+from hookline import clock, ids
 from hookline.errors import StoreUnavailable
+from hookline.flow.crowd import Crowd
 from hookline.flow.outage import Outage
 from hookline.model import Dead, Job, RecordReport, Result
+from hookline.observe.logs import Journal, silent, told
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.store.base import Store
 
 log = structlog.get_logger()
@@ -25,9 +30,19 @@ class Recorder:
     """One per worker. Results are written in the order in which they were added."""
 
     def __init__(
-        self, store: Store, outage: Outage, on_written: Callable[[], None], name_of: Callable[[int], str]
+        self,
+        store: Store,
+        outage: Outage,
+        on_written: Callable[[], None],
+        name_of: Callable[[int], str],
+        tally: Tally | None = None,
+        journal: Journal | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._store = store
+        self._tally = tally or Tally()
+        self._journal = journal or silent()
+        self._traces = traces
         self._name_of = name_of  # an endpoint's public id by its number
         self._outage = outage
         self._on_written = on_written
@@ -36,7 +51,7 @@ class Recorder:
         self._writing = 0  # results and jobs that are on their way
         self._added = asyncio.Event()
         self._closing = False
-        self.crowded: set[int] = set()  # endpoints that wait for one of their own to be recorded
+        self.crowd = Crowd()
 
     @property
     def waiting(self) -> int:
@@ -68,6 +83,9 @@ class Recorder:
     def abandon(self) -> int:
         """Forget what could not be written; the leases run out, and the deliveries are made again."""
         lost = self.waiting
+        self._journal.attempts(self._results, self._name_of, recorded=False)
+        if self._traces is not None:
+            self._traces.abandoned(self._results, self._name_of)
         self._results.clear()
         self._unsent.clear()
         return lost
@@ -94,10 +112,17 @@ class Recorder:
         self._wrote(len(batch))
 
     async def _record_batch(self, batch: list[Result]) -> None:
-        wake = self.crowded.intersection(result.job.endpoint_no for result in batch) if self.crowded else set()
+        wake = self.crowd.woken_by(result.job for result in batch)
+        began = clock.monotonic()
         report = await self._store.record(batch, wake=wake)
-        self.crowded -= wake
-        tell(batch, report, self._name_of)
+        self._tally.recorded(batch, report, clock.monotonic() - began)
+        self.crowd.forget(wake)
+        if self._traces is not None:
+            self._traces.recorded(batch, report, self._name_of)
+        # It is written: a log that cannot be must not have it written again.
+        with suppress(OSError):
+            self._journal.attempts(batch, self._name_of)
+            tell(batch, report, self._name_of)
 
     def _wrote(self, count: int) -> None:
         self._writing -= count
@@ -133,10 +158,10 @@ def tell(batch: Sequence[Result], report: RecordReport, name_of: Callable[[int],
                 dead_letter=f"{ids.DEAD_LETTER}{result.job.delivery_id}",
                 endpoint=name_of(result.job.endpoint_no),
                 reason=str(verdict.reason),
-                detail=verdict.detail,
+                detail=told(verdict.detail),
             )
     for event in report.events:
-        log.warning(str(event.kind), endpoint=name_of(event.endpoint_no), cause=event.cause)
+        log.warning(str(event.kind), endpoint=name_of(event.endpoint_no), cause=told(event.cause))
     if report.stale:
         log.warning("outcomes_of_lost_leases", count=report.stale)
     if report.refused:

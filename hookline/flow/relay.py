@@ -10,6 +10,7 @@ import structlog
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.flow.outage import Outage, pause
 from hookline.model import RelayReport
+from hookline.observe.tally import Tally
 from hookline.store.base import Store
 
 log = structlog.get_logger()
@@ -59,7 +60,8 @@ class OwnOutbox:
 class Relay:
     """Moves rows until it is told to stop. What is wrong with one outbox is no matter to the others."""
 
-    def __init__(self, outbox: Outbox, outage: Outage) -> None:
+    def __init__(self, outbox: Outbox, outage: Outage, tally: Tally | None = None) -> None:
+        self._tally = tally or Tally()
         self._outbox = outbox
         self._outage = outage
         self._failures = 0  # in a row, of a source
@@ -91,8 +93,11 @@ class Relay:
     async def once(self) -> int:
         """One batch; how many rows left the outbox's queue."""
         report = await self._outbox.move(BATCH)
+        self._tally.moved(report)
         self._outage.passed()
         self._back()
+        if report.relayed or report.repeated:
+            log.debug("outbox_relayed", outbox=self._outbox.name, relayed=report.relayed, repeated=report.repeated)
         if report.set_aside:
             log.error("outbox_rows_set_aside", outbox=self._outbox.name, count=report.set_aside, reasons=report.reasons)
         return report.gone

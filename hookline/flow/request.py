@@ -29,9 +29,10 @@ class Target:
         self._own_trace = not names.isdisjoint((PARENT, STATE))  # set for the endpoint: nothing is added to it
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
-    def headers(self, job: Job, now: datetime) -> list[str]:
-        """All header lines of this attempt."""
-        traced = [] if job.trace is None or self._own_trace else header_lines(job.trace)
+    def headers(self, job: Job, now: datetime, trace: str | None = None) -> list[str]:
+        """All header lines of this attempt. `trace` is its own, where it has a span; else the message's goes on."""
+        trace = trace or job.trace
+        traced = [] if trace is None or self._own_trace else header_lines(trace)
         return [
             *self._constant,
             *self._signer.headers(job.message_id, int(now.timestamp()), job.payload, now),

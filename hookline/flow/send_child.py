@@ -75,6 +75,7 @@ def main() -> None:
     resolver = Resolver(servers=settings.dns_servers)
     sender = _sender(settings, resolver, line)
     sender.start()
+    line.write([])  # the first word: ready
     _serve(sender, line, rest)
     resolver.close()
 

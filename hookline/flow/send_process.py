@@ -53,6 +53,7 @@ class SenderProcess:
         self._flying: dict[int, Request] = {}
         self._overdue: dict[int, float] = {}  # by the last number of each frame that was written: monotonic
         self._line: _Line | None = None
+        self.ready = asyncio.Event()  # it has started, and takes requests
         self._closing = False
         self._keeping: asyncio.Task[None] | None = None
 
@@ -114,6 +115,7 @@ class SenderProcess:
         finally:
             watching.cancel()
             self._line = None
+            self.ready.clear()
             ours.close()
             process.kill()  # it has ended, or we are being ended
             process.wait()
@@ -158,6 +160,7 @@ class SenderProcess:
         if isinstance(reports, str):
             log.error("sender_fault", what=reports)
             return
+        self.ready.set()
         flying = self._flying
         self._on_results([(flying.pop(number), sent) for number, sent in reports if number in flying])
 

@@ -9,10 +9,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec import Struct
 
+from hookline import ids
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
 from hookline.flow.outage import Outage, pause
 from hookline.model import SweepReport
+from hookline.observe.logs import told
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.store.base import Store
 
 log = structlog.get_logger()
@@ -28,7 +32,17 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class Sweeper:
-    def __init__(self, store: Store, settings: SweepSettings, outage: Outage, chance: random.Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: SweepSettings,
+        outage: Outage,
+        chance: random.Random,
+        tally: Tally | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        self._tally = tally or Tally()
+        self._traces = traces
         self._store = store
         self._settings = settings
         self._outage = outage
@@ -40,6 +54,7 @@ class Sweeper:
             (every * 5, lambda: store.sweep_deleted(BATCH)),
             (every * 60, self._failing),
             (every * 60, store.retire),
+            (every * 60, store.roll_pulses),
             (every * 300, self._audit),
         ]
         # The first round of each chore comes at a random part of its interval, so that a fleet does not march in step.
@@ -65,6 +80,7 @@ class Sweeper:
             if report is None:
                 continue
             self._outage.passed()
+            self._tally.swept(report)
             await self._tell(report)
             if max(report.leases, report.expired, report.deleted, report.retired) >= BATCH:
                 self._due[index] = monotonic()
@@ -83,15 +99,22 @@ class Sweeper:
         return SweepReport(repaired=len(await self._store.audit(repair=True)))
 
     async def _tell(self, report: SweepReport) -> None:
-        if report.events:
-            found = await self._store.endpoints_for({event.endpoint_no for event in report.events})
-            names = {endpoint.no: endpoint.id for endpoint in found}
-            for event in report.events:
-                log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=event.cause)
+        about = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
+        names = {endpoint.no: endpoint.id for endpoint in await self._store.endpoints_for(about)} if about else {}
+        if self._traces is not None and report.deaths:
+            self._traces.died(report.deaths, names)
+        for event in report.events:
+            log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=told(event.cause))
+        for death in report.deaths:
+            log.warning(
+                "delivery_died",
+                message=death.message_id,
+                dead_letter=f"{ids.DEAD_LETTER}{death.delivery_id}",
+                endpoint=names.get(death.endpoint_no),
+                reason=death.reason.value,
+            )
         if report.leases:
             log.warning("leases_expired", count=report.leases)
-        if report.expired or report.deleted:
-            log.warning("deliveries_died", budget_exhausted=report.expired, endpoint_deleted=report.deleted)
         if report.dead_expired:
             log.warning("dead_letters_expired", count=report.dead_expired)
         if report.retired:

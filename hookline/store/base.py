@@ -17,9 +17,11 @@ from hookline.clock import from_micros, to_micros
 from hookline.errors import InvalidInput
 from hookline.model import (
     Accepted,
+    Actor,
     ApiKey,
     Application,
     ApplicationChange,
+    AppShare,
     Attempt,
     Attempted,
     AttemptedFilter,
@@ -32,12 +34,14 @@ from hookline.model import (
     DeadLetter,
     DeadStats,
     Delivery,
+    Depths,
     Endpoint,
     EndpointChange,
     EventType,
     Job,
     KeptAnswer,
     LaneEvent,
+    LaneEventFilter,
     LaneView,
     Message,
     MessageFilter,
@@ -61,17 +65,22 @@ from hookline.model import (
     SweepReport,
     Task,
     TaskFilter,
+    TimelineEntry,
 )
+from hookline.observe.alerts.alert import Alert, Decide, Looks, Notice, Outgoing, Tell, Unwell
+from hookline.observe.pulse import Pulse
 from hookline.states import EndpointStatus
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 6
 MOST_DIGITS = 18  # of a number that every engine can hold
+LAST_NUMBER = 10**MOST_DIGITS
 _LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
 
 STEP = 1000  # rows that one step of a task looks at
 COUNTED = 10_000  # rows that are looked at to tell how many a task will find
+COUNTING = 50.0  # times as long as the counting of depths took, they are given again: it takes 2 % of the time at most
 MOST_RUNNING = 20  # tasks of one application at a time
 MOST_ATTEMPTS = 500  # of a dead letter's history that are shown
 TOP_APPLICATIONS = 10
@@ -171,7 +180,10 @@ class Store(Protocol):
         """By id."""
 
     async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
-        """`Conflict` if the uid is taken in the organization, `NotFound` if the application was deleted."""
+        """`Conflict` if the uid is taken in the organization, `NotFound` if the application was deleted.
+
+        A new throttle is copied into its lanes under their locks, and wakes them.
+        """
 
     async def delete_application(self, app_no: int) -> None:
         """With its endpoints; open deliveries die as `endpoint_deleted` in the sweep."""
@@ -203,13 +215,23 @@ class Store(Protocol):
         `Overtaken`, and nothing is changed, if a revision is given and the endpoint has another one by now.
         """
 
-    async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
+    async def set_endpoint_status(
+        self, endpoint_no: int, status: EndpointStatus, cause: str, *, actor: Actor | None = None
+    ) -> Endpoint:
         """Pause, resume, disable, enable. What a pause has held gets a new time budget when it ends; resume wakes the lane.
 
         Recorded as a `LaneEvent`. Deleting is `delete_endpoint`.
         """
 
-    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
+    async def open_circuit(
+        self, endpoint_no: int, cause: str, *, until: datetime | None = None, actor: Actor | None = None
+    ) -> LaneEvent:
+        """Nothing is sent until then, or for a usual cooldown; a probe follows. See `circuit.open_by_hand`."""
+
+    async def close_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+        """Send again, as gently as after a good probe. None if it was not open. See `circuit.close_by_hand`."""
+
+    async def reset_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
         """Close the circuit, forget failures and holds, raise the epoch and wake the lane, under its lock. See `circuit.reset`.
 
         Recorded as a `LaneEvent`; None if there was nothing to reset.
@@ -348,10 +370,13 @@ class Store(Protocol):
     def wake(self) -> None:
         """End the `wait` of this process; from any thread."""
 
-    async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
-        """Lease up to `want` due deliveries, lanes in turn, under a fresh claim token. See `flow/lane.py` for the rules.
+    async def claim(
+        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
+    ) -> ClaimBatch:
+        """Lease up to `want` due deliveries, lanes in turn, under a fresh claim token. See `flow/claim.py` for the rules.
 
-        `held` says how many this worker already holds by endpoint, and `share` the most that one lane may hold of it.
+        `held` says how many this worker already holds by endpoint, and `share` the most that one lane may hold of it;
+        `apps` the same of applications, where `want` is all that the worker has free.
         """
 
     async def release(self, jobs: Sequence[Job]) -> int:
@@ -443,6 +468,9 @@ class Store(Protocol):
     async def add_task(self, new: NewTask) -> Task:
         """Work for any worker, durable. `Conflict` if the application has too many running."""
 
+    async def task_total(self, new: NewTask) -> int | None:
+        """How many it would find, if it were added now; None: too many to count."""
+
     async def task(self, org_id: str, task_id: str) -> Task | None: ...
     async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
         """By id."""
@@ -513,7 +541,47 @@ class Store(Protocol):
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         """Newest first."""
 
+    async def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+        """Likewise, in pages; the iterator is an entry's number."""
+
     async def counts(self) -> Counts: ...
+    async def depths(self, *, fresh: float = 0.0) -> Depths:
+        """How much there is of everything that is open. Never counts history.
+
+        Counting takes longer the more is open, so that an answer may be shared: one that this process (or, on PostgreSQL, any
+        process) got is given again for `fresh` seconds, or for `COUNTING` times as long as it took, whichever is longer; and
+        while another is counting, the last one is. With 0 it is always counted anew.
+        """
+
+    # ── pulses ──
+    async def add_pulse(self, process: str, pulse: Pulse) -> None:
+        """What that process did since its last one; `at` is the database's."""
+
+    async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
+        """Of all processes after `since` and until then, oldest first; or by the minute, of all together."""
+
+    async def roll_pulses(self) -> SweepReport:
+        """Make minutes of them, and forget those that are old. Nothing if another worker is at it."""
+
+    # ── alerts ──
+    async def alert_looks(self, seconds: float) -> Looks:
+        """When the rules were asked in the last so many seconds, or longer."""
+
+    async def unwell(self, nos: Collection[int], most: int) -> list[Unwell]:
+        """These endpoints, and up to so many whose circuit is not closed; none that was deleted."""
+
+    async def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> list[Notice] | None:
+        """Decide on what is remembered, write what changes, and what is told of it to the outbox: one transaction.
+
+        The alerts that fired, got worse or are resolved. None: another process is at it, or has just been. `decide` and
+        `tell` must be pure, and may be asked twice.
+        """
+
+    async def tell_alerts(self, outgoing: Sequence[Outgoing]) -> None:
+        """Messages of the alerts' own application, to the outbox."""
+
+    async def alerts(self, page: Page, *, firing: bool | None = None) -> list[Alert]:
+        """Newest first; the iterator is a number. Only those that fire, or only those that do not, if asked."""
 
     # ── statistics ──
     async def in_flight(self, endpoint_no: int) -> int:

@@ -12,8 +12,11 @@ from msgspec.structs import replace
 
 from hookline.errors import VaultError
 from hookline.model import (
+    Actor,
+    ActorKind,
     ApiKey,
     Application,
+    AppPace,
     Attempt,
     Attempted,
     DeadLetter,
@@ -37,6 +40,7 @@ from hookline.model import (
     TaskKind,
     TaskStatus,
     TaskWork,
+    TimelineEntry,
     Timing,
 )
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -419,6 +423,11 @@ LANE_WRITTEN = (
     "waiting_floor",
     "tat",
     "held_until",
+    "pace",
+    "pace_at",
+    "pace_top",
+    "slowed_at",
+    "turn_at",
 )
 
 
@@ -444,6 +453,18 @@ def lane(row: Row, read: Reading) -> Lane:
         concurrency=row["concurrency"],
         tat=_maybe(instant, row["tat"]),
         held_until=_maybe(instant, row["held_until"]),
+        pace=row["pace"],
+        pace_at=_maybe(instant, row["pace_at"]),
+        pace_top=row["pace_top"],
+        slowed_at=_maybe(instant, row["slowed_at"]),
+        app_rate=row["app_rate"],
+        turn_at=_maybe(instant, row["turn_at"]),
+    )
+
+
+def app_pace(row: Row, read: Reading) -> AppPace:
+    return AppPace(
+        app_no=row["app_no"], tat=_maybe(read.instant, row["tat"]), tail_at=_maybe(read.instant, row["tail_at"])
     )
 
 
@@ -465,4 +486,14 @@ def lane_event(row: Row, read: Reading) -> LaneEvent:
         at=read.instant(row["at"]),
         kind=LaneEventKind(row["kind"]),
         cause=row["cause"],
+        actor=None if row["actor"] is None else Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]),
     )
+
+
+def timeline_entry(row: Row, read: Reading) -> TimelineEntry:
+    return TimelineEntry(id=row["id"], event=lane_event(row, read))
+
+
+def actor(event: LaneEvent) -> tuple[str | None, str | None]:
+    """As its columns have it."""
+    return (None, None) if event.actor is None else (event.actor.kind.value, event.actor.name)

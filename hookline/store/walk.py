@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hookline import ids
-from hookline.model import AttemptedFilter, AttemptFilter, Message, MessageFilter
+from hookline.model import AttemptedFilter, AttemptFilter, LaneEventFilter, Message, MessageFilter, TimelineEntry
 from hookline.store.base import Page, Walk
 
 T = TypeVar("T")
@@ -20,6 +20,8 @@ MOST_BYTES = 8 * 1024 * 1024  # of payloads on one page
 
 # Between the clock that makes ids and the one that stamps rows. Ids only narrow the walk down; the stamps decide.
 _SLACK = timedelta(seconds=10)
+# A transaction has the instant at which it began, and may have waited for its lane since: longer than any does.
+_WAITED = timedelta(hours=1)
 _LOWEST, _HIGHEST = "", "~"  # before and after every id
 _OK = 200
 
@@ -76,3 +78,25 @@ def recorded_within(where: MessageFilter) -> tuple[datetime | None, datetime | N
     """When an attempt that started in the filter's bounds can have been recorded."""
     day = timedelta(days=1)
     return where.after and where.after - day, where.before and where.before + day
+
+
+# ── the timeline of an endpoint ───────────────────────────────────────────────────────────────────────────────────
+
+
+def seen_at_once(where: LaneEventFilter, page: Page) -> int:
+    """Events that one request looks at."""
+    return page.limit if where == LaneEventFilter() else max(STRIDE, page.limit)
+
+
+def timeline(seen: Sequence[TimelineEntry], where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+    """What matches of the events that were looked at, which are in the order of the walk."""
+    found = [entry for entry in seen if where.matches(entry.event)][: page.limit]
+    over = len(seen) < seen_at_once(where, page) or _past(seen[-1].event.at, where, page)
+    return walked(found, page, None if over else str(seen[-1].id))
+
+
+def _past(at: datetime, where: LaneEventFilter, page: Page) -> bool:
+    """Whether nothing that matches can come behind an event of this instant."""
+    if page.backwards:
+        return where.until is not None and at >= where.until + _WAITED
+    return where.since is not None and at < where.since - _WAITED

@@ -18,6 +18,7 @@ from hookline.cli import listener as listeners
 from hookline.cli.site import compose, services
 from hookline.flow.ingest import Ingest
 from hookline.model import Application, Organization
+from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.vault import new_key
 
@@ -97,8 +98,9 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
             "HOOKLINE_MAX_PAYLOAD": "64KiB",
         }
     )
-    ingest = Ingest(store)
-    yield services(store, settings, ingest)
+    tally = Tally()
+    ingest = Ingest(store, tally=tally)
+    yield services(store, settings, ingest, tally)
     await ingest.close()
 
 

@@ -14,6 +14,7 @@ from hookline.model import Application, Organization
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
+from tests.support.scene import Scene
 
 APP = "/api/v1/app"
 
@@ -73,11 +74,15 @@ REFUSED: list[tuple[str, object]] = [
     ("uid", "ü"),
     ("uid", "line\n"),
     ("uid", "u" * 257),
-    ("throttleRate", 10),
-    ("rateLimit", 10),
     ("throttleRate", 0),
+    ("throttleRate", -3),
+    ("throttleRate", 65_536),
     ("throttleRate", 1 << 80),
+    ("throttleRate", 2.5),
     ("throttleRate", "10"),
+    ("throttleRate", True),
+    ("rateLimit", 0),
+    ("rateLimit", 65_536),
     ("metadata", None),
     ("metadata", {"a": 1}),
     ("metadata", {"": "x"}),
@@ -104,6 +109,33 @@ async def test_bodies_that_are_no_application(client: Client, app: Application, 
         answer = await send(client, method, APP if method == "POST" else f"{APP}/{app.id}", raw)
         assert answer.status in (400, 422), raw
         assert "detail" in answer.json(answer.status)
+
+
+# ── throttle ──
+
+
+@pytest.mark.parametrize("field", ["throttleRate", "rateLimit"])
+async def test_a_throttle_is_set_changed_and_lifted(client: Client, field: str) -> None:
+    made = (await client.post(APP, {"name": "Slow", "uid": "slow", field: 7})).json(201)
+    assert (made["throttleRate"], made["rateLimit"]) == (7, 7)
+    path = f"{APP}/slow"
+    assert (await send(client, "PATCH", path, {"name": "Slower"})).json()["throttleRate"] == 7
+    assert (await send(client, "PATCH", path, {field: 65_535})).json()["throttleRate"] == 65_535
+    assert (await send(client, "PATCH", path, {field: None})).json()["throttleRate"] is None
+    assert (await send(client, "PUT", path, {"name": "Slow", field: 9})).json()["throttleRate"] == 9
+    assert (await send(client, "PUT", path, {"name": "Slow"})).json()["throttleRate"] is None
+
+
+async def test_a_throttle_reaches_the_lanes_of_its_application_alone(client: Client, scene: Scene) -> None:
+    made = (await client.post(APP, {"name": "Slow", "throttleRate": 7})).json(201)
+    slow = (await client.post(f"{APP}/{made['id']}/endpoint", {"url": "https://slow.example.com/in"})).json(201)
+    other = await scene.endpoint()
+    await send(client, "PATCH", f"{APP}/{made['id']}", {"throttleRate": 11})
+    rates = {
+        row["id"]: row["app_rate"]
+        for row in await scene.raw.rows("SELECT e.id, l.app_rate FROM endpoint e JOIN lane l ON l.endpoint_no = e.no")
+    }
+    assert rates == {slow["id"]: 11, other.id: None}
 
 
 # ── list ──

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from urllib.parse import urlencode
 
 from hookline import clock, tokens
@@ -57,6 +58,19 @@ async def test_no_script_can_run(nobody: Client, token: str) -> None:
         assert "script" not in policy
         assert "frame-ancestors 'none'" in policy
     assert (await nobody.get("/static/style.css")).headers["content-type"].startswith("text/css")
+
+
+async def test_one_that_asked_to_be_left_alone_is_not_well(nobody: Client, token: str, scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    (job,) = await scene.claim(1)
+    until = job.claimed_at + timedelta(seconds=3000)
+    await scene.record(factory.retry(job, after=3000, hold_until=until))
+    page = await show(nobody, token)
+    assert "❚❚ asked to be left alone for 49 min" in page
+    assert "❚❚ 1 endpoint held. " in page
+    await scene.age(3001)
+    assert "asked to be left alone" not in await show(nobody, token)
 
 
 async def test_an_empty_one_teaches_the_next_step(nobody: Client, token: str) -> None:

@@ -137,7 +137,7 @@ async def test_an_error_that_nobody_expected(served: Services) -> None:
         answer = await ask(app, "/broken")
     assert "secret" not in answer.problem(500, "server_error")
     (failure,) = [entry for entry in logged if entry["log_level"] == "error"]
-    assert (failure["event"], failure["route"]) == ("request failed", "/broken")
+    assert (failure["event"], failure["route"]) == ("request_failed", "/broken")
     assert failure["request_id"] == answer.headers["x-request-id"]
     assert structlog.contextvars.get_contextvars() == {}
 

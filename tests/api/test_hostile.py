@@ -176,7 +176,7 @@ async def test_an_outage_on_every_page(nobody: Client, store: Store, token: str)
         form = await nobody.request("POST", "/login", f"token={token}".encode(), {})
     assert (page.status, form.status) == (503, 503)
     told = [(entry["event"], entry["log_level"]) for entry in logged if entry["event"] != "request"]
-    assert told == [("database unavailable", "warning")] * 3
+    assert told == [("database_unavailable", "warning")] * 3
     for body in (page.body, form.body):
         assert logged[0]["error"].encode() not in body
 

@@ -14,7 +14,7 @@ from tests.api.conftest import Answer, Client
 from tests.support import factory
 from tests.support.scene import Scene
 
-ACTIONS = ("pause", "resume", "circuit/reset")
+ACTIONS = ("pause", "resume", "circuit/open", "circuit/close", "circuit/reset")
 
 
 def path(endpoint: Endpoint, tail: str) -> str:
@@ -49,7 +49,8 @@ async def test_a_healthy_lane(client: Client, scene: Scene) -> None:
     assert (found["circuit"], found["backlog"], found["inFlight"]) == ("closed", 2, len(jobs))
     assert datetime.fromisoformat(found["oldestDueAt"]) <= await scene.store.now()
     assert datetime.fromisoformat(found["nextStartAt"]) <= await scene.store.now()
-    for name in ("window", "concurrency", "throttleRate", "failingSince", "nextProbeAt", "heldUntil", "lastError"):
+    unset = ("window", "concurrency", "throttleRate", "failingSince", "nextProbeAt", "heldUntil", "pace", "slowedAt")
+    for name in (*unset, "lastError"):
         assert found[name] is None, name
     assert (found["failures"], found["trips"], found["events"]) == (0, 0, [])
 
@@ -105,6 +106,21 @@ async def test_a_held_lane(client: Client, scene: Scene) -> None:
     await scene.record(factory.retry(job, hold_until=until))
     found = await health(client, endpoint)
     assert datetime.fromisoformat(found["heldUntil"]) == datetime.fromisoformat(found["nextStartAt"]) == until
+
+
+async def test_a_lane_that_was_told_to_slow_down(client: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(40)
+    (job,) = await scene.claim(1)
+    await scene.record(factory.retry(job, slow_down=True))
+    await scene.claim()
+    found, lane = await health(client, endpoint), await scene.lane(endpoint)
+    assert (found["pace"], found["circuit"], found["failures"]) == (20, "closed", 0)
+    assert datetime.fromisoformat(found["slowedAt"]) == lane.slowed_at
+    assert datetime.fromisoformat(found["nextStartAt"]) <= await scene.store.now() + timedelta(seconds=1)
+    assert [event["kind"] for event in found["events"]] == ["lane_slowed"]
+    again = (await act(client, endpoint, "circuit/reset")).json(200)
+    assert (again["pace"], again["slowedAt"]) == (None, None)
 
 
 # ── pause and resume ──
@@ -174,30 +190,31 @@ async def test_a_reset_of_a_healthy_lane_is_no_event(client: Client, scene: Scen
 # ── what is refused ──
 
 
+BAD_BODIES = [
+    (b"{", 400),
+    (b"[]", 422),
+    (b'{"cause": 7}', 422),
+    (b'{"cause": ""}', 422),
+    (b'{"cause": "' + b"x" * 501 + b'"}', 422),
+    (b'{"cause": "\\ud800"}', 400),
+    (b'{"cause": "a\\u0000b"}', 422),
+    (b'{"cause": "' + b"x" * 300_000 + b'"}', 413),
+]
+
+
 @pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (b"{", 400),
-        (b"[]", 422),
-        (b'{"cause": 7}', 422),
-        (b'{"cause": ""}', 422),
-        (b'{"cause": "' + b"x" * 501 + b'"}', 422),
-        (b'{"cause": "\\ud800"}', 400),
-        (b'{"cause": "a\\u0000b"}', 422),
-        (b'{"cause": "' + b"x" * 300_000 + b'"}', 413),
-    ],
-)
-async def test_bad_bodies_change_nothing(client: Client, scene: Scene, action: str, body: bytes, status: int) -> None:
+async def test_bad_bodies_change_nothing(client: Client, scene: Scene, action: str) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     before = await scene.lane(endpoint)
-    answer = await client.request("POST", path(endpoint, action), body, {})
-    answer.json(status)
+    for body, status in BAD_BODIES:
+        (await client.request("POST", path(endpoint, action), body, {})).json(status)
     assert await scene.lane(endpoint) == before
 
 
-@pytest.mark.parametrize(("method", "tail"), [("GET", "health"), *(("POST", action) for action in ACTIONS)])
+@pytest.mark.parametrize(
+    ("method", "tail"), [("GET", "health"), ("GET", "timeline"), *(("POST", action) for action in ACTIONS)]
+)
 async def test_anothers_lane_is_not_there(
     client: Client, narrow: Client, nobody: Client, scene: Scene, method: str, tail: str
 ) -> None:

@@ -35,14 +35,6 @@ async def test_application_made_found_and_listed(client: Client) -> None:
     assert (await client.get("/api/v1/app/acme")).json() == made
 
 
-@pytest.mark.parametrize("field", ["throttleRate", "rateLimit"])
-async def test_an_applications_throttle_is_refused_rather_than_ignored(client: Client, field: str) -> None:
-    (await client.post("/api/v1/app", {"name": "Slow", "uid": "slow"})).json(201)
-    for path in ("/api/v1/app", "/api/v1/app?get_if_exists=true"):
-        (fault,) = (await client.post(path, {"name": "Slow", "uid": "slow", field: 7})).faults()
-        assert "not supported yet" in fault["msg"]
-
-
 async def test_pages_follow_one_another(client: Client) -> None:
     made = [(await client.post("/api/v1/app", {"name": f"app {n}"})).json(201)["id"] for n in range(5)]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
 from hookline.model import Application
 from hookline.states import EndpointStatus
 from hookline.store import Store
@@ -17,6 +20,39 @@ async def test_application_is_added_listed_and_refused_twice(cli: Cli, store: St
 
     assert [each["id"] for each in (await cli.json("apps", "list"))["data"]] == [made["id"]]
     (await cli("apps", "add", "acme")).refused(5, "acme")
+
+
+@both_engines
+async def test_an_application_is_throttled_and_let_go(cli: Cli, scene: Scene) -> None:
+    made = await cli.json("apps", "add", "acme", "--throttle", "20")
+    assert made["throttleRate"] == 20
+    endpoint = await scene.store.create_endpoint(
+        (await found(scene, "acme")).no, factory.new_endpoint(url="https://acme.example.com/")
+    )
+    slower = await cli("apps", "throttle", "acme", "5")
+    assert slower.out == f"{made['id']}: 5/s\n"
+    assert (await scene.lane(endpoint)).app_rate == 5
+    assert "5/s" in (await cli("apps", "list")).out
+    assert (await cli.json("apps", "throttle", made["id"], "--off"))["throttleRate"] is None
+    assert (await scene.lane(endpoint)).app_rate is None
+
+
+async def test_a_throttle_that_makes_no_sense_changes_nothing(cli: Cli, scene: Scene) -> None:
+    await cli.json("apps", "add", "acme", "--throttle", "20")
+    (await cli("apps", "throttle", "acme")).refused(2, "--off")
+    (await cli("apps", "throttle", "acme", "5", "--off")).refused(2, "--off")
+    (await cli("apps", "throttle", "acme", "0")).refused(2, "throttle_rate")
+    (await cli("apps", "throttle", "acme", "65536")).refused(2, "throttle_rate")
+    (await cli("apps", "throttle", "nobody", "5")).refused(3, "nobody")
+    (await cli("apps", "add", "other", "--throttle", "-1")).refused(2, "throttle_rate")
+    assert (await found(scene, "acme")).throttle_rate == 20
+    assert len((await cli.json("apps", "list"))["data"]) == 2
+
+
+async def found(scene: Scene, uid: str) -> Application:
+    app = await scene.store.application(scene.organization.id, uid)
+    assert app is not None
+    return app
 
 
 async def test_organizations_are_apart(cli: Cli, scene: Scene) -> None:
@@ -80,6 +116,21 @@ async def test_list_shows_the_lane(cli: Cli, scene: Scene) -> None:
     assert lane["nextProbeAt"] is not None
 
 
+async def test_show_tells_of_a_hold_and_a_pace(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(2)
+    assert "pace" not in (await cli("endpoints", "show", endpoint.id)).out
+    (job,) = await scene.claim(1)
+    until = job.claimed_at + timedelta(seconds=300)
+    await scene.record(factory.retry(job, slow_down=True, hold_until=until))
+
+    shown = await cli("endpoints", "show", endpoint.id)
+    assert re.search(r"pace\s+20/s \(slowed 20\d\d-", shown.out), shown
+    assert "held until" in shown.out
+    assert "lane_slowed" in shown.out
+    assert (await cli.json("endpoints", "show", endpoint.id))["lane"]["pace"] == 20
+
+
 async def test_piped_lists_are_tab_separated(cli: Cli, scene: Scene, app: Application) -> None:
     endpoint = await scene.endpoint()
 
@@ -95,20 +146,21 @@ async def test_unknown_endpoint(cli: Cli, scene: Scene) -> None:
 
 
 @both_engines
-async def test_reset_circuit(cli: Cli, scene: Scene) -> None:
+async def test_reset(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
 
-    done = await cli("endpoints", "reset-circuit", endpoint.id, "--why", "their disk is no longer full")
+    done = await cli("endpoints", "reset", endpoint.id, "--why", "their disk is no longer full")
     assert (done.code, done.out) == (0, "the circuit is closed, 5 waiting\n"), done
     shown = await cli.json("endpoints", "show", endpoint.id)
     assert (shown["events"][0]["kind"], shown["events"][0]["cause"]) == (
         "circuit_reset",
         "their disk is no longer full",
     )
-    again = await cli.json("endpoints", "reset-circuit", endpoint.id)
-    assert (again["reset"], again["lane"]["circuit"]) == (False, "closed")
-    (await cli("endpoints", "reset-circuit", endpoint.id, "--why", "")).refused(2, "cause")
+    assert shown["events"][0]["actor"] == {"kind": "command_line", "name": None}
+    again = await cli.json("endpoints", "reset", endpoint.id)
+    assert (again["changed"], again["lane"]["circuit"]) == (False, "closed")
+    (await cli("endpoints", "reset", endpoint.id, "--why", "")).refused(2, "cause")
 
 
 async def test_a_disabled_endpoint_is_not_paused(cli: Cli, scene: Scene) -> None:

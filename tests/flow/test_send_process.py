@@ -101,6 +101,20 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
+async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart: Apart, receiver: Receiver) -> None:
+    async with asyncio.timeout(20):
+        await apart.sender.ready.wait()
+    [sent] = await apart.send(request(receiver.url))
+    assert sent.status == 200
+    pid = apart.pid()
+    os.kill(pid, signal.SIGKILL)
+    await _gone(pid)
+    async with asyncio.timeout(20):
+        while apart.sender.ready.is_set():
+            await asyncio.sleep(0.01)
+        await apart.sender.ready.wait()
+
+
 async def test_what_goes_in_comes_back(apart: Apart, receiver: Receiver) -> None:
     bodies = [os.urandom(size) for size in (1, 70_000, 3_000_000)]
     sent = await apart.send(*(request(receiver.url, body) for body in bodies))

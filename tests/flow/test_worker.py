@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -18,7 +19,7 @@ from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.flow.request import Target
 from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.model import CircuitPolicy, EndpointChange, Job, Judgement, PolicyOverride, Sent
+from hookline.model import CircuitPolicy, EndpointChange, Job, Judgement, LaneEventKind, PolicyOverride, Sent
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault, new_key
@@ -189,6 +190,30 @@ async def test_a_circuit_opens_spends_no_attempts_and_recovers(scene: Scene, rec
     assert (await scene.lane(endpoint)).circuit in (Circuit.RECOVERING, Circuit.CLOSED)
 
 
+@pytest.mark.store_options(circuit=CircuitPolicy(recovery_step=0.1, recovery_rate=100.0))
+async def test_an_endpoint_that_refuses_is_slowed_and_gets_everything(scene: Scene, receiver: Receiver) -> None:
+    """It takes three at once and refuses the others: no circuit opens, and nothing dies."""
+    busy = threading.Semaphore(3)
+
+    def take(received: Received) -> Behaviour:
+        if not busy.acquire(blocking=False):
+            return Behaviour(status=429)
+        threading.Timer(0.02, busy.release).start()
+        return Behaviour(delay=0.02)
+
+    receiver.behave(take)
+    endpoint = await scene.endpoint(url=receiver.url)
+    messages = await scene.send(150)
+    async with working(scene.store):
+        for message_id in messages:
+            [delivery] = await settled(scene.store, message_id, within=30)
+            assert delivery.state == DeliveryState.DELIVERED
+    kinds = [event.kind for event in await scene.store.lane_events(endpoint.no, limit=50)]
+    assert kinds[-1] == LaneEventKind.LANE_SLOWED
+    assert set(kinds) <= {LaneEventKind.LANE_SLOWED, LaneEventKind.LANE_AT_SPEED}
+    assert len(receiver.requests) > 150
+
+
 async def test_a_secret_that_no_key_opens_is_dead_and_blocks_nobody(scene: Scene, receiver: Receiver) -> None:
     sealed = await scene.endpoint(url=receiver.url + "/sealed")
     well = await scene.endpoint(url=receiver.url + "/well")
@@ -233,10 +258,10 @@ async def test_one_that_cannot_be_signed_takes_no_other_with_it(
     bad, good = await scene.send(), await scene.send()
     real = Target.headers
 
-    def headers(target: Target, job: Job, now: datetime) -> list[str]:
+    def headers(target: Target, job: Job, now: datetime, trace: str | None = None) -> list[str]:
         if job.message_id in bad:
             raise RuntimeError(target.endpoint.secrets[0].key)
-        return real(target, job, now)
+        return real(target, job, now, trace)
 
     monkeypatch.setattr(Target, "headers", headers)
     async with working(scene.store) as worker:

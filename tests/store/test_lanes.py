@@ -197,6 +197,7 @@ async def test_outcomes_from_before_the_opening_leave_the_health_alone(scene: Sc
 # ── recovery ──
 
 
+@pytest.mark.store_options(circuit=STEADY)
 async def test_a_good_probe_opens_a_small_window(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.recover(endpoint)
@@ -216,7 +217,7 @@ async def test_the_window_doubles_with_successes_until_the_circuit_is_closed(sce
     await scene.send(60)
     windows: list[int | None] = []
     for _ in range(3):
-        await scene.age(1.5)
+        await scene.age(STEADY.recovery_step + 0.5)
         windows.append((await scene.lane(endpoint)).window)
         await scene.record(*factory.all_delivered(await scene.claim_all()))
     assert windows == [2, 4, 8]
@@ -340,14 +341,14 @@ async def test_the_count_is_right_when_a_limit_comes_and_goes(scene: Scene) -> N
     assert len(await scene.claim_all()) == 4
 
 
-async def test_a_throttle_lets_a_tenth_of_its_rate_through_at_once(scene: Scene) -> None:
-    endpoint = await scene.endpoint(throttle_rate=50.0)
+async def test_a_throttle_lets_a_sixteenth_of_its_rate_through_at_once(scene: Scene) -> None:
+    endpoint = await scene.endpoint(throttle_rate=80.0)
     await scene.send(40)
     batch = await scene.store.claim(40, held={}, share=100)
     assert len(batch.jobs) == 5
     lane = await scene.lane(endpoint)
     assert lane.tat is not None
-    assert lane.tat >= batch.now + timedelta(seconds=0.09)
+    assert lane.tat >= batch.now + timedelta(seconds=0.06)
     (token,) = await scene.tokens(endpoint)
     assert token["at"] > batch.now
 

@@ -290,7 +290,8 @@ async def test_a_dead_letter_that_is_replayed_and_delivered_has_recovered(scene:
     assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
     (again,) = await scene.claim_all()
     await scene.record(factory.delivered(again))
-    assert await kinds(scene) == ["message.attempt.exhausted", "message.attempt.recovered"]
+    told_of = ["message.attempt.exhausted", "dead_letter.replayed", "message.attempt.recovered"]
+    assert await kinds(scene) == told_of
 
 
 async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
@@ -303,9 +304,9 @@ async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
         assert (await scene.store.sweep_expired()).expired == 1
         assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
     found = await told(scene.raw)
-    assert [each.type for each in found] == ["message.attempt.exhausted"] * 2
-    assert len({each.event_id for each in found}) == 2
-    assert (await scene.store.relay(10)).relayed == 2
+    assert [each.type for each in found] == ["message.attempt.exhausted", "dead_letter.replayed"] * 2
+    assert len({each.event_id for each in found}) == 4
+    assert (await scene.store.relay(10)).relayed == 4
 
 
 async def test_a_spent_budget(scene: Scene) -> None:
@@ -575,3 +576,44 @@ async def test_an_endpoint_that_is_refused_leaves_nothing_behind(store: Store, o
     with pytest.raises(InvalidInput):
         await listen(store, organization.id, url="ftp://hooks.example.com/")
     assert await store.organization(MANAGEMENT) is None
+
+
+# ── dead letters ──
+
+
+async def test_a_replay_is_told_once_for_each_endpoint(scene: Scene) -> None:
+    one, other = await a_listened_endpoint(scene), await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await forget(scene.raw)
+    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id, endpoint_no=one.no), limit=2) == 2
+    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id)) == 4
+    found = await told(scene.raw)
+    assert [each.type for each in found] == [Kind.DEAD_REPLAYED] * 3
+    assert found[0].data == who(scene, one) | {"count": 2, "note": None}
+    assert {each.data["endpointId"]: each.data["count"] for each in found[1:]} == {one.id: 1, other.id: 3}
+    assert len({each.event_id for each in found}) == 3
+
+
+async def test_a_resolution_is_told_with_its_note(scene: Scene) -> None:
+    endpoint = await a_listened_endpoint(scene)
+    await scene.send(2)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await forget(scene.raw)
+    everything = DeadFilter(org_id=scene.organization.id)
+    assert await scene.store.resolve(everything, "refunded by hand") == 2
+    assert await scene.store.resolve(everything, "again") == 0
+    found = await only(scene)
+    assert (found.type, found.data) == (
+        Kind.DEAD_RESOLVED,
+        who(scene, endpoint) | {"count": 2, "note": "refunded by hand"},
+    )
+
+
+async def test_dead_letters_of_those_who_do_not_listen_are_told_to_nobody(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(2)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id), limit=1) == 1
+    assert await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "enough") == 1
+    assert await told(scene.raw) == []

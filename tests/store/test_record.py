@@ -209,6 +209,21 @@ async def test_a_lease_that_is_over_but_not_yet_swept_still_counts(scene: Scene)
     assert await scene.state(message) == DeliveryState.DELIVERED
 
 
+async def test_a_stale_outcome_does_not_stop_the_right_one_of_its_delivery(scene: Scene) -> None:
+    """A worker that lost a lease, leased the delivery again, and records both at once."""
+    await scene.endpoint()
+    [message_id] = await scene.send()
+    [lost] = await scene.claim()
+    await scene.age(3600)
+    await scene.store.sweep_leases()
+    [held] = await scene.claim()
+    assert held.claim != lost.claim
+    late = factory.retry(lost)
+    report = await scene.record(late, factory.delivered(held))
+    assert (report.recorded, report.stale, report.lost) == (1, 1, (late.attempt_id,))
+    assert await scene.state(message_id) == DeliveryState.DELIVERED
+
+
 async def test_a_stale_outcome_does_not_stop_the_others_of_its_batch(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)

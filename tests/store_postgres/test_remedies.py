@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import cast
 
 import pytest
 
+from hookline.flow.claim import Division
 from hookline.model import DeadFilter
 from hookline.states import DeliveryState, Reason
 from hookline.store.base import Page, Store
@@ -30,9 +32,13 @@ READ = "SELECT pg_stat_get_xact_tuples_returned('hookline.wake_at'::regclass)"
 async def tokens_read(scene: Scene, *, jobs: int) -> int:
     """Entries of the index that one claim looks at, dead ones too."""
     store = engine_of(scene)
+
+    def divide(now: datetime) -> Division:
+        return Division(now=now, want=10, held={}, share=10, policy=store._options.circuit)
+
     async with store._db.hot() as connection, connection.transaction():
         before: int = await connection.fetchval(READ)  # what earlier transactions of the session have not reported yet
-        batch = await store._claim(connection, 10, {}, 10)
+        batch = await store._claim(connection, 10, divide)
         assert len(batch.jobs if batch else []) == jobs
         after: int = await connection.fetchval(READ)
     return after - before

@@ -96,12 +96,18 @@ class World:
     # ── record and sweep ──
 
     def finish(
-        self, flights: Sequence[Flight], health: Health, *, retry_in: float | None = None, hold: float | None = None
+        self,
+        flights: Sequence[Flight],
+        health: Health,
+        *,
+        retry_in: float | None = None,
+        hold: float | None = None,
+        slow_down: bool = False,
     ) -> None:
         """Record one batch; those that are not good are due again after `retry_in`."""
         retry_in = retry_in if retry_in is not None else (None if health == Health.GOOD else 0.0)
         until = None if hold is None else self.now + timedelta(seconds=hold)
-        self._fold([outcome(flight, health, hold_until=until) for flight in flights])
+        self._fold([outcome(flight, health, hold_until=until, slow_down=slow_down) for flight in flights])
         for flight in flights:
             self.flights.remove(flight)
         if retry_in is not None:
@@ -181,12 +187,16 @@ class World:
             self.check()
 
 
-def outcome(flight: Flight, health: Health, *, hold_until: datetime | None = None) -> LaneOutcome:
+def outcome(
+    flight: Flight, health: Health, *, hold_until: datetime | None = None, slow_down: bool = False
+) -> LaneOutcome:
     return LaneOutcome(
         health=health,
         epoch=flight.epoch,
+        claimed_at=flight.started_at,
         counted=flight.counted,
         probe=flight.probe,
         hold_until=hold_until,
+        slow_down=slow_down,
         cause="status 503",
     )

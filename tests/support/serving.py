@@ -25,7 +25,7 @@ class Served(Struct, frozen=True, kw_only=True):
         code, said = self.process.stop(), self.process.said()
         assert code == 0, said
         assert "Traceback" not in said, said
-        assert "request failed" not in said, said
+        assert "request_failed" not in said, said
 
 
 @contextmanager

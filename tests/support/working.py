@@ -13,6 +13,8 @@ from hookline.flow.send import Results
 from hookline.flow.send_frames import Settings
 from hookline.flow.send_process import SenderProcess
 from hookline.model import Delivery, RetryPolicy
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
 from hookline.states import OPEN, DeliveryState
 from hookline.store import Store
 from hookline.worker import Worker, WorkerSettings
@@ -27,7 +29,7 @@ def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
     return SenderProcess(settings, on_results)
 
 
-def make_worker(store: Store, **settings: Any) -> Worker:
+def make_worker(store: Store, *, tally: Tally | None = None, traces: Traces | None = None, **settings: Any) -> Worker:
     given = {"slots": 64, "share": 64, "deadline": 5.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
     return Worker(
         store,
@@ -35,6 +37,8 @@ def make_worker(store: Store, **settings: Any) -> Worker:
         make_sender=loopback_sender,
         outage=Outage(random.Random(7)),
         chance=random.Random(11),
+        tally=tally,
+        traces=traces,
     )
 
 

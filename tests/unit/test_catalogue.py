@@ -94,7 +94,7 @@ def test_a_uid_is_never_taken_for_an_id() -> None:
 
 
 def test_an_application_comes_back_as_it_was() -> None:
-    new = NewApplication(name="Café ☕", uid="cust-7", metadata={"plan": "pro", "note": ""})
+    new = NewApplication(name="Café ☕", uid="cust-7", throttle_rate=65_535, metadata={"plan": "pro", "note": ""})
     assert catalogue.check_application(new) == new
 
 
@@ -107,8 +107,11 @@ def test_an_application_comes_back_as_it_was() -> None:
         ({"name": "x" * 1025}, "name"),
         ({"uid": "app_7"}, "uid"),
         ({"uid": ""}, "uid"),
-        ({"throttle_rate": 0}, "throttle_rate: not supported yet"),
-        ({"throttle_rate": 7}, "throttle_rate: not supported yet"),
+        ({"throttle_rate": 0}, "throttle_rate"),
+        ({"throttle_rate": -7}, "throttle_rate"),
+        ({"throttle_rate": 65_536}, "throttle_rate"),
+        ({"throttle_rate": 2.5}, "throttle_rate"),
+        ({"throttle_rate": True}, "throttle_rate"),
         ({"metadata": {"": "x"}}, "metadata"),
         ({"metadata": {"k": "\x00"}}, "metadata"),
         ({"metadata": {"\udfff": "x"}}, "metadata"),

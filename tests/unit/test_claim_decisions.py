@@ -1,15 +1,19 @@
-"""How a claim is shared between lanes."""
+"""How a claim is shared between lanes, and between applications."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from hookline.flow.claim import admissions, fair_quota
-from hookline.flow.lane import Admission
-from hookline.model import CircuitPolicy, Lane
+from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER, FARTHEST_TURN, Division, admissions, fair_quota
+from hookline.flow.lane import CROWDED_PAUSE, Admission, burst
+from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
@@ -44,3 +48,247 @@ def test_what_a_lane_may_not_take_goes_to_the_others() -> None:
 def test_a_lane_that_holds_its_share_of_the_worker_waits() -> None:
     quotas = [admission.quota for admission in decide(healthy(2), 20, held={1: 8, 2: 3}, share=8)]
     assert quotas == [0, 5]
+
+
+# ── an application's share of a worker ────────────────────────────────────────────────────────────────────────────
+
+
+def dividing(want: int, *, held: dict[int, int] | None = None, most: float = 0.75, waiting: int = 0) -> Division:
+    apps = AppShare(held=held or {}, most=most, waiting=waiting)
+    return Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy(), apps=apps)
+
+
+def lanes_of(app_no: int, count: int, **fields: object) -> list[Lane]:
+    numbers = range(1000 * app_no, 1000 * app_no + count)
+    return [replace(Lane(endpoint_no=number, app_no=app_no), **fields) for number in numbers]
+
+
+def fill(slots: int, lanes: list[Lane], most: float, *, held: Counter[int] | None = None) -> Counter[int]:
+    """Claims for all that is free until there is nothing to be had: what each application gets."""
+    before = held or Counter()
+    taken: Counter[int] = Counter()
+    more = True
+    while more and (free := slots - before.total() - taken.total()) > 0:
+        admitted = dividing(free, held=dict(before + taken), most=most).admissions(lanes)
+        for lane, admission in zip(lanes, admitted, strict=True):
+            taken[lane.app_no] += admission.quota
+        more = any(admission.quota for admission in admitted)
+    return taken
+
+
+@pytest.mark.parametrize(("apps", "each"), [(1, 384), (2, 219), (3, 153), (20, 25)])
+def test_however_many_want_all_each_gets_as_much_and_some_stays_free(apps: int, each: int) -> None:
+    """The first that comes takes more; as its requests end, what it has too much goes to the others."""
+    lanes = [lane for app_no in range(1, apps + 1) for lane in lanes_of(app_no, 9)]
+    chance = random.Random(5)
+    held = fill(512, lanes, 0.75)
+    seen: Counter[int] = Counter()
+    for turn in range(500):
+        held -= Counter({app_no: chance.randint(0, count // 10 + 1) for app_no, count in held.items()})
+        chance.shuffle(lanes)
+        held += fill(512, lanes, 0.75, held=held)
+        seen.update(held if turn >= 200 else {})
+    for app_no in range(1, apps + 1):
+        assert abs(seen[app_no] / 300 - each) <= 0.1 * each + 1
+    assert 512 - seen.total() / 300 > each / 5
+
+
+def test_whoever_comes_later_is_served_at_once() -> None:
+    held = dict(fill(512, lanes_of(1, 400), 0.75))
+    hog, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
+    assert (hog.quota, hog.crowded_app, hog.crowded) == (0, True, False)
+    assert other.quota > 80
+
+
+@given(st.integers(1, 40), st.sampled_from([0.01, 0.25, 0.5, 0.75, 0.99]))
+def test_one_request_is_never_too_much(slots: int, most: float) -> None:
+    """However few slots there are."""
+    held = fill(slots, lanes_of(1, 3), most)
+    assert 1 <= held[1] <= max(1, most * slots)
+
+
+def test_a_share_of_one_is_no_limit() -> None:
+    assert fill(64, lanes_of(1, 3), 1.0) == {1: 64}
+
+
+def test_a_probe_is_one_more_request_of_its_application() -> None:
+    probe = replace(lanes_of(1, 1)[0], circuit=Circuit.OPEN, probe_at=NOW - timedelta(seconds=1))
+    (admission,) = dividing(128, held={1: 384}).admissions([probe])
+    assert (admission.quota, admission.crowded_app, admission.probe) == (0, True, False)
+
+
+def test_lanes_that_are_passed_over_do_not_all_come_back_at_once() -> None:
+    """However many: a handful at a time, so that they are not all that a worker looks at."""
+    division = dividing(128, held={1: 384}, waiting=CROWDED_TOGETHER)
+    looks = Counter(admission.rest_at for admission in division.admissions(lanes_of(1, 500)))
+    assert min(at for at in looks if at is not None) == NOW + 2 * CROWDED_PAUSE
+    assert max(count for count in looks.values()) <= CROWDED_TOGETHER
+    late = dividing(128, held={1: 384}, waiting=10**6).admissions(lanes_of(1, 1))
+    assert late[0].rest_at == NOW + CROWDED_LONGEST
+
+
+def test_what_the_last_ones_leave_is_put_off_with_them() -> None:
+    """Their application is full by now: the next claim would look at them for nothing."""
+    full = dividing(20, held={1: 48}).admissions(lanes_of(1, 3))
+    assert [(admission.quota, admission.crowded_app) for admission in full] == [(3, True), (0, True), (0, True)]
+    assert {admission.rest_at for admission in full} == {NOW + CROWDED_PAUSE}
+    roomy = replace(lanes_of(1, 1)[0], concurrency=2)
+    (some,) = dividing(20, held={1: 1}).admissions([roomy])
+    assert (some.quota, some.crowded_app, some.rest_at) == (2, False, NOW)
+
+
+def test_only_what_has_something_waiting_is_told() -> None:
+    division = dividing(128, held={1: 384})
+    lanes = lanes_of(1, 2)
+    admitted = division.admissions(lanes)
+    division.after(lanes[0], admitted[0], taken=0, floor=NOW, lease=60.0)
+    division.after(lanes[1], admitted[1], taken=0, floor=None, lease=60.0)
+    assert (division.crowded_apps, division.crowded) == ({1000: 1}, set())
+
+
+# ── an application's rate ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Town:
+    """One application with a rate and lanes that always have something to send, as an engine would claim them."""
+
+    def __init__(self, lanes: int, rate: float, *, late: float = 0.002, seed: int = 3) -> None:
+        self.now = NOW
+        self.pace = AppPace(app_no=7)
+        self.lanes = {lane.endpoint_no: lane for lane in lanes_of(7, lanes, app_rate=rate)}
+        self.tokens = dict.fromkeys(self.lanes, NOW)
+        self.starts: list[tuple[datetime, int]] = []
+        self.looks = 0
+        self._late, self._chance = late, random.Random(seed)
+
+    def run(self, seconds: float, *, eager: int | None = None) -> None:
+        """One lane may be `eager`: a message for it comes all the time."""
+        end = self.now + timedelta(seconds=seconds)
+        while True:
+            at = max(self.now, min(self.tokens.values()))
+            self.now = at + timedelta(seconds=self._chance.uniform(0, 2 * self._late))
+            if self.now >= end:
+                self.now = end
+                return
+            self.claim()
+            if eager is not None:
+                self.tokens[eager] = self.now
+
+    def claim(self, most: int = 128) -> None:
+        due = sorted((at, no) for no, at in self.tokens.items() if at <= self.now)[:most]
+        division = Division(now=self.now, want=512, held={}, share=512, policy=CircuitPolicy())
+        found = [self.lanes[no] for _, no in due]
+        division.pace(division.unpaced(found), [self.pace])
+        lanes = division.line_up(found)
+        admitted = division.admissions(lanes)
+        self.looks += len(lanes)
+        for lane, admission in sorted(zip(lanes, admitted, strict=True), key=lambda pair: pair[1].quota > 0):
+            self._settle(division, lane, admission)
+        for pace in division.paces():
+            self.pace = pace
+
+    def _settle(self, division: Division, lane: Lane, admission: Admission) -> None:
+        no = lane.endpoint_no
+        self.starts += [(self.now, no)] * admission.quota
+        after = division.after(lane, admission, taken=admission.quota, floor=NOW, lease=60.0)
+        self.tokens[no] = self.now
+        if not division.admit(after, 1).quota:
+            after, self.tokens[no] = division.wait(after, NOW)
+        self.lanes[no] = after
+
+    def busiest_second(self) -> int:
+        instants = [at for at, _ in self.starts]
+        return max(
+            sum(at <= later < at + timedelta(seconds=1) for later in instants[n:]) for n, at in enumerate(instants)
+        )
+
+    def by_lane(self) -> list[int]:
+        counts = Counter(no for _, no in self.starts)
+        return [counts[no] for no in self.lanes]
+
+
+@pytest.mark.parametrize(
+    ("lanes", "rate", "seconds"), [(1, 20, 20), (3, 20, 20), (40, 20, 20), (7, 3, 60), (5, 200, 4)]
+)
+def test_lanes_of_an_application_keep_to_its_rate_and_use_it(lanes: int, rate: float, seconds: float) -> None:
+    town = Town(lanes, rate)
+    town.run(seconds)
+    assert rate * seconds * 0.98 <= len(town.starts) <= rate * seconds + max(2, rate / 10 + 1)
+    assert town.busiest_second() <= rate * 1.1 + 1
+    counts = town.by_lane()
+    assert max(counts) - min(counts) <= 2 + max(counts) // 20
+
+
+def test_each_start_wakes_the_one_lane_whose_turn_it_is() -> None:
+    """A thousand lanes wait; they do not all look at every start, and none is forgotten."""
+    town = Town(1000, 10)
+    town.run(200)
+    assert town.looks <= 1000 + 1.2 * len(town.starts)
+    assert max(town.by_lane()) - min(town.by_lane()) <= 2
+    assert min(town.by_lane()) >= 1
+
+
+def test_a_lane_that_always_has_something_new_gets_no_more_than_its_turn() -> None:
+    town = Town(50, 20)
+    eager = next(iter(town.lanes))
+    town.run(30, eager=eager)
+    counts = town.by_lane()
+    assert max(counts) - min(counts) <= 2
+    assert Counter(no for _, no in town.starts)[eager] <= min(counts) + 2
+
+
+def test_claims_that_come_late_cost_neither_the_rate_nor_the_order() -> None:
+    town = Town(100, 10, late=0.02)
+    town.run(60)
+    assert len(town.starts) >= 590
+    assert town.looks <= 100 + 1.5 * len(town.starts)
+
+
+def test_a_turn_that_nobody_takes_is_not_lost_to_the_others() -> None:
+    """The first in line is paused: its start goes to whoever comes."""
+    town = Town(10, 10)
+    town.run(3)
+    gone = min(town.lanes, key=lambda no: town.tokens[no])
+    del town.tokens[gone], town.lanes[gone]
+    before = len(town.starts)
+    town.run(10)
+    assert len(town.starts) - before >= 98
+
+
+def test_a_turn_that_a_wrong_clock_gave_is_given_anew() -> None:
+    division = Division(now=NOW, want=10, held={}, share=10, policy=CircuitPolicy())
+    ahead = NOW + FARTHEST_TURN * 30
+    lane = replace(lanes_of(7, 1, app_rate=5.0)[0], turn_at=ahead)
+    division.pace({7: 5.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=0.2), tail_at=ahead)])
+    (admission,) = division.admissions(division.line_up([lane]))
+    assert (admission.quota, admission.in_turn) == (0, True)
+    after, look_at = division.wait(lane, NOW)
+    assert after.turn_at == look_at <= NOW + FARTHEST_TURN
+
+
+def test_what_is_not_due_yet_waits_for_no_turn() -> None:
+    division = Division(now=NOW, want=10, held={}, share=10, policy=CircuitPolicy())
+    division.pace({7: 1.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=1))])
+    later = NOW + timedelta(seconds=90)
+    (lane,) = division.line_up(lanes_of(7, 1, app_rate=1.0))
+    assert division.wait(lane, later) == (lane, later)
+    assert division.paces() == []
+
+
+def test_a_lane_has_its_own_limits_too_and_loses_no_start_to_them() -> None:
+    held = replace(lanes_of(7, 1, app_rate=100.0)[0], held_until=NOW + timedelta(seconds=9))
+    free = replace(held, endpoint_no=8, held_until=None)
+    division = Division(now=NOW, want=50, held={}, share=50, policy=CircuitPolicy())
+    division.pace({7: 100.0}, [AppPace(app_no=7)])
+    quotas = {a.quota: a.rest_at for a in division.admissions(division.line_up([held, free]))}
+    assert quotas == {0: NOW + timedelta(seconds=9), int(burst(100.0)): NOW}
+
+
+def test_only_its_own_lanes_keep_to_an_applications_rate() -> None:
+    lanes = [*lanes_of(7, 3, app_rate=10.0), *lanes_of(8, 1)]
+    division = Division(now=NOW, want=40, held={}, share=40, policy=CircuitPolicy())
+    assert division.unpaced(lanes) == {7: 10.0}
+    division.pace({7: 10.0}, [AppPace(app_no=7)])
+    quotas = [admission.quota for admission in division.admissions(division.line_up(lanes))]
+    assert (sum(quotas[:3]), quotas[3]) == (1, 39)
+    assert division.unpaced(lanes) == {}

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from hookline.config import PREFIX, SETTINGS, Config, load, parse, shown_url, table
 from hookline.errors import ConfigError
 from hookline.model import RetryPolicy, Strategy
+from hookline.observe.alerts.rules import Thresholds
+from hookline.observe.alerts.words import Channels
 from hookline.parsers import duration, span
 
 JWT = "j" * 40
@@ -106,9 +108,11 @@ EVERY = {
     "HOOKLINE_CIRCUIT_COOLDOWN_CAP": ("3h", "circuit_cooldown_cap", 10800.0),
     "HOOKLINE_CONCURRENCY": ("300", "concurrency", 300),
     "HOOKLINE_LANE_SHARE": ("7", "lane_share", 7),
+    "HOOKLINE_APPLICATION_SHARE": ("50%", "application_share", 0.5),
     "HOOKLINE_LEASE": ("90", "lease", 90.0),
     "HOOKLINE_POLL_INTERVAL": ("3s", "poll_interval", 3.0),
     "HOOKLINE_SHUTDOWN_TIMEOUT": ("4s", "shutdown_timeout", 4.0),
+    "HOOKLINE_SHUTDOWN_DELAY": ("3s", "shutdown_delay", 3.0),
     "HOOKLINE_PAUSE_DEAD_PER_DAY": ("101", "pause_dead_per_day", 101),
     "HOOKLINE_DISABLE_AFTER": ("6d", "disable_after", 518400.0),
     "HOOKLINE_RESPONSE_BODY_LIMIT": ("64KiB", "response_body_limit", 65536),
@@ -127,6 +131,30 @@ EVERY = {
     "HOOKLINE_CA_BUNDLE": (__file__, "ca_bundle", __file__),
     "HOOKLINE_LOG_FORMAT": ("JSON", "log_format", "json"),
     "HOOKLINE_LOG_LEVEL": ("debug", "log_level", "debug"),
+    "HOOKLINE_LOG_ATTEMPTS": ("failures", "log_attempts", "failures"),
+    "HOOKLINE_METRICS_PORT": ("9464", "metrics_port", 9464),
+    "HOOKLINE_METRICS_TOKEN": ("sesame-opens-metrics", "metrics_token", "sesame-opens-metrics"),
+    "HOOKLINE_METRICS_ENDPOINTS": ("Hashed", "metrics_endpoints", "hashed"),
+    "HOOKLINE_METRICS_EVENT_TYPES": ("0", "metrics_event_types", 0),
+    "HOOKLINE_LOG_PAYLOADS": ("true", "log_payloads", True),
+    "HOOKLINE_ALERT_BACKLOG": ("off", "alert_backlog", 0),
+    "HOOKLINE_ALERT_BACKLOG_GROWING": ("10m", "alert_backlog_growing", 600.0),
+    "HOOKLINE_ALERT_LATENCY": ("1.5s", "alert_latency", 1.5),
+    "HOOKLINE_ALERT_DEAD_LETTERS": ("0", "alert_dead_letters", 0),
+    "HOOKLINE_ALERT_DEAD_LETTERS_CRITICAL": ("1000", "alert_dead_letters_critical", 1000),
+    "HOOKLINE_ALERT_DEAD_LETTERS_GROWING": ("2.5", "alert_dead_letters_growing", 2.5),
+    "HOOKLINE_ALERT_RETRIES": ("75%", "alert_retries", 0.75),
+    "HOOKLINE_ALERT_ENDPOINT": ("0.4", "alert_endpoint", 0.4),
+    "HOOKLINE_ALERT_ENDPOINT_FOR": ("20m", "alert_endpoint_for", 1200.0),
+    "HOOKLINE_ALERT_CIRCUITS": ("off", "alert_circuits", False),
+    "HOOKLINE_ALERT_LAST_ATTEMPTS": ("21", "alert_last_attempts", 21),
+    "HOOKLINE_ALERT_OUTBOX_LAG": ("2m", "alert_outbox_lag", 120.0),
+    "HOOKLINE_ALERT_LEASES": ("Off", "alert_leases", 0),
+    "HOOKLINE_ALERT_WEBHOOK_URL": ("https://a.example.com/x?y=z", "alert_webhook_url", "https://a.example.com/x?y=z"),
+    "HOOKLINE_ALERT_SLACK_URL": ("https://s.example.com/x", "alert_slack_url", "https://s.example.com/x"),
+    "HOOKLINE_ALERT_EMAIL": ("a@example.com, b+c@example.com", "alert_email", ("a@example.com", "b+c@example.com")),
+    "HOOKLINE_ALERT_EMAIL_FROM": ("h@example.com", "alert_email_from", ("h@example.com",)),
+    "HOOKLINE_SMTP_URL": ("smtps://u:p@mail.example.com", "smtp_url", "smtps://u:p@mail.example.com"),
 }
 
 
@@ -136,17 +164,23 @@ def test_every_setting_and_every_field_is_tried() -> None:
     assert {setting.field for setting in SETTINGS} == set(Config.__struct_fields__)
 
 
+MAIL = ("HOOKLINE_ALERT_EMAIL", "HOOKLINE_SMTP_URL")  # one is nothing without the other
+
+
 @pytest.mark.parametrize("variable", EVERY)
 def test_a_setting_reaches_its_field_alone(variable: str) -> None:
     text, field, value = EVERY[variable]
     given = {variable: f" {text} "}
     if variable == "HOOKLINE_RETRY_SCHEDULE":
         given["HOOKLINE_RETRY_STRATEGY"] = "fixed"
+    if variable in MAIL:
+        given = {name: EVERY[name][0] for name in MAIL} | given
     before, after = parse({}), parse(given)
     changed = {name for name in Config.__struct_fields__ if getattr(before, name) != getattr(after, name)}
     assert getattr(after, field) == value
     assert field in changed
-    assert changed - {field} <= {"retry_strategy"} | ({"lane_share"} if field == "concurrency" else set())
+    together = {"concurrency": {"lane_share"}, "alert_email": {"smtp_url"}, "smtp_url": {"alert_email"}}
+    assert changed - {field} <= {"retry_strategy"} | together.get(field, set())
 
 
 def test_store_options_carry_the_settings() -> None:
@@ -234,7 +268,20 @@ def test_a_fixed_schedule_reaches_the_policy() -> None:
         ("CA_BUNDLE", "/nowhere/ca.pem"),
         ("CA_BUNDLE", "/"),
         ("LOG_FORMAT", "xml"),
+        ("METRICS_PORT", "65536"),
+        ("METRICS_ENDPOINTS", "all"),
+        ("METRICS_EVENT_TYPES", "1001"),
         ("LOG_LEVEL", "trace"),
+        ("ALERT_BACKLOG", "many"),
+        ("ALERT_BACKLOG_GROWING", "1m"),
+        ("ALERT_LATENCY", "never"),
+        ("ALERT_DEAD_LETTERS_GROWING", "0.5"),
+        ("ALERT_RETRIES", "half"),
+        ("ALERT_RETRIES", "100%"),
+        ("ALERT_ENDPOINT_FOR", "off"),
+        ("ALERT_EMAIL", "ops"),
+        ("ALERT_EMAIL", "a@example.com,Ops <b@example.com>"),
+        ("ALERT_EMAIL", "a@example.com b@example.com"),
         ("POOL_SIZE", "1"),
         ("RETENTION_DAYS", "0"),
         ("CONCURRENCY", "0"),
@@ -254,6 +301,16 @@ def test_a_wrong_value_is_named_and_shown(variable: str, value: str) -> None:
         ("SECRET_KEY", "hunter2"),
         ("SECRET_KEY", f"{KEY},hunter2"),
         ("SECRET_KEY", f"{KEY},{KEY}"),
+        ("METRICS_TOKEN", "hunter2"),
+        ("METRICS_TOKEN", "hunter2 with spaces, which no header has"),
+        ("ALERT_WEBHOOK_URL", "hooks.example.com/hunter2"),
+        ("ALERT_WEBHOOK_URL", "https://hooks.example.com/hunter2 x"),
+        ("ALERT_SLACK_URL", "ftp://hooks.example.com/hunter2"),
+        ("ALERT_SLACK_URL", "https://[::1/hunter2"),
+        ("SMTP_URL", "http://u:hunter2@mail.example.com"),
+        ("SMTP_URL", "smtp://u:hunter2@"),
+        ("SMTP_URL", "smtp://u:hunter2@mail.example.com/x"),
+        ("SMTP_URL", "smtp://u:hunter2@mail.example.com:0"),
         ("DATABASE_URL", "mysql://root:hunter2@db/x"),
         ("DATABASE_URL", "postgresql:root:hunter2@db/x"),
         ("DATABASE_URL", "postgresql://"),
@@ -266,6 +323,37 @@ def test_a_wrong_value_is_named_and_shown(variable: str, value: str) -> None:
 )
 def test_a_wrong_secret_is_named_and_not_shown(variable: str, value: str) -> None:
     assert fault({PREFIX + variable: value}).startswith(f"{PREFIX}{variable}: takes ")
+
+
+@pytest.mark.parametrize("variable", ["HOOKLINE_ALERT_WEBHOOK_URL", "HOOKLINE_ALERT_SLACK_URL"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/hunter2",
+        "https://localhost/hunter2",
+        "https://u:hunter2@a.example.com/",
+        "http://a.example.com:25/",
+    ],
+)
+def test_alerts_go_where_webhooks_may(variable: str, url: str) -> None:
+    assert fault({variable: url}).startswith(f"{variable}: url: ")
+    if "127.0.0.1" in url:
+        assert parse({variable: url, "HOOKLINE_ALLOW_NETS": "127.0.0.0/8"})
+
+
+def test_mail_needs_a_server_and_somebody_who_reads_it() -> None:
+    mail, server = {"HOOKLINE_ALERT_EMAIL": "a@example.com"}, {"HOOKLINE_SMTP_URL": "smtp://u:hunter2@mail.example.com"}
+    for half in (mail, server):
+        assert fault(half) == "HOOKLINE_ALERT_EMAIL: goes together with HOOKLINE_SMTP_URL"
+    assert parse(mail | server).channels.email_from == "a@example.com"
+    two = {"HOOKLINE_ALERT_EMAIL_FROM": "b@example.com,c@example.com"}
+    assert fault(mail | server | two) == "HOOKLINE_ALERT_EMAIL_FROM: takes one address"
+
+
+def test_alerts_are_as_they_are_documented_unless_told_otherwise() -> None:
+    assert parse({}).thresholds == Thresholds()
+    assert parse({}).channels == Channels()
+    assert parse({"HOOKLINE_ALERT_BACKLOG": "7"}).thresholds == Thresholds(backlog=7)
 
 
 @pytest.mark.parametrize(
@@ -339,17 +427,42 @@ def test_a_share_is_a_part_or_a_number(share: str, slots: int) -> None:
     assert parse({"HOOKLINE_LANE_SHARE": share, "HOOKLINE_CONCURRENCY": "200"}).lane_share == slots
 
 
+@pytest.mark.parametrize(("share", "part"), [("0.75", 0.75), ("12.5%", 0.125), ("1", 1.0), ("100%", 1.0), ("1.0", 1.0)])
+def test_an_applications_share_is_a_part(share: str, part: float) -> None:
+    assert parse({"HOOKLINE_APPLICATION_SHARE": share}).application_share == part
+
+
+@pytest.mark.parametrize("share", ["0", "64", "1.1", "101%", "-1", "nan", "half", "0.0", "1e-3"])
+def test_what_is_no_part_is_refused(share: str) -> None:
+    assert "a part of the slots" in fault({"HOOKLINE_APPLICATION_SHARE": share})
+
+
 @settings(deadline=None)
 @given(st.integers(1, 10**6).map(lambda n: n / 1000))
 def test_a_duration_is_read_as_it_is_shown(seconds: float) -> None:
     assert duration(0, 10**7)(span(seconds)) == pytest.approx(seconds)
 
 
+def test_metrics_have_another_port_than_the_api() -> None:
+    assert fault({"HOOKLINE_METRICS_PORT": "8071"}).startswith("HOOKLINE_METRICS_PORT: is the API's own")
+    assert parse({"HOOKLINE_METRICS_PORT": "8071", "HOOKLINE_PORT": "8072"}).metrics_port == 8071
+
+
 # ── secrets ──
 
 
 def test_nothing_that_is_printed_shows_a_secret() -> None:
-    shown = repr(load(POSTGRES | {"HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop"}))
+    more = {
+        "HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop",
+        "HOOKLINE_METRICS_TOKEN": "hunter2" * 3,
+    }
+    more |= {
+        "HOOKLINE_ALERT_SLACK_URL": "https://s.example.com/hunter2",
+        "HOOKLINE_ALERT_WEBHOOK_URL": "https://h.example.com/?k=hunter2",
+    }
+    more |= {"HOOKLINE_SMTP_URL": "smtps://u:hunter2@mail.example.com", "HOOKLINE_ALERT_EMAIL": "a@example.com"}
+    loaded = load(POSTGRES | more)
+    shown = repr(loaded) + repr(loaded.channels)
     for secret in ("hunter2", JWT, KEY, OLD_KEY, "hook:"):
         assert secret not in shown
     assert "db.example:5433/hooks" in shown

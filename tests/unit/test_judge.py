@@ -314,6 +314,33 @@ def test_a_short_retry_after_does_not_shorten_the_backoff():
     assert verdict.at == ahead(80.0)
 
 
+@pytest.mark.parametrize(
+    ("sent", "complains"),
+    [
+        (answer(429), True),
+        (answer(429, retry_after="45"), True),
+        (answer(429, retry_after="soon"), True),
+        (answer(503), False),
+        (answer(503, retry_after="45"), True),
+        (answer(503, retry_after="0"), True),
+        (answer(503, retry_after="soon"), False),
+        (answer(500, retry_after="45"), False),
+        (answer(408, retry_after="45"), False),
+        (answer(409, retry_after="45"), False),
+        (answer(200), False),
+        (failure(ErrorKind.TIMEOUT), False),
+    ],
+)
+def test_429_and_a_503_that_says_when_to_come_back_ask_to_slow_down(sent, complains):
+    assert judged(sent).slow_down == complains
+
+
+def test_a_complaint_still_spends_an_attempt():
+    judgement = judged(answer(429))
+    assert (judgement.health, judgement.verdict.spends) == (Health.BAD, True)
+    assert isinstance(judged(answer(429), attempts=6).verdict, Dead)
+
+
 @pytest.mark.parametrize(("status", "holds"), [(429, True), (503, True), (500, False), (408, False), (409, False)])
 def test_only_429_and_503_hold_the_lane(status, holds):
     assert judged(answer(status, retry_after="45")).hold_until == (ahead(45.0) if holds else None)

@@ -21,8 +21,10 @@ from hookline.flow.lane import (
     gcra,
     limited,
     next_start,
+    room_at_pace,
     window_of,
 )
+from hookline.flow.pace import FLOOR, QUIET
 from hookline.model import CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus, Health
 from tests.support.lanes import BEGIN, Flight, Token, World
@@ -76,9 +78,21 @@ def test_a_lane_that_fails_is_narrow_before_its_circuit_may_open():
     doubtful = a_lane(failures=POLICY.threshold, failing_since=ahead(-0.1))
     assert limited(doubtful, POLICY)
     admission = asked(doubtful)
-    assert (admission.quota, admission.counted) == (POLICY.recovery_window, True)
+    assert (admission.quota, admission.counted) == (1, True)
+    assert admission.rate == POLICY.recovery_window * POLICY.recovery_rate
     assert asked(a_lane(failures=POLICY.threshold, in_flight=POLICY.recovery_window)).waits
     assert asked(a_lane(failures=POLICY.threshold - 1, failing_since=ahead(-0.1))).quota == 50
+
+
+def test_a_lane_with_a_pace_starts_and_holds_no_more_than_that():
+    lane = a_lane(pace=40.0)
+    assert limited(lane, POLICY)
+    assert asked(lane) == Admission(quota=2, rest_at=BEGIN, counted=True, rate=40.0)
+    assert asked(replace(lane, throttle_rate=20.0)).rate == 20.0
+    assert asked(replace(lane, throttle_rate=90.0)).rate == 40.0
+    assert asked(replace(lane, in_flight=39)).quota == 1
+    assert asked(replace(lane, in_flight=40)) == Admission(quota=0, rest_at=None, waits=True)
+    assert asked(a_lane(pace=FLOOR)).quota == 1
 
 
 def test_a_claim_that_wants_nothing_gets_nothing_not_even_a_probe():
@@ -140,6 +154,7 @@ lanes = st.builds(
     throttle_rate=st.none() | st.floats(0.01, 5000),
     tat=st.none() | st.floats(-5, 5000).map(ahead),
     held_until=st.none() | st.floats(-90, 90).map(ahead),
+    pace=st.none() | st.floats(FLOOR, 5000),
 )
 
 
@@ -152,9 +167,10 @@ def test_no_bound_is_ever_passed(lane, want, crowded):
     assert not admission.waits or lane.in_flight > 0 or lane.circuit == Circuit.HALF_OPEN
     if admission.quota and not admission.probe:
         assert crowded is None or admission.quota <= crowded
-        for bound in (lane.concurrency, window_of(lane, POLICY)):
+        for bound in (lane.concurrency, window_of(lane, POLICY), room_at_pace(lane)):
             assert bound is None or lane.in_flight + admission.quota <= bound
-        assert lane.throttle_rate is None or admission.quota <= burst(lane.throttle_rate)
+        for rate in (lane.throttle_rate, lane.pace):
+            assert rate is None or admission.quota <= burst(rate)
     assert admission.probe <= (lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN))
 
 
@@ -201,9 +217,9 @@ def test_a_lane_that_is_asked_when_it_says_reaches_its_rate(rate):
     assert len(paced(rate, [10**6], [0.0], seconds)) == pytest.approx(rate * seconds, rel=0.06, abs=burst(rate) + 1)
 
 
-def test_the_burst_is_a_tenth_of_the_rate():
-    assert [burst(rate) for rate in (0.5, 1.0, 10.0, 40.0, 900.0)] == [1.0, 1.0, 1.0, 4.0, 90.0]
-    assert gcra(None, BEGIN, 900.0)[0] == 90
+def test_the_burst_is_a_sixteenth_of_the_rate():
+    assert [burst(rate) for rate in (0.5, 1.0, 10.0, 40.0, 800.0)] == [1.0, 1.0, 1.0, 2.5, 50.0]
+    assert gcra(None, BEGIN, 900.0)[0] == 56
 
 
 @example(rate=181.58704324265278, tat=ahead(0.094493))  # short of a start by less than a nanosecond
@@ -216,10 +232,21 @@ def test_the_next_start_is_really_free_then_and_never_now(rate, tat):
     assert gcra(tat, next_at + timedelta(microseconds=2), rate)[0] >= 1
 
 
-def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_long():
+@given(before=st.floats(0.001, 5000.0), after=st.floats(0.001, 5000.0))
+def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_long(before, after):
+    """It starts when it says, and within two of its intervals and a second."""
+    for tat in (advance(None, BEGIN, before, max(1, int(burst(before)))), ahead(86_400)):
+        starts, next_at = gcra(tat, BEGIN, after)
+        wait = 0.0 if starts else (next_at - BEGIN).total_seconds()
+        assert wait <= 2 * burst(after) / after + 1.1
+        assert starts or gcra(tat, next_at + timedelta(microseconds=2), after)[0] >= 1
+
+
+def test_a_claim_that_began_before_another_gets_no_more_than_is_left():
+    """Its transaction's clock is behind that of the one that it waited for."""
     for rate in (0.5, 20.0, 300.0):
-        _, next_at = gcra(ahead(86_400), BEGIN, rate)
-        assert next_at <= BEGIN + timedelta(seconds=max(2.0 / rate, 0.2))
+        full = advance(None, BEGIN, rate, max(1, int(burst(rate))))
+        assert gcra(full, ahead(-0.9), rate)[0] == 0
 
 
 # ── wake-ups ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,6 +254,7 @@ def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_
 LIMITED = [
     a_lane(concurrency=1),
     a_lane(throttle_rate=0.1),
+    a_lane(pace=0.1),
     a_lane(circuit=Circuit.OPEN, probe_at=ahead(-1), opened_at=ahead(-60)),
     a_lane(circuit=Circuit.HALF_OPEN, probe_at=ahead(-1), opened_at=ahead(-60)),
     a_lane(circuit=Circuit.RECOVERING, window=1, window_at=ahead(-1), opened_at=ahead(-60)),
@@ -317,6 +345,13 @@ class LaneMachine(RuleBasedStateMachine):
         self.world.finish(self.some(data), Health.BAD, retry_in=hold, hold=hold)
 
     @precondition(lambda self: self.world.flights)
+    @rule(data=st.data(), hold=st.none() | st.floats(0.0, 50.0))
+    def complain(self, data: st.DataObject, hold: float | None) -> None:
+        flights, before = self.some(data), self.world.lane
+        self.world.finish(flights, Health.BAD, retry_in=hold or 0.3, hold=hold, slow_down=True)
+        assert before.pace is None or self.world.lane.pace is not None
+
+    @precondition(lambda self: self.world.flights)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
         for flight in self.some(data):
@@ -345,7 +380,8 @@ class LaneMachine(RuleBasedStateMachine):
             self.world.lose(flight)
         self.world.set_status(EndpointStatus.ACTIVE)
         slowest = self.world.lane.throttle_rate or 10.0
-        self.world.drain(longest=300.0 + (self.world.made + 2) / min(10.0, slowest))
+        paced = 0.0 if self.world.lane.pace is None else QUIET.total_seconds()  # by then it is forgotten
+        self.world.drain(longest=300.0 + paced + (self.world.made + 2) / min(10.0, slowest))
         check_gentle(self.world)
 
 
@@ -382,6 +418,7 @@ TestLaneMachine.settings = settings(max_examples=120, stateful_step_count=40)
         ({"concurrency": 3, "in_flight": 3}, None),
         ({"concurrency": 3, "in_flight": 2}, BEGIN),
         ({"throttle_rate": 0.1, "tat": ahead(10)}, ahead(10)),
+        ({"pace": 0.1, "tat": ahead(10)}, ahead(10)),
     ],
 )
 def test_when_the_next_delivery_may_start(fields: dict[str, object], wanted: datetime | None) -> None:

@@ -68,8 +68,12 @@ def test_outcomes_are_in_order_by_endpoint() -> None:
 
 
 def test_an_outcome_carries_what_its_claim_was() -> None:
-    (outcome,) = outcomes_of([factory.delivered(job(1, counted=True, probe=True, epoch=9))])[1]
+    claimed = job(1, counted=True, probe=True, epoch=9)
+    (outcome,) = outcomes_of([factory.delivered(claimed)])[1]
     assert (outcome.counted, outcome.probe, outcome.epoch) == (True, True, 9)
+    assert (outcome.claimed_at, outcome.slow_down) == (claimed.claimed_at, False)
+    (complaint,) = outcomes_of([factory.retry(claimed, slow_down=True)])[1]
+    assert complaint.slow_down
 
 
 def test_released_jobs_say_nothing_about_health() -> None:

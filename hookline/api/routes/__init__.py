@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hookline.api.operation import Operation
 from hookline.api.routes import (
+    alerts,
     applications,
     attempts,
     authentication,
@@ -33,4 +34,5 @@ OPERATIONS: list[Operation] = [
     *keys.OPERATIONS,
     *authentication.OPERATIONS,
     *operational.OPERATIONS,
+    *alerts.OPERATIONS,
 ]

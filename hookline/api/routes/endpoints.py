@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
-from hookline import ids, manage, signing
+from hookline import ids, manage, signing, steering
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery
 from hookline.api.wire.base import ListResponse, Policy
@@ -172,7 +172,7 @@ async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: b
     if disabled is UNSET:
         return changed
     cause = "disabled through the API" if disabled else "enabled through the API"
-    return await manage.set_disabled(call.store, changed, disabled, cause)
+    return await steering.set_disabled(call.store, changed, disabled, cause, call.caller.actor)
 
 
 async def delete(call: Call) -> Response:

@@ -13,6 +13,7 @@ from hookline import ids, manage, messages, tracecontext
 from hookline.api import body
 from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
+from hookline.api.front import visit_of
 from hookline.api.idempotency import HEADER, REPLAYED, key_of, request_of, reused
 from hookline.api.operation import Needs, Operation, Query
 from hookline.api.routes.applications import make_named
@@ -57,12 +58,12 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     """202 once it is durable. The payload's bytes are kept as they came."""
+    trace = _trace(call)
     asked = call.query(CreateQuery)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
     given = body.decode(raw, MessageIn)
     app = await _application(call, given.application)
     key, digest = _idempotency(call, app, raw)
-    trace = _trace(call)
     accepted = await _accept(call, app, given, key, digest, trace)
     if accepted.status == IngestStatus.NO_APPLICATION:
         call.services.auth.forget(call.caller, call.path("app_id"))
@@ -70,6 +71,7 @@ async def create(call: Call) -> Response:
         raise reused()
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _first_trace(call, app, (accepted,))
+    _note(call, app, accepted.deliveries, {"message.id": accepted.message_id, "event_type": given.event_type})
     kept = _kept(app, given, manage.judge_accepted(accepted), trace)
     return _respond(message(kept, with_payload=asked.with_content), accepted.status)
 
@@ -146,12 +148,12 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | N
 
 async def create_batch(call: Call) -> Response:
     """One transaction, and a result for each message: those that are refused do not stop the others."""
+    trace = _trace(call)
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
     items, wanted = _items(raw)
     app = await _application(call, wanted)
     key, digest = _idempotency(call, app, raw)
-    trace = _trace(call)
     messages, faults = await _sort_out(call, app, items, trace)
     batch = NewBatch(app_no=app.no, messages=messages, faults=faults, idempotency_key=key, idempotency_body=digest)
     try:
@@ -163,6 +165,7 @@ async def create_batch(call: Call) -> Response:
         raise reused()
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _first_trace(call, app, accepted.answers)
+    _note(call, app, sum(one.deliveries for one in accepted.answers), {"messages": len(accepted.answers)})
     results = _results(app, items, accepted, trace, asked.with_content)
     return _respond(MessageBatchOut(results=results), accepted.status)
 
@@ -254,8 +257,18 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
 
 
 def _trace(call: Call) -> str | None:
-    """That the request is part of, and so each message in it."""
-    return tracecontext.of_headers(call.request.scope["headers"])
+    """That the request is part of, and so each message in it: the caller's, or that of a span below it."""
+    given = tracecontext.of_headers(call.request.scope["headers"])
+    if call.services.traces is None:
+        return given
+    accept = visit_of(call.request.scope).accept = call.services.traces.accept(given)
+    return accept.trace
+
+
+def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | int]) -> None:
+    accept = visit_of(call.request.scope).accept
+    if accept is not None:
+        accept.note({"application.id": app.id, "deliveries": deliveries, **facts})
 
 
 async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:

@@ -19,7 +19,7 @@ Uid = Annotated[
         description="Your own name for it: taken wherever the id is. Does not begin with `app_`.",
     ),
 ]
-Rate = Annotated[int, Meta(ge=1, le=65_535, description="Not supported yet: set it on the endpoints.")]
+Rate = Annotated[int, Meta(ge=1, le=65_535, description="Requests a second at most, to all of its endpoints together.")]
 
 
 class ApplicationIn(In, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from hookline.api.wire.base import In, Instant, Out, Policy, policy
 from hookline.flow.guard import is_sensitive
-from hookline.model import Endpoint, LaneEvent, LaneView, OnDeath, Ordering, Scheme
+from hookline.model import ActorKind, Endpoint, LaneEvent, LaneEventKind, LaneView, OnDeath, Ordering, Scheme
 from hookline.states import Circuit, EndpointStatus
 
 _NAMED = r"^[a-zA-Z0-9\-_.]+$"
@@ -239,6 +239,8 @@ class LaneOut(Out, frozen=True, kw_only=True):
     failing_since: Instant | None
     next_probe_at: Instant | None
     held_until: Instant | None
+    pace: Annotated[int | float | None, Meta(description="Starts a second since it answered 429; null: no limit.")]
+    slowed_at: Annotated[Instant | None, Meta(description="The last 429 that slowed it.")]
     last_error: str | None
 
 
@@ -256,18 +258,32 @@ def lane(view: LaneView) -> LaneOut:
         failing_since=shown.failing_since,
         next_probe_at=shown.probe_at if shown.circuit == Circuit.OPEN else None,
         held_until=shown.held_until,
+        pace=rate(shown.pace),
+        slowed_at=shown.slowed_at,
         last_error=view.last_error,
     )
 
 
+class ActorOut(Out, frozen=True, kw_only=True):
+    kind: ActorKind
+    name: Annotated[str | None, Meta(description="An API key's; an application's token sees only its own keys' names.")]
+
+
 class LaneEventOut(Out, frozen=True, kw_only=True):
     at: Instant
-    kind: str
+    kind: LaneEventKind
     cause: str
+    actor: Annotated[ActorOut | None, Meta(description="Who did it by hand; null: it came about by itself.")]
 
 
-def lane_event(event: LaneEvent) -> LaneEventOut:
-    return LaneEventOut(at=event.at, kind=event.kind.value, cause=event.cause)
+def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
+    """`named`: with the names of the organization's keys, which are not for its applications."""
+    by = event.actor
+    shown = None
+    if by is not None:
+        own = named or by.kind == ActorKind.APPLICATION_KEY
+        shown = ActorOut(kind=by.kind, name=by.name if own else None)
+    return LaneEventOut(at=event.at, kind=event.kind, cause=event.cause, actor=shown)
 
 
 class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
@@ -290,7 +306,7 @@ def endpoint_health(
     reason: str | None,
     in_flight: int,
     next_start_at: datetime | None,
-    events: Sequence[LaneEvent],
+    events: Sequence[LaneEventOut],
 ) -> EndpointHealthOut:
     shown = view.lane
     return EndpointHealthOut(
@@ -303,5 +319,5 @@ def endpoint_health(
         next_start_at=next_start_at,
         trips=shown.trips,
         opened_at=shown.opened_at,
-        events=[lane_event(event) for event in events],
+        events=list(events),
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from hookline.store.base import StoreOptions
+from hookline.store.postgres.alerts import Alerts
 from hookline.store.postgres.answers import Answers
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
+from hookline.store.postgres.depths import DepthsOf
 from hookline.store.postgres.example import Examples
 from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.outbox import Outbox
+from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.stats import Statistics
@@ -20,7 +23,9 @@ from hookline.vault import Vault
 __all__ = ["PostgresStore"]
 
 
-class PostgresStore(Life, Keys, Answers, Outbox, Claim, Record, Retire, Tasks, Examples, Views, Statistics):
+class PostgresStore(
+    Life, Keys, Answers, Outbox, Claim, Record, Retire, Pulses, Tasks, Examples, Views, DepthsOf, Alerts, Statistics
+):
     """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
 
     engine = "postgres"

@@ -102,6 +102,8 @@ class Part:
             [event.at for event in events],
             [event.kind.value for event in events],
             [event.cause for event in events],
+            [rows.actor(event)[0] for event in events],
+            [rows.actor(event)[1] for event in events],
         )
         await tell(connection, self._sql, of_lanes(events, by_hand=by_hand))
 

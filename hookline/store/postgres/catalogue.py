@@ -14,22 +14,17 @@ from msgspec.structs import asdict, replace
 from hookline import ids, operational
 from hookline.clock import wall
 from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
-from hookline.flow.circuit import reset
-from hookline.flow.record import clean
 from hookline.model import (
     Application,
     ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
-    LaneEvent,
-    LaneEventKind,
     NewApplication,
     NewEndpoint,
     OnDeath,
     Organization,
 )
-from hookline.states import Circuit, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import Page
 from hookline.store.postgres.base import READ, Part
@@ -72,17 +67,16 @@ class Catalogue(Part):
     # ── applications ──
 
     async def create_application(self, org_id: str, new: NewApplication) -> Application:
+        values = (ids.mint(ids.APP, wall()), org_id, new.uid, new.name, new.throttle_rate, rows.json_text(new.metadata))
+
+        async def work(connection: Connection) -> Application:
+            made = rows.application(await connection.fetchrow(self._sql["application_insert"], *values), READ)
+            if made.throttle_rate is not None:
+                await connection.execute(self._sql["app_pace_save"], made.no)
+            return made
+
         with _taken(f"the uid {new.uid!r}"):
-            row = await self._db.fetchrow(
-                "application_insert",
-                ids.mint(ids.APP, wall()),
-                org_id,
-                new.uid,
-                new.name,
-                new.throttle_rate,
-                rows.json_text(new.metadata),
-            )
-        return rows.application(row, READ)
+            return await self._db.transact(work, calm=True)
 
     async def application(self, org_id: str, ref: str) -> Application | None:
         row = await self._by_ref("application_by_id", "application_by_uid", org_id, ref)
@@ -98,12 +92,27 @@ class Catalogue(Part):
             row = await connection.fetchrow(self._sql["application_lock"], app_no)
             if row is None:
                 raise NotFound("the application does not exist")
-            after = replace(rows.application(row, READ), **given)
+            before = rows.application(row, READ)
+            after = replace(before, **given)
             values = (after.name, after.uid, after.throttle_rate, rows.json_text(after.metadata))
-            return rows.application(await connection.fetchrow(self._sql["application_update"], app_no, *values), READ)
+            changed = await connection.fetchrow(self._sql["application_update"], app_no, *values)
+            if after.throttle_rate != before.throttle_rate:
+                await self._pace_application(connection, app_no, after.throttle_rate)
+            return rows.application(changed, READ)
 
         with _taken(f"the uid {change.uid!r}"):
             return await self._db.transact(work, calm=True)
+
+    async def _pace_application(self, connection: Connection, app_no: int, rate: int | None) -> None:
+        """The rate as its lanes know it. They wake: who may start next, and when, is to be decided anew.
+
+        The pace after the lanes, as a claim locks them.
+        """
+        lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
+        await connection.execute(self._sql["lanes_rate"], lanes, rate)
+        await connection.execute(self._sql["app_pace_delete" if rate is None else "app_pace_save"], app_no)
+        await connection.execute(self._sql["lanes_wake"], lanes)
+        await connection.execute(self._sql["announce"])
 
     async def delete_application(self, app_no: int) -> None:
         async def work(connection: Connection) -> None:
@@ -112,6 +121,7 @@ class Catalogue(Part):
             # Only now: those that were being made are there, and no more will be.
             lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
             await self._delete_endpoints(connection, lanes)
+            await connection.execute(self._sql["app_pace_delete"], app_no)
 
         await self._db.transact(work, calm=True)
 
@@ -226,51 +236,6 @@ class Catalogue(Part):
         with _taken(f"the uid {change.uid!r}"):
             return await self._db.transact(work, calm=True)
 
-    async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
-        async def work(connection: Connection) -> Endpoint:
-            await self._set_status(connection, endpoint_no, status, clean(cause), by_hand=True)
-            return await self._endpoint_by_no(connection, endpoint_no)
-
-        if status == EndpointStatus.DELETED:
-            raise InvalidInput("an endpoint is deleted with `delete_endpoint`")
-        return await self._db.transact(work, calm=True)
-
-    async def _set_status(
-        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str, *, by_hand: bool = False
-    ) -> LaneEvent | None:
-        """Under the lane's lock. None: it has that status already."""
-        row = await self._lock_lane(connection, endpoint_no)
-        before = EndpointStatus(row["status"])
-        if before == status:
-            return None
-        reason = None if status == EndpointStatus.ACTIVE else cause
-        await connection.execute(self._sql["lane_status"], endpoint_no, int(status))
-        await connection.execute(self._sql["endpoint_status"], endpoint_no, int(status), reason)
-        if before == EndpointStatus.PAUSED:
-            for name in ("held_renew", "queued_renew"):
-                await connection.execute(self._sql[name], endpoint_no, self._options.retry.max_age)
-        if status == EndpointStatus.ACTIVE:
-            await self._wake_lane(connection, endpoint_no)
-        event = LaneEvent(endpoint_no=endpoint_no, at=row["now"], kind=_event_kind(before, status), cause=cause)
-        await self._write_lane_events(connection, [event], by_hand=by_hand)
-        return event
-
-    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
-        async def work(connection: Connection) -> LaneEvent | None:
-            row = await self._lock_lane(connection, endpoint_no)
-            before = rows.lane(row, READ)
-            after = reset(before, now=row["now"], cause=clean(cause))
-            if not after.events:
-                return None
-            await self._write_lanes(connection, [after.lane])
-            await self._write_lane_events(connection, after.events)
-            if before.circuit != Circuit.CLOSED:
-                await tell(connection, self._sql, operational.circuit_reset(endpoint_no, clean(cause)))
-            await self._wake_lane(connection, endpoint_no)
-            return after.events[0]
-
-        return await self._db.transact(work, calm=True)
-
     async def delete_endpoint(self, endpoint_no: int) -> None:
         async def work(connection: Connection) -> None:
             await self._lock_lane(connection, endpoint_no)
@@ -339,15 +304,3 @@ def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | N
 
 def _maybe_list(texts: tuple[str, ...] | None) -> list[str] | None:
     return None if texts is None else list(texts)
-
-
-def _event_kind(before: EndpointStatus, after: EndpointStatus) -> LaneEventKind:
-    match after:
-        case EndpointStatus.PAUSED:
-            return LaneEventKind.ENDPOINT_PAUSED
-        case EndpointStatus.DISABLED:
-            return LaneEventKind.ENDPOINT_DISABLED
-        case _ if before == EndpointStatus.DISABLED:
-            return LaneEventKind.ENDPOINT_ENABLED
-        case _:
-            return LaneEventKind.ENDPOINT_RESUMED

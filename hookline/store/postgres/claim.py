@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from asyncpg import InterfaceError
+from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
 from hookline.flow import order
-from hookline.flow.claim import admissions
-from hookline.flow.lane import Admission, admit, after_claim
+from hookline.flow.claim import Division
+from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
-from hookline.model import ClaimBatch, Job, Lane
+from hookline.model import AppPace, AppShare, ClaimBatch, Job, Lane
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import StoreOptions
@@ -39,26 +40,18 @@ _Content = tuple[bytes, str | None]  # of a message: its payload and its trace
 class _Lanes:
     """The lanes that one claim has locked, and what it may do with each."""
 
-    def __init__(self, found: Sequence[Any], *, claim: int, held: Mapping[int, int], share: int) -> None:
+    def __init__(self, found: Sequence[Any], *, claim: int) -> None:
         self.claim = claim
-        self._held = held
-        self._share = share
         self.now: datetime = found[0]["now"]
         self.oldest: datetime = found[0]["at"]
         self.lanes = [rows.lane(row, READ) for row in found]
-        self.floors: list[datetime] = [row["floor"] for row in found]
+        self.floors: dict[int, datetime] = {row["endpoint_no"]: row["floor"] for row in found}
         self.turns = [(row["endpoint_no"], key) for row in found for key in order.read(row["keys"])]
         self.admitted: list[Admission] = []
-        self.crowded: set[int] = set()  # passed over: they hold their whole share of this worker
 
     def reach_down_to(self, floors: Mapping[int, datetime]) -> None:
         """What was promoted keeps its due instant, and may lie below what the tokens announced."""
-        self.floors = [
-            min(floor, floors.get(lane.endpoint_no, floor)) for lane, floor in zip(self.lanes, self.floors, strict=True)
-        ]
-
-    def share_left(self, endpoint_no: int, taken: int) -> int:
-        return self._share - self._held.get(endpoint_no, 0) - taken
+        self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
 class Claim(Part):
@@ -73,43 +66,57 @@ class Claim(Part):
 
     # ── claim ──
 
-    async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
+    async def claim(
+        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
+    ) -> ClaimBatch:
         if want <= 0:
             return ClaimBatch(jobs=[], now=await self._now(), next_at=None)
 
+        def divide(now: datetime) -> Division:
+            return Division(now=now, want=want, held=held, share=share, apps=apps, policy=self._options.circuit)
+
         async def work(connection: Connection) -> ClaimBatch | None:
-            return await self._claim(connection, want, held, share)
+            return await self._claim(connection, min(want, _MOST_TOKENS), divide)
 
         batch = await self._db.transact(work, quick=True)
         if batch is not None and batch.jobs:
             self._rouse()
             return batch
-        return await self._nothing(batch.crowded if batch is not None else ())
+        return await self._nothing(batch)
 
-    async def _claim(self, connection: Connection, want: int, held: Mapping[int, int], share: int) -> ClaimBatch | None:
-        tokens = min(want, _MOST_TOKENS)
+    async def _claim(
+        self, connection: Connection, tokens: int, divide: Callable[[datetime], Division]
+    ) -> ClaimBatch | None:
         found = await self._claim_lanes(connection, tokens)
         if not found:
             return None
-        locked = _Lanes(found, claim=self._chance.getrandbits(62), held=held, share=share)
+        locked = _Lanes(found, claim=self._chance.getrandbits(62))
         self._move_watermark(locked, full=found[0]["tokens"] >= tokens)
         if locked.turns:
             await self._promote(connection, locked)
-        locked.admitted = admissions(
-            locked.lanes,
-            now=locked.now,
-            want=want,
-            held=held,
-            share=share,
-            policy=self._options.circuit,
-        )
+        division = divide(locked.now)
+        await self._pace(connection, division, locked)
+        locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
         contents = await self._contents(connection, locked, [row for row in taken if row["id"] is not None])
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        after = await self._write_after(connection, locked, sendable, left)
-        jobs = _jobs(locked, after, sendable, contents)
-        return ClaimBatch(jobs=jobs, now=locked.now, next_at=None, crowded=tuple(sorted(locked.crowded)))
+        after = await self._write_after(connection, division, locked, sendable, left)
+        return ClaimBatch(
+            jobs=_jobs(locked, after, sendable, contents),
+            now=locked.now,
+            next_at=None,
+            crowded=tuple(sorted(division.crowded)),
+            crowded_apps=division.crowded_apps,
+        )
+
+    async def _pace(self, connection: Connection, division: Division, locked: _Lanes) -> None:
+        """After the lanes, and in the order of applications: nobody who holds a pace waits for a lane."""
+        rates = division.unpaced(locked.lanes)
+        if rates:
+            found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
+            division.pace(rates, [rows.app_pace(row, READ) for row in found])
+            locked.lanes = division.line_up(locked.lanes)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
         """From the watermark on: under a long transaction the index is full of dead tokens. Everything now and then."""
@@ -147,7 +154,7 @@ class Claim(Part):
             self._sql["claim_take"],
             [lane.endpoint_no for lane in locked.lanes],
             [admission.quota for admission in locked.admitted],
-            locked.floors,
+            [locked.floors[lane.endpoint_no] for lane in locked.lanes],
             [None if _looked_at_again(admission) else admission.rest_at for admission in locked.admitted],
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
@@ -173,49 +180,59 @@ class Claim(Part):
         return contents
 
     async def _write_after(
-        self, connection: Connection, locked: _Lanes, taken: Sequence[Any], left: Mapping[int, datetime]
+        self,
+        connection: Connection,
+        division: Division,
+        locked: _Lanes,
+        taken: Sequence[Any],
+        left: Mapping[int, datetime],
     ) -> list[Lane]:
         counts = Counter(row["endpoint_no"] for row in taken)
-        settled = [
-            self._settle(locked, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no))
-            for lane, admission in zip(locked.lanes, locked.admitted, strict=True)
-        ]
-        after = [lane for lane, _ in settled]
-        changed = [lane for lane, before in zip(after, locked.lanes, strict=True) if lane is not before]
+        admitted = list(zip(locked.lanes, locked.admitted, strict=True))
+        for lane, admission in admitted:
+            division.take(lane, counts[lane.endpoint_no] - admission.quota)
+        # Who got something stands in line behind those who did not.
+        settled = {
+            lane.endpoint_no: self._settle(
+                division, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no)
+            )
+            for lane, admission in sorted(admitted, key=lambda pair: counts[pair[0].endpoint_no] > 0)
+        }
+        after = [settled[lane.endpoint_no][0] for lane in locked.lanes]
+        changed = [lane for lane, before in zip(after, locked.lanes, strict=True) if lane != before]
         await self._write_lanes(connection, changed)
-        await self._write_wakes(connection, [wake for _, wake in settled if wake is not None])
+        await self._write_paces(connection, division.paces())
+        await self._write_wakes(connection, [wake for _, wake in settled.values() if wake is not None])
         return after
 
+    async def _write_paces(self, connection: Connection, paces: Sequence[AppPace]) -> None:
+        if paces:
+            columns = [[getattr(pace, name) for pace in paces] for name in ("app_no", "tat", "tail_at")]
+            await connection.execute(self._sql["app_paces_write"], *columns)
+
     def _settle(
-        self, locked: _Lanes, lane: Lane, admission: Admission, taken: int, floor: datetime | None
+        self, division: Division, lane: Lane, admission: Admission, taken: int, floor: datetime | None
     ) -> tuple[Lane, Wake | None]:
         """The lane after the claim. One that is limited is looked at once more, to know when what it left can go."""
         lease = self._options.lease
-        after = after_claim(lane, admission, taken=taken, left_floor=floor, now=locked.now, lease=lease)
-        if floor is not None and admission.crowded:
-            locked.crowded.add(lane.endpoint_no)
+        after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
         if floor is None or not _looked_at_again(admission):
             return after, None
-        again = admit(
-            after,
-            now=locked.now,
-            want=1,
-            crowded=locked.share_left(lane.endpoint_no, taken),
-            policy=self._options.circuit,
-        )
+        again = division.admit(after, 1)
         if again.quota:
-            return after, (lane.endpoint_no, max(locked.now, floor), floor)
-        if again.crowded:
-            locked.crowded.add(lane.endpoint_no)
-        after = after_claim(after, again, taken=0, left_floor=floor, now=locked.now, lease=lease)
-        wake = None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
-        return after, wake
+            return after, (lane.endpoint_no, max(division.now, floor), floor)
+        if again.in_turn:
+            after, look_at = division.wait(after, floor)
+            return after, (lane.endpoint_no, look_at, floor)
+        after = division.after(after, again, taken=0, floor=floor, lease=lease)
+        return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
-    async def _nothing(self, crowded: tuple[int, ...]) -> ClaimBatch:
+    async def _nothing(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.hot() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
         self._watermark = max(self._watermark, row["now"] - _LATE)
-        return ClaimBatch(jobs=[], now=row["now"], next_at=row["next_at"], crowded=crowded)
+        empty = batch or ClaimBatch(jobs=[], now=row["now"], next_at=None)
+        return replace(empty, now=row["now"], next_at=row["next_at"])
 
     async def _now(self) -> datetime:
         async with self._db.hot() as connection:
@@ -323,7 +340,7 @@ class Claim(Part):
 
 def _looked_at_again(admission: Admission) -> bool:
     """The token for what such a lane leaves depends on how many were taken; `claim_take` arms the others itself."""
-    return admission.counted and admission.quota > 0
+    return admission.in_turn or (admission.counted and admission.quota > 0)
 
 
 def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]) -> list[Job]:

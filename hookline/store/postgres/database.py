@@ -2,7 +2,8 @@
 
 Hot connections (ingest, record, sweep) plan each statement anew and never scan a table: a plan that was made
 when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom. The quick
-ones (relay, claim) keep their plans: they are for statements that find a few rows by their keys, and take longer to plan than to run.
+ones (relay, claim) keep their plans: they are for statements that find a few rows by their keys, and take longer to plan than
+to run.
 """
 
 from __future__ import annotations

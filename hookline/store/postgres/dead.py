@@ -13,11 +13,13 @@ from hookline.errors import Conflict, NotFound
 from hookline.flow.record import clean
 from hookline.flow.replay import CLOCKS_APART, Seen, Window, missed, missing_window, refusal, target
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, Endpoint
+from hookline.operational import Batch, Kind
 from hookline.states import EndpointStatus
 from hookline.store import rows
 from hookline.store.base import MOST_ATTEMPTS, STEP, TOP_APPLICATIONS, Page, after_death
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
 from hookline.store.postgres.database import Connection
+from hookline.store.postgres.operational import tell
 from hookline.store.rows import Row
 
 
@@ -58,23 +60,37 @@ class DeadLetters(Part):
         )
 
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
-        async with self._db.calm() as connection:
+        async def work(connection: Connection) -> int:
             return await self._replay(connection, where, limit)
 
+        return await self._db.transact(work, calm=True)
+
     async def _replay(self, connection: Connection, where: DeadFilter, limit: int) -> int:
-        count: int = await connection.fetchval(self._sql["replay"], *_filter(where), limit, self._options.retry.max_age)
-        return count
+        found = await connection.fetch(self._sql["replay"], *_filter(where), limit, self._options.retry.max_age)
+        return await self._told(connection, found, Kind.DEAD_REPLAYED)
 
     async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
         if where.resolved:
             return 0
-        async with self._db.calm() as connection:
+
+        async def work(connection: Connection) -> int:
             return await self._resolve(connection, where, note, limit)
+
+        return await self._db.transact(work, calm=True)
 
     async def _resolve(self, connection: Connection, where: DeadFilter, note: str, limit: int) -> int:
         unresolved = _filter(replace(where, resolved=None))
-        count: int = await connection.fetchval(self._sql["resolve"], *unresolved, limit, clean(note))
-        return count
+        found = await connection.fetch(self._sql["resolve"], *unresolved, limit, clean(note))
+        return await self._told(connection, found, Kind.DEAD_RESOLVED, clean(note))
+
+    async def _told(self, connection: Connection, found: Sequence[Any], kind: Kind, note: str | None = None) -> int:
+        """How many there were, of all endpoints."""
+        batches = [
+            Batch(kind=kind, endpoint_no=no, count=count, first=first, at=at, note=note)
+            for no, count, first, at, _ in found
+        ]
+        await tell(connection, self._sql, batches)
+        return sum(batch.count for batch in batches)
 
     # ── what an endpoint missed, or is to get once more ──
 

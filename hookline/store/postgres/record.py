@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline import clock, ids, operational
 from hookline.flow import order
-from hookline.flow.record import bare, buried, clean, halves, moves_lane, outcome_name, outcomes_of, refused
+from hookline.flow.record import bare, buried, clean, halves, lost_of, moves_lane, outcome_name, outcomes_of, refused
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
 from hookline.store.postgres.base import Part
@@ -92,9 +92,9 @@ class Record(Part):
             return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
-        recorded = await self._record_plain(results, wake) if all(map(_plain, results)) else 0
-        if recorded:
-            return RecordReport(recorded=recorded, stale=len(results) - recorded)
+        report = await self._record_plain(results, wake) if all(map(_plain, results)) else None
+        if report is not None:
+            return report
 
         async def work(connection: Connection) -> RecordReport:
             report = await self._record(connection, results)
@@ -104,19 +104,23 @@ class Record(Part):
 
         return await self._db.transact(work)
 
-    async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> int:
-        """How many; none if a lane is unhealthy, and then nothing is written."""
+    async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
+        """None if a lane is unhealthy, and then nothing is written."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
 
-        async def work(connection: Connection) -> int:
-            recorded: int = await connection.fetchval(
+        async def work(connection: Connection) -> tuple[int, list[str] | None]:
+            row = await connection.fetchrow(
                 self._sql["record_plain"], receipts, endpoints, list(tokens), list(tokens.values())
             )
-            return recorded
+            return row["recorded"], row["held"]
 
-        return await self._db.alone(work)
+        recorded, held = await self._db.alone(work)
+        if not recorded:
+            return None
+        lost = () if held is None else lost_of(results, held)
+        return RecordReport(recorded=recorded, stale=len(results) - recorded, lost=lost)
 
     async def _record(self, connection: Connection, results: Sequence[Result]) -> RecordReport:
         all_of = sorted({result.job.endpoint_no for result in results})
@@ -131,7 +135,8 @@ class Record(Part):
             )
         await tell(connection, self._sql, operational.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
-        return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events)
+        lost = lost_of(results, [result.attempt_id for result in held])
+        return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
         """The claims that still held, and when. What comes twice in one batch is taken the first time."""
@@ -231,4 +236,5 @@ def _joined(first: RecordReport, second: RecordReport) -> RecordReport:
         stale=first.stale + second.stale,
         events=first.events + second.events,
         refused=first.refused + second.refused,
+        lost=first.lost + second.lost,
     )

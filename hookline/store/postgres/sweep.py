@@ -7,12 +7,12 @@ from enum import IntEnum
 from typing import Any
 
 from hookline.flow.circuit import LaneOutcome
-from hookline.model import LaneEvent, SweepReport
+from hookline.model import Death, LaneEvent, SweepReport
 from hookline.states import EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
-from hookline.store.postgres.catalogue import Catalogue
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.operational import of_deaths, tell
+from hookline.store.postgres.steering import Steering
 
 
 class Chore(IntEnum):
@@ -23,9 +23,11 @@ class Chore(IntEnum):
     DELETED = 3
     FAILING = 4
     RETIRE = 5
+    PULSES = 6
+    ALERTS = 7
 
 
-class Sweep(Catalogue):
+class Sweep(Steering):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             return await self._sweep_leases(connection, limit)
@@ -54,7 +56,7 @@ class Sweep(Catalogue):
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_expired"], limit)
             await tell(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
-            return SweepReport(expired=len(dead))
+            return SweepReport(expired=len(dead), deaths=_deaths(dead, Reason.BUDGET_EXHAUSTED))
 
         return await self._guarded(Chore.EXPIRED, work)
 
@@ -64,7 +66,7 @@ class Sweep(Catalogue):
             await tell(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
-            return SweepReport(deleted=len(dead))
+            return SweepReport(deleted=len(dead), deaths=_deaths(dead, Reason.ENDPOINT_DELETED))
 
         return await self._guarded(Chore.DELETED, work)
 
@@ -113,6 +115,24 @@ class Sweep(Catalogue):
             return await work(connection)
 
         return await self._db.transact(alone, calm=calm)
+
+
+def _deaths(rows: Sequence[Any], reason: Reason) -> tuple[Death, ...]:
+    return tuple(
+        Death(
+            delivery_id=row["id"],
+            message_id=row["message_id"],
+            endpoint_no=row["endpoint_no"],
+            event_type=row["event_type"],
+            reason=reason,
+            sent=row["sent"],
+            accepted_at=row["message_at"],
+            died_at=row["died_at"],
+            manual=row["trigger"] == 1,
+            trace=row["trace"],
+        )
+        for row in rows
+    )
 
 
 def _columns(found: Sequence[Any]) -> list[list[Any]]:

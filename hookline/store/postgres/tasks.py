@@ -46,7 +46,7 @@ class Tasks(DeadLetters):
     # ── keeping them ──
 
     async def add_task(self, new: NewTask) -> Task:
-        total = await self._total_of(new)
+        total = await self.task_total(new)
         made = await self._db.fetchval(
             "task_insert",
             ids.mint(ids.TASK, await self._db.fetchval("now")),
@@ -63,8 +63,7 @@ class Tasks(DeadLetters):
         self.task_added.set()
         return await self._kept_task(made)
 
-    async def _total_of(self, new: NewTask) -> int | None:
-        """How many match now; None: too many to count."""
+    async def task_total(self, new: NewTask) -> int | None:
         now: datetime = await self._db.fetchval("now")
         async with self._db.hot() as connection:
             endpoint = None if new.endpoint_no is None else await self._endpoint_of(connection, new.endpoint_no)

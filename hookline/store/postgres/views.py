@@ -17,12 +17,14 @@ from hookline.model import (
     Counts,
     Delivery,
     LaneEvent,
+    LaneEventFilter,
     LaneView,
     Message,
     MessageFilter,
+    TimelineEntry,
 )
 from hookline.store import rows, walk
-from hookline.store.base import Page, Walk
+from hookline.store.base import LAST_NUMBER, Page, Walk, after_number
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
 
 _DEPTH = 10_000  # open deliveries of a lane are counted up to here
@@ -168,6 +170,13 @@ class Views(Part):
 
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         return [rows.lane_event(row, READ) for row in await self._db.fetch("lane_events", endpoint_no, limit)]
+
+    async def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+        start = after_number(page.iterator)
+        if start is None:
+            start = 0 if page.backwards else LAST_NUMBER
+        found = await self._db.fetch(_way("timeline", page), endpoint_no, start, walk.seen_at_once(where, page))
+        return walk.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
 
     async def counts(self) -> Counts:
         return Counts(**dict(await self._db.fetchrow("counts")))

@@ -11,23 +11,18 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from hookline import ids, operational
-from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
-from hookline.flow.circuit import reset
-from hookline.flow.record import clean
+from hookline.errors import Conflict, NotFound, Overtaken
 from hookline.model import (
     Application,
     ApplicationChange,
     Endpoint,
     EndpointChange,
     EventType,
-    LaneEvent,
-    LaneEventKind,
     NewApplication,
     NewEndpoint,
     OnDeath,
     Organization,
 )
-from hookline.states import Circuit, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import Page
 from hookline.store.rows import json_text, policy_text
@@ -72,6 +67,8 @@ def create_application(tx: Tx, org_id: str, new: NewApplication) -> Application:
         "now": tx.now,
     }
     row = _unique(tx, "application_insert", params, f"the uid is taken in this organization: {new.uid}")
+    if new.throttle_rate is not None:
+        tx.run("app_pace_save", (row["no"],))
     tx.forget_plans()
     return rows.application(row, READ)
 
@@ -91,10 +88,21 @@ def change_application(tx: Tx, app_no: int, change: ApplicationChange) -> Applic
     if row is None:
         raise NotFound("no such application")
     given = {name: value for name, value in asdict(change).items() if value is not UNSET}
-    after = replace(rows.application(row, READ), **given)
+    before = rows.application(row, READ)
+    after = replace(before, **given)
     params = asdict(after) | {"metadata": json_text(after.metadata), "now": tx.now}
     changed = _unique(tx, "application_update", params, f"the uid is taken in this organization: {after.uid}")
+    if after.throttle_rate != before.throttle_rate:
+        _pace(tx, app_no, after.throttle_rate)
     return rows.application(changed, READ)
+
+
+def _pace(tx: Tx, app_no: int, rate: int | None) -> None:
+    """The rate as its lanes know it. They wake: who may start next, and when, is to be decided anew."""
+    params = {"app_no": app_no, "rate": rate, "now": tx.now}
+    tx.run("application_lanes_rate", params)
+    tx.run("app_pace_delete" if rate is None else "app_pace_save", (app_no,))
+    tx.run("application_lanes_wake", params)
 
 
 def delete_application(tx: Tx, app_no: int) -> None:
@@ -102,6 +110,7 @@ def delete_application(tx: Tx, app_no: int) -> None:
     if not tx.run("application_delete", params):
         raise NotFound("no such application")
     tx.run("application_lanes_delete", params)
+    tx.run("app_pace_delete", (app_no,))
     gone = tx.tuples("application_endpoints_delete", params)
     tell(tx, operational.deleted(no for (no,) in gone))
     tx.forget_plans()
@@ -153,14 +162,14 @@ def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
     endpoint_id = ids.mint(ids.ENDPOINT, tx.at)
     params = _columns(tx, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
     (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")
-    tx.run("lane_insert", (no, app_no, int(new.status), new.throttle_rate, new.concurrency))
+    tx.run("lane_insert", (no, int(new.status), new.throttle_rate, new.concurrency, app_no))
     tell(tx, operational.created(no))
     tx.forget_plans()
-    return _existing(tx, no)
+    return existing(tx, no)
 
 
 def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: int | None) -> Endpoint:
-    row = _living(tx, endpoint_no)
+    row = living(tx, endpoint_no)
     if revision not in (None, row["revision"]):
         raise Overtaken("somebody else has changed the endpoint meanwhile")
     given = {name: value for name, value in asdict(change).items() if value is not UNSET}
@@ -173,9 +182,9 @@ def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: 
     tell(tx, operational.updated(endpoint_no))
     if change.on_death == OnDeath.SKIP:
         _unblock(tx, endpoint_no)
-    _wake(tx, endpoint_no)
+    wake(tx, endpoint_no)
     tx.forget_plans()
-    return _existing(tx, endpoint_no)
+    return existing(tx, endpoint_no)
 
 
 def _columns(tx: Tx, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
@@ -198,61 +207,6 @@ def _columns(tx: Tx, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[st
         "policy": policy_text(given.policy),
         "now": tx.now,
     }
-
-
-_EVENTS = {
-    (EndpointStatus.ACTIVE, EndpointStatus.PAUSED): LaneEventKind.ENDPOINT_PAUSED,
-    (EndpointStatus.DISABLED, EndpointStatus.PAUSED): LaneEventKind.ENDPOINT_PAUSED,
-    (EndpointStatus.PAUSED, EndpointStatus.ACTIVE): LaneEventKind.ENDPOINT_RESUMED,
-    (EndpointStatus.ACTIVE, EndpointStatus.DISABLED): LaneEventKind.ENDPOINT_DISABLED,
-    (EndpointStatus.PAUSED, EndpointStatus.DISABLED): LaneEventKind.ENDPOINT_DISABLED,
-    (EndpointStatus.DISABLED, EndpointStatus.ACTIVE): LaneEventKind.ENDPOINT_ENABLED,
-}
-
-
-def set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
-    """Resume wakes the lane; what made it fail before no longer counts, and an open circuit is probed at once."""
-    if status == EndpointStatus.DELETED:
-        raise InvalidInput("an endpoint is deleted by deleting it")
-    before = _existing(tx, endpoint_no)
-    if status == before.status:
-        return before
-    turn(tx, endpoint_no, before.status, status, cause, by_hand=True)
-    if status == EndpointStatus.ACTIVE:
-        _wake(tx, endpoint_no)
-    return _existing(tx, endpoint_no)
-
-
-def turn(
-    tx: Tx, endpoint_no: int, before: EndpointStatus, status: EndpointStatus, cause: str, *, by_hand: bool = False
-) -> LaneEvent:
-    """The status of the endpoint and of its lane, with the event that says so."""
-    reason = None if status == EndpointStatus.ACTIVE else cause
-    tx.run("endpoint_status", {"no": endpoint_no, "status": int(status), "reason": reason, "now": tx.now})
-    lane = lane_rows.load(tx, [endpoint_no])[endpoint_no]
-    after = replace(lane, status=status, revision=lane.revision + 1)
-    if status == EndpointStatus.ACTIVE:
-        probe_at = tx.at if lane.circuit == Circuit.OPEN else lane.probe_at
-        after = replace(after, failures=0, failing_since=None, probe_at=probe_at)
-    lane_rows.save(tx, [after])
-    event = LaneEvent(endpoint_no=endpoint_no, at=tx.at, kind=_EVENTS[before, status], cause=cause)
-    lane_rows.note(tx, [(event, lane.app_no)], by_hand=by_hand)
-    tx.forget_plans()
-    return event
-
-
-def reset_circuit(tx: Tx, endpoint_no: int, cause: str) -> LaneEvent | None:
-    _living(tx, endpoint_no)
-    lane = lane_rows.load(tx, [endpoint_no])[endpoint_no]
-    after = reset(lane, now=tx.at, cause=clean(cause))
-    if not after.events:
-        return None
-    lane_rows.save(tx, [after.lane])
-    lane_rows.note(tx, [(event, lane.app_no) for event in after.events])
-    if lane.circuit != Circuit.CLOSED:
-        tell(tx, operational.circuit_reset(endpoint_no, clean(cause)))
-    _wake(tx, endpoint_no)
-    return after.events[0]
 
 
 def renew_held(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
@@ -304,18 +258,18 @@ def endpoints_for(tx: Tx, nos: Iterable[int]) -> list[Endpoint]:
     return [rows.endpoint_or_fault(row, READ, tx.vault) for row in tx.rows("endpoints_for", (numbers(nos),))]
 
 
-def _existing(tx: Tx, endpoint_no: int) -> Endpoint:
-    return rows.endpoint_or_fault(_living(tx, endpoint_no), READ, tx.vault)
+def existing(tx: Tx, endpoint_no: int) -> Endpoint:
+    return rows.endpoint_or_fault(living(tx, endpoint_no), READ, tx.vault)
 
 
-def _living(tx: Tx, endpoint_no: int) -> sqlite3.Row:
+def living(tx: Tx, endpoint_no: int) -> sqlite3.Row:
     row = tx.row("endpoint_by_no", (endpoint_no,))
     if row is None:
         raise NotFound("no such endpoint")
     return row
 
 
-def _wake(tx: Tx, endpoint_no: int) -> None:
+def wake(tx: Tx, endpoint_no: int) -> None:
     first = tx.value("lane_first_due", (endpoint_no,))
     if first is not None:
         tx.run("wake_lanes", (endpoint_no, max(first, tx.now), first, None))

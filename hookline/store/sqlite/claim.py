@@ -9,17 +9,17 @@ from typing import Any
 
 from hookline import clock
 from hookline.flow import order
-from hookline.flow.claim import fair_quota
-from hookline.flow.lane import Admission, admit, after_claim
+from hookline.flow.claim import Division, fair_quota
+from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
-from hookline.model import ClaimBatch, Job, Lane, PolicyOverride
+from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, PolicyOverride
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.operational import of_deaths, tell
 from hookline.store.sqlite.record import fenced
-from hookline.store.sqlite.tx import Tx, numbers
+from hookline.store.sqlite.tx import READ, Tx, numbers
 
 TOKENS = 1000  # looked at in one round
 ROUNDS = 8  # a lane that was admitted in part, or turned away, comes again
@@ -29,13 +29,25 @@ _ID, _DUE, _PAYLOAD = 0, 1, 5
 read_policy = lru_cache(maxsize=1024)(rows.read_policy)
 
 
-def claim(tx: Tx, want: int, held: Mapping[int, int], share: int) -> ClaimBatch:
-    taking = _Taking(tx, want, held, share)
+def claim(tx: Tx, want: int, held: Mapping[int, int], share: int, apps: AppShare | None) -> ClaimBatch:
+    division = Division(now=tx.at, want=want, held=held, share=share, apps=apps, policy=tx.options.circuit)
+    taking = _Taking(tx, division)
     for _ in range(ROUNDS):
-        if taking.left <= 0 or not taking.serve():
+        if division.left <= 0 or not taking.serve():
             break
-    next_at = None if taking.jobs else _next_at(tx)
-    return ClaimBatch(jobs=taking.jobs, now=taking.now, next_at=next_at, crowded=tuple(taking.crowded))
+    tx.many("app_pace_write", [_pace_row(pace) for pace in division.paces()])
+    return ClaimBatch(
+        jobs=taking.jobs,
+        now=tx.at,
+        next_at=None if taking.jobs else _next_at(tx),
+        crowded=tuple(division.crowded),
+        crowded_apps=division.crowded_apps,
+    )
+
+
+def _pace_row(pace: AppPace) -> tuple[int | None, int | None, int]:
+    tat, tail = (None if at is None else to_micros(at) for at in (pace.tat, pace.tail_at))
+    return tat, tail, pace.app_no
 
 
 def _next_at(tx: Tx) -> Any:
@@ -46,16 +58,13 @@ def _next_at(tx: Tx) -> Any:
 class _Taking:
     """One claim in progress."""
 
-    def __init__(self, tx: Tx, want: int, held: Mapping[int, int], share: int) -> None:
+    def __init__(self, tx: Tx, division: Division) -> None:
         self.tx = tx
         self.now = tx.at
-        self.left = want
-        self.held = dict(held)
-        self.share = share
+        self.division = division
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[Job] = []
-        self.crowded: set[int] = set()
         self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
@@ -65,14 +74,23 @@ class _Taking:
         due = self._due_lanes()
         if not due:
             return False
-        lanes = lane_rows.load(self.tx, due)
+        found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
+        known = [found[no] for no in due if no in found]  # a token without a lane is gone with the others
+        lanes = self._in_turn(known)
         wakes = lane_rows.Wakes(self.tx)
-        for place, endpoint_no in enumerate(due):
-            if endpoint_no in lanes:  # a token without a lane is gone with the others
-                self._take(lanes[endpoint_no], fair_quota(self.left, len(due) - place), wakes)
+        for place, lane in enumerate(lanes):
+            self._take(lane, fair_quota(self.division.left, len(lanes) - place), wakes)
         self._write(wakes)
         return True
+
+    def _in_turn(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+        if all(lane.app_rate is None for lane in lanes):
+            return lanes
+        rates = self.division.unpaced(lanes)
+        paces = self.tx.rows("app_paces", (numbers(rates),)) if rates else []
+        self.division.pace(rates, [rows.app_pace(row, READ) for row in paces])
+        return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
         """The first of each queue that a token named, where nothing of it is active. Many tokens may name one queue."""
@@ -83,34 +101,23 @@ class _Taking:
     def _due_lanes(self) -> list[int]:
         """In the order of their oldest token; no more than can get something."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
-        return list(dict.fromkeys(endpoint_no for (endpoint_no,) in tokens))[: self.left]
+        return list(dict.fromkeys(endpoint_no for (endpoint_no,) in tokens))[: self.division.left]
 
     def _take(self, lane: Lane, part: int, wakes: lane_rows.Wakes) -> None:
-        no, options = lane.endpoint_no, self.tx.options
-        admission = admit(
-            lane,
-            now=self.now,
-            want=part,
-            crowded=self.share - self.held.get(no, 0),
-            policy=options.circuit,
-        )
-        if admission.crowded:
-            self.crowded.add(no)
+        no, division = lane.endpoint_no, self.division
+        admission = division.admit(lane, part)
+        look_at = admission.rest_at
         found = self.tx.tuples("claim_candidates", (no, admission.quota + 1))
         taken, rest = self._split(found, admission.quota)
-        floor = rest[0][_DUE] if rest else None
-        after = after_claim(
-            lane,
-            admission,
-            taken=len(taken),
-            left_floor=None if floor is None else instant(floor),
-            now=self.now,
-            lease=options.lease,
-        )
+        left = instant(rest[0][_DUE]) if rest else None
+        after = division.after(lane, admission, taken=len(taken), floor=left, lease=self.tx.options.lease)
+        division.take(lane, len(taken))
+        if left is not None and admission.in_turn and not admission.quota:
+            after, look_at = division.wait(after, left)
         if after != lane:
             self._changed.append(after)
-        if floor is not None and admission.rest_at is not None:
-            wakes.add(no, max(floor, to_micros(admission.rest_at)), floor)
+        if left is not None and look_at is not None:
+            wakes.add(no, to_micros(max(left, look_at)), to_micros(left))
         self._lease(after, admission, taken)
 
     def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
@@ -127,8 +134,6 @@ class _Taking:
 
     def _lease(self, lane: Lane, admission: Admission, taken: Sequence[Any]) -> None:
         no = lane.endpoint_no
-        self.left -= len(taken)
-        self.held[no] = self.held.get(no, 0) + len(taken)
         self._fresh[admission.counted].extend([row[_ID] for row in taken])
         claim, now, until, revision, epoch = self.token, self.now, self.lease_until, lane.revision, lane.epoch
         counted, probe = admission.counted, admission.probe
@@ -179,7 +184,7 @@ def _policy(text: str | None) -> PolicyOverride | None:
     return None if text is None else read_policy(text)
 
 
-def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> None:
+def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]:
     """Waiting or queued deliveries become dead without an attempt; whoever stands behind them moves up."""
     given = numbers(ids)
     wakes = lane_rows.Wakes(tx)
@@ -189,6 +194,21 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> None:
     dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
     tell(tx, of_deaths(tx, dead, reason))
+    return [
+        Death(
+            delivery_id=id_,
+            message_id=message_id,
+            endpoint_no=endpoint_no,
+            event_type=event_type,
+            reason=reason,
+            sent=sent,
+            accepted_at=instant(message_at),
+            died_at=tx.at,
+            manual=trigger == 1,
+            trace=trace,
+        )
+        for id_, endpoint_no, message_id, message_at, sent, event_type, trigger, trace in dead
+    ]
 
 
 def release(tx: Tx, jobs: Sequence[Job]) -> int:

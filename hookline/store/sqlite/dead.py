@@ -21,6 +21,7 @@ from hookline.model import (
     Endpoint,
     PolicyOverride,
 )
+from hookline.operational import Batch, Kind
 from hookline.states import DeliveryState, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
@@ -28,6 +29,7 @@ from hookline.store.rows import Row, json_text, policy_text, read_policy
 from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
+from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import READ, Tx, numbers
 
 _MANUAL = 1
@@ -124,7 +126,18 @@ def replay(tx: Tx, where: DeadFilter, limit: int) -> int:
     for _, endpoint_no, key in chosen:
         _announce(wakes, endpoint_no, key, tx.now)
     wakes.write()
+    tell(tx, _batches(tx, chosen, Kind.DEAD_REPLAYED))
     return len(chosen)
+
+
+def _batches(tx: Tx, done: Sequence[Any], kind: Kind, note: str | None = None) -> list[Batch]:
+    by_endpoint: dict[int, list[int]] = {}
+    for id_, endpoint_no, _ in done:
+        by_endpoint.setdefault(endpoint_no, []).append(id_)
+    return [
+        Batch(kind=kind, endpoint_no=no, count=len(ids), first=min(ids), at=tx.at, note=note)
+        for no, ids in by_endpoint.items()
+    ]
 
 
 def _announce(wakes: Wakes, endpoint_no: int, key: str | None, due: int) -> None:
@@ -141,10 +154,11 @@ def resolve(tx: Tx, where: DeadFilter, note: str, limit: int) -> int:
     params = found.params | {"now": tx.now, "note": note, "limit": limit}
     closed = tx.conn.execute(found.fill(tx.sql["resolve"]), params).fetchall()
     wakes = Wakes(tx)
-    for endpoint_no, key in closed:
+    for _, endpoint_no, key in closed:
         if key is not None:  # it may have blocked its queue
             wakes.turn(endpoint_no, key)
     wakes.write()
+    tell(tx, _batches(tx, closed, Kind.DEAD_RESOLVED, note))
     return len(closed)
 
 

@@ -75,7 +75,10 @@ def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = Fal
     """Write events, each with its application's number."""
     tx.many(
         "lane_events_write",
-        [(event.endpoint_no, app_no, to_micros(event.at), event.kind.value, event.cause) for event, app_no in events],
+        [
+            (event.endpoint_no, app_no, to_micros(event.at), event.kind.value, event.cause, *rows.actor(event))
+            for event, app_no in events
+        ],
     )
     tell(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
 

@@ -46,7 +46,7 @@ def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[Turn]:
             at=tx.at,
             reason=reason,
         )
-        for id_, endpoint_no, message_id, message_at, sent in rows
+        for id_, endpoint_no, message_id, message_at, sent, *_ in rows
     ]
 
 

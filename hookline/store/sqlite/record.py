@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hookline.flow.record import clean, moves_lane, outcome_name, outcomes_of
+from hookline.flow.record import clean, lost_of, moves_lane, outcome_name, outcomes_of
 from hookline.model import Dead, Delivered, Job, LaneEvent, RecordReport, Result, Retry
 from hookline.operational import of_results
 from hookline.store.rows import headers_blob
@@ -17,8 +17,8 @@ from hookline.store.sqlite.tx import Tx, numbers
 
 def record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
     """The report, and whether a token was inserted."""
-    ours = {job.delivery_id: job.claim for job in fenced(tx, [result.job for result in results])}
-    held = [result for result in results if ours.pop(result.job.delivery_id, None) == result.job.claim]
+    ours = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
+    held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
     wakes = lane_rows.Wakes(tx)
     for endpoint_no in wake:
         wakes.add(endpoint_no, tx.now, tx.now)
@@ -26,7 +26,8 @@ def record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[Re
     tx.many("record_attempts", [_attempt(result, tx.now) for result in held])
     tell(tx, of_results(held))
     events = _fold(tx, held, wakes)
-    report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events))
+    lost = lost_of(results, [result.attempt_id for result in held])
+    report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events), lost=lost)
     return report, wakes.write() > 0
 
 
@@ -117,4 +118,5 @@ def joined(first: RecordReport, second: RecordReport) -> RecordReport:
         stale=first.stale + second.stale,
         events=first.events + second.events,
         refused=first.refused + second.refused,
+        lost=first.lost + second.lost,
     )

@@ -15,9 +15,11 @@ from hookline.errors import NotFound
 from hookline.flow.record import bare, buried, halves, refused
 from hookline.model import (
     Accepted,
+    Actor,
     ApiKey,
     Application,
     ApplicationChange,
+    AppShare,
     Attempt,
     Attempted,
     AttemptedFilter,
@@ -35,6 +37,7 @@ from hookline.model import (
     Job,
     KeptAnswer,
     LaneEvent,
+    LaneEventFilter,
     LaneView,
     Message,
     MessageFilter,
@@ -52,6 +55,7 @@ from hookline.model import (
     SweepReport,
     Task,
     TaskFilter,
+    TimelineEntry,
 )
 from hookline.states import EndpointStatus
 from hookline.store.base import STEP, Page, StoreOptions, Walk
@@ -67,15 +71,19 @@ from hookline.store.sqlite import (
     migrate,
     record,
     stats,
+    steering,
     sweep,
     tasks,
     views,
 )
+from hookline.store.sqlite.alerts import Alerts
 from hookline.store.sqlite.base import Bells, heard
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.connect import connect, path_of, prepare
+from hookline.store.sqlite.depths import DepthsOf
 from hookline.store.sqlite.faults import BadData
 from hookline.store.sqlite.outbox import Outbox
+from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.tx import Context
 from hookline.store.sqlite.writer import Writer
@@ -86,7 +94,7 @@ log = structlog.get_logger()
 _STRETCH = 2000  # rows of a long piece of work that one transaction takes
 
 
-class SqliteStore(Outbox):
+class SqliteStore(Outbox, Pulses, DepthsOf, Alerts):
     """One database file. See `base.Store` for what each method promises."""
 
     engine = "sqlite"
@@ -142,7 +150,9 @@ class SqliteStore(Outbox):
         return await self._read(catalogue.applications, org_id, page)
 
     async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
-        return await self._write(catalogue.change_application, app_no, change)
+        changed = await self._write(catalogue.change_application, app_no, change)
+        self._bell.set()
+        return changed
 
     async def delete_application(self, app_no: int) -> None:
         await self._write(catalogue.delete_application, app_no)
@@ -171,10 +181,12 @@ class SqliteStore(Outbox):
         self._bell.set()
         return changed
 
-    async def set_endpoint_status(self, endpoint_no: int, status: EndpointStatus, cause: str) -> Endpoint:
+    async def set_endpoint_status(
+        self, endpoint_no: int, status: EndpointStatus, cause: str, *, actor: Actor | None = None
+    ) -> Endpoint:
         if status in (EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
             await self._renew_held(endpoint_no)
-        changed = await self._write(catalogue.set_endpoint_status, endpoint_no, status, cause)
+        changed = await self._write(steering.set_endpoint_status, endpoint_no, status, cause, actor)
         self._bell.set()
         return changed
 
@@ -189,8 +201,21 @@ class SqliteStore(Outbox):
             while behind is not None:
                 behind = await self._write(catalogue.renew_queued, endpoint_no, behind, _STRETCH)
 
-    async def reset_circuit(self, endpoint_no: int, cause: str) -> LaneEvent | None:
-        event = await self._write(catalogue.reset_circuit, endpoint_no, cause)
+    async def open_circuit(
+        self, endpoint_no: int, cause: str, *, until: datetime | None = None, actor: Actor | None = None
+    ) -> LaneEvent:
+        event = await self._write(steering.open_circuit, endpoint_no, cause, until, actor)
+        assert event is not None, "to open it is always a change"
+        self._bell.set()
+        return event
+
+    async def close_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+        event = await self._write(steering.close_circuit, endpoint_no, cause, actor)
+        self._bell.set()
+        return event
+
+    async def reset_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+        event = await self._write(steering.reset_circuit, endpoint_no, cause, actor)
         self._bell.set()
         return event
 
@@ -277,8 +302,10 @@ class SqliteStore(Outbox):
     def wake(self) -> None:
         self._bells.ring(self._bell)
 
-    async def claim(self, want: int, *, held: Mapping[int, int], share: int) -> ClaimBatch:
-        return await self._write(claim.claim, want, held, share)
+    async def claim(
+        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
+    ) -> ClaimBatch:
+        return await self._write(claim.claim, want, held, share, apps)
 
     async def release(self, jobs: Sequence[Job]) -> int:
         if not jobs:
@@ -419,10 +446,13 @@ class SqliteStore(Outbox):
     # ── tasks ──
 
     async def add_task(self, new: NewTask) -> Task:
-        total = await self._read(tasks.total_of, new)
+        total = await self.task_total(new)
         added = await self._write(tasks.add_task, new, total)
         self.task_added.set()
         return added
+
+    async def task_total(self, new: NewTask) -> int | None:
+        return await self._read(tasks.total_of, new)
 
     async def task(self, org_id: str, task_id: str) -> Task | None:
         return await self._read(tasks.task, org_id, task_id)
@@ -502,6 +532,9 @@ class SqliteStore(Outbox):
 
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         return await self._read(views.lane_events, endpoint_no, limit)
+
+    async def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+        return await self._read(views.timeline, endpoint_no, where, page)
 
     async def counts(self) -> Counts:
         return await self._read(views.counts)

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 
 from hookline.flow import order
 from hookline.flow.circuit import LaneOutcome
-from hookline.flow.lane import CROWDED_PAUSE
-from hookline.model import Lane, SweepReport
+from hookline.flow.claim import CROWDED_LONGEST
+from hookline.model import Death, Lane, SweepReport
 from hookline.states import Circuit, EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.catalogue import turn
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.steering import turn
 from hookline.store.sqlite.tx import Tx, numbers
 
 _DAY = 86_400_000_000
@@ -46,36 +46,33 @@ def sweep_expired(tx: Tx, limit: int) -> SweepReport:
     over = [id_ for id_, status in found if status != EndpointStatus.PAUSED]
     if held:
         tx.run("sweep_expired_hold", (tx.now + _DAY, numbers(held)))
-    if over:
-        bury(tx, over, Reason.BUDGET_EXHAUSTED, "the time budget ended while it waited")
-    return SweepReport(expired=len(over))
+    deaths = bury(tx, over, Reason.BUDGET_EXHAUSTED, "the time budget ended while it waited") if over else []
+    return SweepReport(expired=len(over), deaths=tuple(deaths))
 
 
 def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
     """Lanes marked as deleted go once nothing waits in them; a lane that is missing counts as deleted."""
-    dead = 0
+    dead: list[Death] = []
     for (endpoint_no,) in tx.tuples("sweep_deleted_lanes", (limit,)):
-        dead += _bury_lane(tx, endpoint_no, limit - dead)
-        if dead >= limit:
-            return SweepReport(deleted=dead)
+        dead += _bury_lane(tx, endpoint_no, limit - len(dead))
+        if len(dead) >= limit:
+            return SweepReport(deleted=len(dead), deaths=tuple(dead))
         tx.run("sweep_lanes_drop", (endpoint_no,))
     waiting = [row["endpoint_no"] for name in ("waiting_lanes", "queued_lanes") for row in tx.rows(name)]
     known = {row["endpoint_no"] for row in tx.rows("lanes_of", (numbers(waiting),))}
     for endpoint_no in waiting:
-        if endpoint_no not in known and dead < limit:
-            dead += _bury_lane(tx, endpoint_no, limit - dead)
+        if endpoint_no not in known and len(dead) < limit:
+            dead += _bury_lane(tx, endpoint_no, limit - len(dead))
     stray = [endpoint_no for (endpoint_no,) in tx.tuples("sweep_token_lanes")]
     if stray:
         tx.run("claim_consume", (numbers(stray),))
-    return SweepReport(deleted=dead)
+    return SweepReport(deleted=len(dead), deaths=tuple(dead))
 
 
-def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> int:
+def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> list[Death]:
     ids = [id_ for (id_,) in tx.tuples("sweep_deleted_find", (endpoint_no, limit))]
     ids += [id_ for (id_,) in tx.tuples("sweep_deleted_queued", (endpoint_no, limit - len(ids)))]
-    if ids:
-        bury(tx, ids, Reason.ENDPOINT_DELETED, "the endpoint was deleted")
-    return len(ids)
+    return bury(tx, ids, Reason.ENDPOINT_DELETED, "the endpoint was deleted") if ids else []
 
 
 def failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
@@ -185,10 +182,9 @@ def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool
 
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
-    """The last instant at which a token is still in time: what is due may have to wait for probe, hold or throttle."""
-    instants = [tx.at + CROWDED_PAUSE, instant(first_due)]
-    if lane.held_until is not None:
-        instants.append(lane.held_until)
+    """The last instant at which a token is still in time: what is due may have to wait for probe, hold, throttle or turn."""
+    instants = [tx.at + CROWDED_LONGEST, instant(first_due)]
+    instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
         instants.append(lane.probe_at)
     if lane.tat is not None:

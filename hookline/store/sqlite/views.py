@@ -16,13 +16,15 @@ from hookline.model import (
     Counts,
     Delivery,
     LaneEvent,
+    LaneEventFilter,
     LaneView,
     Message,
     MessageFilter,
+    TimelineEntry,
 )
 from hookline.states import DeliveryState
 from hookline.store import rows, walk
-from hookline.store.base import Page, Walk
+from hookline.store.base import LAST_NUMBER, Page, Walk, after_number
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
@@ -136,6 +138,14 @@ def lane_view(tx: Tx, endpoint_no: int) -> LaneView | None:
 
 def lane_events(tx: Tx, endpoint_no: int, limit: int) -> list[LaneEvent]:
     return [rows.lane_event(row, READ) for row in tx.rows("lane_events", (endpoint_no, limit))]
+
+
+def timeline(tx: Tx, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+    start = after_number(page.iterator)
+    if start is None:
+        start = 0 if page.backwards else LAST_NUMBER
+    found = tx.rows(_way("timeline", page), (endpoint_no, start, walk.seen_at_once(where, page)))
+    return walk.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
 
 
 def counts(tx: Tx) -> Counts:

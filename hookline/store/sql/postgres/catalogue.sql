@@ -47,6 +47,23 @@ SELECT endpoint_no FROM hookline.lane
 WHERE endpoint_no IN (SELECT no FROM hookline.endpoint WHERE app_no = $1 AND deleted_at IS NULL)
 ORDER BY endpoint_no FOR NO KEY UPDATE
 
+-- name: lanes_rate
+UPDATE hookline.lane SET app_rate = $2::float8, turn_at = NULL WHERE endpoint_no = ANY ($1::bigint[])
+
+-- name: lanes_wake
+-- A token for each in which something waits.
+INSERT INTO hookline.wake (endpoint_no, at, floor)
+SELECT no, greatest(now(), d.due_at), d.due_at
+FROM unnest($1::bigint[]) AS no
+CROSS JOIN LATERAL (
+  SELECT due_at FROM hookline.delivery WHERE endpoint_no = no AND state < 2 ORDER BY due_at LIMIT 1) d
+
+-- name: app_pace_save
+INSERT INTO hookline.app_pace (app_no) VALUES ($1) ON CONFLICT (app_no) DO UPDATE SET tat = NULL, tail_at = NULL
+
+-- name: app_pace_delete
+DELETE FROM hookline.app_pace WHERE app_no = $1
+
 -- name: event_type_save
 INSERT INTO hookline.event_type (org_id, name, description, archived, deprecated, schemas, feature_flags, group_name, policy,
                                  created_at, updated_at, validated)
@@ -82,7 +99,8 @@ FOR SHARE OF a
 RETURNING no
 
 -- name: lane_insert
-INSERT INTO hookline.lane (endpoint_no, app_no, status, throttle_rate, concurrency) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO hookline.lane (endpoint_no, app_no, status, throttle_rate, concurrency, app_rate)
+SELECT $1, a.no, $3, $4, $5, a.throttle_rate FROM hookline.application a WHERE a.no = $2
 
 -- name: lane_lock
 SELECT l.*, now() AS now FROM hookline.lane l WHERE endpoint_no = $1 AND status < 3 FOR NO KEY UPDATE

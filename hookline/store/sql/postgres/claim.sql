@@ -32,6 +32,14 @@ FROM lanes l
 JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
 ORDER BY l.at
 
+-- name: app_paces_lock
+-- Those of the lanes that are locked: a lane has a rate only while its application has a pace.
+SELECT app_no, tat, tail_at FROM hookline.app_pace WHERE app_no = ANY ($1::bigint[]) ORDER BY app_no FOR NO KEY UPDATE
+
+-- name: app_paces_write
+UPDATE hookline.app_pace p SET tat = r.tat, tail_at = r.tail_at
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, tat, tail_at) WHERE p.app_no = r.app_no
+
 -- name: claim_take
 -- $1 endpoints, $2 quotas, $3 floors, $4 when to look again, $5 endpoints whose claims are counted, $6 claim token,
 -- $7 lease in seconds. Rows without an id say what was left in a lane.

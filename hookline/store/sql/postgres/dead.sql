@@ -94,11 +94,11 @@ WITH x AS MATERIALIZED (
               now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $11::float8)), last_status, policy,
               ordering_key
        FROM gone ORDER BY id
-       RETURNING endpoint_no, ordering_key),
+       RETURNING id, endpoint_no, ordering_key),
      woken AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
        SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
-SELECT count(*), (SELECT hookline.announce()) FROM d
+SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce()) FROM d GROUP BY endpoint_no
 
 -- name: resolve
 -- $10 most of them, $11 the note.
@@ -114,13 +114,14 @@ WITH x AS MATERIALIZED (
        FOR UPDATE OF l SKIP LOCKED),
      closed AS (
        UPDATE hookline.dead_letter SET resolved_at = now(), note = $11::text WHERE id = ANY (ARRAY(SELECT id FROM x))
-       RETURNING endpoint_no, ordering_key),
+       RETURNING id, endpoint_no, ordering_key),
      turns AS (
        INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
        SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM closed
        WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
        RETURNING 1)
-SELECT count(*), (SELECT hookline.announce() FROM turns LIMIT 1) FROM closed
+SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce() FROM turns LIMIT 1)
+FROM closed GROUP BY endpoint_no
 
 -- name: dead_lock
 -- In the order in which tasks and operators come by them.

@@ -29,7 +29,9 @@ WITH r AS MATERIALIZED (
        INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
        SELECT no, now(), now(), keys FROM unnest($3::bigint[], $4::text[]) AS w (no, keys) WHERE EXISTS (SELECT FROM gone)
        RETURNING 1)
-SELECT count(*) AS recorded, (SELECT hookline.announce() FROM woken LIMIT 1) FROM gone
+SELECT count(*) AS recorded, CASE WHEN count(*) < cardinality($1) THEN array_agg(attempt_id) END AS held,
+       (SELECT hookline.announce() FROM woken LIMIT 1)
+FROM gone
 
 -- name: record_lanes
 -- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor written.
@@ -89,18 +91,21 @@ SELECT hookline.announce() FROM w LIMIT 1
 UPDATE hookline.lane l
 SET status = r.status, revision = r.revision, circuit = r.circuit, epoch = r.epoch, failures = r.failures,
     failing_since = r.failing_since, trips = r.trips, opened_at = r.opened_at, probe_at = r.probe_at, "window" = r."window",
-    window_at = r.window_at, in_flight = r.in_flight, waiting_floor = r.waiting_floor, tat = r.tat, held_until = r.held_until
+    window_at = r.window_at, in_flight = r.in_flight, waiting_floor = r.waiting_floor, tat = r.tat, held_until = r.held_until,
+    pace = r.pace, pace_at = r.pace_at, pace_top = r.pace_top, slowed_at = r.slowed_at, turn_at = r.turn_at
 FROM unnest($1::bigint[], $2::smallint[], $3::integer[], $4::smallint[], $5::integer[], $6::integer[], $7::timestamptz[],
             $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::integer[], $12::timestamptz[], $13::integer[],
-            $14::timestamptz[], $15::timestamptz[], $16::timestamptz[])
+            $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::float8[], $18::timestamptz[], $19::float8[],
+            $20::timestamptz[], $21::timestamptz[])
      AS r (endpoint_no, status, revision, circuit, epoch, failures, failing_since, trips, opened_at, probe_at, "window",
-           window_at, in_flight, waiting_floor, tat, held_until)
+           window_at, in_flight, waiting_floor, tat, held_until, pace, pace_at, pace_top, slowed_at, turn_at)
 WHERE l.endpoint_no = r.endpoint_no
 
 -- name: lane_events_write
-INSERT INTO hookline.lane_event (endpoint_no, app_no, at, kind, cause)
-SELECT r.endpoint_no, l.app_no, r.at, r.kind, r.cause
-FROM unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::text[]) WITH ORDINALITY AS r (endpoint_no, at, kind, cause, ord)
+INSERT INTO hookline.lane_event (endpoint_no, app_no, at, kind, cause, actor, actor_name)
+SELECT r.endpoint_no, l.app_no, r.at, r.kind, r.cause, r.actor, r.actor_name
+FROM unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::text[])
+     WITH ORDINALITY AS r (endpoint_no, at, kind, cause, actor, actor_name, ord)
 JOIN hookline.lane l USING (endpoint_no)
 ORDER BY r.ord
 

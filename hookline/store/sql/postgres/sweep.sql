@@ -60,7 +60,9 @@ WITH x AS MATERIALIZED (
        SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
        WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
        RETURNING 1)
-SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at, (SELECT hookline.announce() FROM turns LIMIT 1)
+SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now() AS died_at,
+       (SELECT m.trace FROM hookline.message m WHERE m.created_at = message_at AND m.seq = message_seq) AS trace,
+       (SELECT hookline.announce() FROM turns LIMIT 1)
 FROM gone
 
 -- name: sweep_deleted
@@ -97,7 +99,9 @@ WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
               'endpoint_deleted', 'the endpoint was deleted', now(), ordering_key
        FROM gone)
-SELECT id, endpoint_no, message_id, message_at, sent, now() AS died_at FROM gone
+SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now() AS died_at,
+       (SELECT m.trace FROM hookline.message m WHERE m.created_at = message_at AND m.seq = message_seq) AS trace
+FROM gone
 
 -- name: sweep_lanes_drop
 DELETE FROM hookline.lane
@@ -165,7 +169,7 @@ WHERE NOT (l.waiting_floor IS NOT NULL AND l.waiting_floor <= d.due_at AND l.in_
   AND NOT EXISTS (
     SELECT FROM hookline.wake t
     WHERE t.endpoint_no = l.endpoint_no AND t.floor <= d.due_at
-      AND t.at <= greatest(now(), d.due_at, l.probe_at, l.held_until, l.tat) + interval '1 minute')
+      AND t.at <= greatest(now(), d.due_at, l.probe_at, l.held_until, l.tat, l.turn_at) + interval '1 minute')
 ORDER BY l.endpoint_no
 
 -- name: audit_repair

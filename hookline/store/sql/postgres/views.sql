@@ -267,7 +267,19 @@ WHERE l.status < 3 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NU
 ORDER BY e.app_no, e.id
 
 -- name: lane_events
-SELECT * FROM hookline.lane_event WHERE endpoint_no = $1::bigint ORDER BY id DESC LIMIT $2::integer
+-- Written as a range: with an equation the order is that of the primary key too, and the planner walks it through the events of
+-- everybody else.
+SELECT * FROM hookline.lane_event WHERE endpoint_no BETWEEN $1::bigint AND $1
+ORDER BY endpoint_no DESC, id DESC LIMIT $2::integer
+
+-- name: timeline
+-- By number: the instant is that of the transaction's beginning, and who began first may have changed the lane last.
+SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) < ($1::bigint, $2::bigint) AND endpoint_no >= $1
+ORDER BY endpoint_no DESC, id DESC LIMIT $3::integer
+
+-- name: timeline_back
+SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) > ($1::bigint, $2::bigint) AND endpoint_no <= $1
+ORDER BY endpoint_no, id LIMIT $3::integer
 
 -- name: counts
 SELECT (SELECT count(*) FROM hookline.delivery WHERE state < 2 AND state = 0) AS pending,

@@ -42,6 +42,25 @@ UPDATE application
  WHERE no = :no
 RETURNING *;
 
+-- name: application_lanes_rate
+UPDATE lane SET app_rate = :rate, turn_at = NULL
+ WHERE endpoint_no IN (SELECT no FROM endpoint WHERE app_no = :app_no AND deleted_at IS NULL);
+
+-- name: application_lanes_wake
+-- A token for each of its lanes in which something waits.
+INSERT INTO wake (endpoint_no, at, floor)
+SELECT no, max(:now, due_at), due_at
+  FROM (SELECT e.no, (SELECT d.due_at FROM delivery d WHERE d.endpoint_no = e.no AND d.state < 2
+                       ORDER BY d.due_at LIMIT 1) AS due_at
+          FROM endpoint e WHERE e.app_no = :app_no AND e.deleted_at IS NULL)
+ WHERE due_at IS NOT NULL;
+
+-- name: app_pace_save
+INSERT INTO app_pace (app_no) VALUES (?) ON CONFLICT (app_no) DO UPDATE SET tat = NULL, tail_at = NULL;
+
+-- name: app_pace_delete
+DELETE FROM app_pace WHERE app_no = ?;
+
 -- name: application_delete
 UPDATE application SET deleted_at = :now, updated_at = :now WHERE no = :app_no AND deleted_at IS NULL;
 
@@ -88,7 +107,8 @@ VALUES (:id, :app_no, :uid, :url, :description, :version, :event_types, :channel
 RETURNING no;
 
 -- name: lane_insert
-INSERT INTO lane (endpoint_no, app_no, status, throttle_rate, concurrency) VALUES (?, ?, ?, ?, ?);
+INSERT INTO lane (endpoint_no, app_no, status, throttle_rate, concurrency, app_rate)
+SELECT ?, a.no, ?, ?, ?, a.throttle_rate FROM application a WHERE a.no = ?;
 
 -- name: endpoint_update
 UPDATE endpoint

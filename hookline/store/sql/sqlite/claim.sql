@@ -7,6 +7,12 @@ SELECT endpoint_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 -- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.
 DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?)) RETURNING endpoint_no, keys;
 
+-- name: app_paces
+SELECT app_no, tat, tail_at FROM app_pace WHERE app_no IN (SELECT value FROM json_each(?));
+
+-- name: app_pace_write
+UPDATE app_pace SET tat = ?, tail_at = ? WHERE app_no = ?;
+
 -- name: claim_candidates
 -- SQLite keeps no dead entries in the index, so that the scan needs no floor.
 SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attempts, d.sent, d.message_at, d.expires_at,

@@ -58,7 +58,7 @@ DELETE FROM dead_letter WHERE id IN (SELECT value FROM json_each(?));
 UPDATE dead_letter SET resolved_at = :now, note = :note
  WHERE id IN (SELECT l.id FROM dead_letter l WHERE l.died_at > 0 AND {where}
                ORDER BY l.died_at, l.id LIMIT :limit)
-RETURNING endpoint_no, ordering_key;
+RETURNING id, endpoint_no, ordering_key;
 
 -- name: messages_look
 -- Every message of the application that a walk comes by, and what became of it at the endpoint.

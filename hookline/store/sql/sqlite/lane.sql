@@ -6,14 +6,15 @@ SELECT * FROM lane WHERE endpoint_no IN (SELECT value FROM json_each(?));
 -- name: lane_write
 UPDATE lane
    SET status = ?, revision = ?, circuit = ?, epoch = ?, failures = ?, failing_since = ?, trips = ?, opened_at = ?,
-       probe_at = ?, "window" = ?, window_at = ?, in_flight = ?, waiting_floor = ?, tat = ?, held_until = ?
+       probe_at = ?, "window" = ?, window_at = ?, in_flight = ?, waiting_floor = ?, tat = ?, held_until = ?,
+       pace = ?, pace_at = ?, pace_top = ?, slowed_at = ?, turn_at = ?
  WHERE endpoint_no = ?;
 
 -- name: wake_lanes
 INSERT INTO wake (endpoint_no, at, floor, keys) VALUES (?, ?, ?, ?);
 
 -- name: lane_events_write
-INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause) VALUES (?, ?, ?, ?, ?);
+INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause, actor, actor_name) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: lane_first_due
 SELECT due_at FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at LIMIT 1;

@@ -31,7 +31,9 @@ INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, messa
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
        policy, last_status, :reason, :detail, :now, ordering_key
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids))
-RETURNING id, endpoint_no, message_id, message_at, sent;
+RETURNING id, endpoint_no, message_id, message_at, sent, event_type,
+          (SELECT d.trigger FROM delivery d WHERE d.id = dead_letter.id),
+          (SELECT m.trace FROM message m WHERE m.seq = dead_letter.message_seq);
 
 -- name: sweep_deleted_lanes
 SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT ?;

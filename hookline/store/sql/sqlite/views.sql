@@ -248,6 +248,12 @@ SELECT n.*, e.id AS endpoint_id, e.url AS url, a.id AS app_id,
 -- name: lane_events
 SELECT * FROM lane_event WHERE endpoint_no = ? ORDER BY id DESC LIMIT ?;
 
+-- name: timeline
+SELECT * FROM lane_event WHERE endpoint_no = ? AND id < ? ORDER BY id DESC LIMIT ?;
+
+-- name: timeline_back
+SELECT * FROM lane_event WHERE endpoint_no = ? AND id > ? ORDER BY id LIMIT ?;
+
 -- name: counts_waiting
 SELECT state, count(*) FROM delivery WHERE state < 2 AND expires_at > 0 GROUP BY state;
 

@@ -1,0 +1,39 @@
+"""Alerts as the API shows them."""
+
+from __future__ import annotations
+
+from hookline.api.wire.base import Instant, Out
+from hookline.observe.alerts import words
+from hookline.observe.alerts.alert import Alert, Severity
+
+
+class AlertOut(Out, frozen=True, kw_only=True):
+    id: int
+    name: str
+    subject: str | None  # an endpoint's id, where it is about one
+    severity: Severity
+    firing: bool
+    value: float  # the last that was seen while it fired
+    threshold: float
+    text: str
+    look: str  # the command to begin with
+    began_at: Instant
+    fired_at: Instant
+    resolved_at: Instant | None
+
+
+def alert(found: Alert) -> AlertOut:
+    return AlertOut(
+        id=found.id,
+        name=found.name,
+        subject=found.subject or None,
+        severity=found.severity,
+        firing=found.resolved_at is None,
+        value=found.value,
+        threshold=found.threshold,
+        text=found.text,
+        look=words.look(found),
+        began_at=found.began_at,
+        fired_at=found.fired_at,
+        resolved_at=found.resolved_at,
+    )

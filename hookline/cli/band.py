@@ -1,0 +1,126 @@
+"""The timeline of an endpoint as bands of characters: what its circuit, status and pace were over time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hookline.model import LaneEvent, LaneEventKind
+
+K = LaneEventKind
+
+# In the order in which they hide each other where several share a cell: a short outage must not vanish in a long day.
+MARKS = {
+    "closed": "─",
+    "active": "─",
+    "full speed": "─",
+    "recovering": "▒",
+    "slowed": "▒",
+    "paused": "░",
+    "open": "█",
+    "disabled": "█",
+}
+PROBE = "╵"  # the circuit is half-open for as long as a probe is out: too short to be drawn
+_RANK = {state: rank for rank, state in enumerate(MARKS)}
+
+
+class Aspect(Struct, frozen=True):
+    """One band: the state that each kind of event begins."""
+
+    name: str
+    usual: str
+    begins: Mapping[LaneEventKind, str]
+
+
+CIRCUIT = Aspect(
+    "circuit",
+    "closed",
+    {
+        K.CIRCUIT_OPENED: "open",
+        K.CIRCUIT_PROBE_FAILED: "open",
+        K.CIRCUIT_RECOVERING: "recovering",
+        K.CIRCUIT_CLOSED: "closed",
+        K.CIRCUIT_RESET: "closed",
+    },
+)
+STATUS = Aspect(
+    "status",
+    "active",
+    {
+        K.ENDPOINT_PAUSED: "paused",
+        K.ENDPOINT_RESUMED: "active",
+        K.ENDPOINT_DISABLED: "disabled",
+        K.ENDPOINT_ENABLED: "active",
+    },
+)
+PACE = Aspect(
+    "pace", "full speed", {K.LANE_SLOWED: "slowed", K.LANE_AT_SPEED: "full speed", K.CIRCUIT_RESET: "full speed"}
+)
+ASPECTS = (CIRCUIT, STATUS, PACE)
+
+
+class Stretch(Struct, frozen=True):
+    """From here on, until the next one."""
+
+    at: datetime
+    state: str
+
+
+def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime) -> list[Stretch]:
+    """`events` oldest first. What is older than the window counts only as what it left behind."""
+    found = [Stretch(start, aspect.usual)]
+    for event in events:
+        state = aspect.begins.get(event.kind)
+        if state is None:
+            continue
+        if event.at <= start:
+            found = [Stretch(start, state)]
+        elif state != found[-1].state:
+            found.append(Stretch(event.at, state))
+    return found
+
+
+def draw(found: Sequence[Stretch], end: datetime, width: int) -> str:
+    """One character for each part of the window."""
+    cells = [0] * width
+    start, span = found[0].at, end - found[0].at
+    for stretch, following in zip(found, [*found[1:], Stretch(end, "")], strict=True):
+        first = _cell(stretch.at - start, span, width)
+        past = max(first + 1, -((start - following.at) * width // span))  # rounded up
+        for cell in range(first, min(past, width)):
+            cells[cell] = max(cells[cell], _RANK[stretch.state])
+    marks = list(MARKS.values())
+    return "".join(marks[rank] for rank in cells)
+
+
+def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: int) -> str:
+    """Where a probe was sent: the moments at which the circuit was half-open."""
+    cells = [" "] * width
+    for event in events:
+        if event.kind in (K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING) and event.actor is None and event.at >= start:
+            cells[_cell(event.at - start, end - start, width)] = PROBE
+    return "".join(cells).rstrip()
+
+
+def _cell(offset: timedelta, span: timedelta, width: int) -> int:
+    return min(width - 1, offset * width // span)
+
+
+def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
+    """Each band with its name, and a legend of what can be seen. Status and pace only where they were not as usual."""
+    shown: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for aspect in ASPECTS:
+        found = stretches(aspect, events, start)
+        states = {stretch.state for stretch in found}
+        if aspect is CIRCUIT or states != {aspect.usual}:
+            shown.append((aspect.name, draw(found, end, width)))
+            seen |= states
+        if aspect is CIRCUIT and (ticks := probes(events, start, end, width)):
+            shown.append(("probes", ticks))
+    legend = [f"{mark} {state}" for state, mark in MARKS.items() if state in seen]
+    if any(name == "probes" for name, _ in shown):
+        legend.append(f"{PROBE} probe (half-open)")
+    return [*shown, ("", "   ".join(legend))]

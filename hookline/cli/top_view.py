@@ -1,0 +1,205 @@
+"""What `top` shows, as lines of text for a screen of any width from 80 on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from textwrap import wrap
+
+from msgspec import Struct
+from rich.text import Text
+
+from hookline.cli.output import clean, span
+from hookline.model import Depths
+from hookline.observe.alerts.alert import Alert, Severity, Unwell
+from hookline.observe.overview import Overview, Quantiles, Rate, Sick
+from hookline.states import Circuit, EndpointStatus
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+QUIET = "bright_black"
+_LABEL = 10
+_NUMBER = 11
+FEWER_ALERTS = (3, 1)  # where the screen is too small for all
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    database: str
+    overview: Overview
+    depths: Depths
+    alerts: list[Alert]  # that fire
+    unwell: dict[int, Unwell]  # by number: the sickest, and those whose circuit is not closed
+    trouble: str | None = None  # why this is an old one
+
+
+def lines(picture: Picture, width: int, *, most_alerts: int | None = None) -> list[Text]:
+    parts = (
+        _head(picture),
+        _alerts(picture.alerts, picture.depths.at, width, most_alerts),
+        _rates(picture.overview.rates),
+        _waiting(picture.depths),
+        _latencies(picture.overview),
+        _distribution(picture.overview),
+        _lanes(picture.depths),
+        _sickest(picture),
+    )
+    found = [line for part in parts for line in (*part, Text())]
+    for line in found:
+        line.truncate(width, overflow="ellipsis")
+    return found[:-1]
+
+
+def screen(picture: Picture, width: int, height: int) -> list[Text]:
+    """As much as fits: if need be without the empty lines, and then with fewer alerts, which must not hide the rest."""
+    for most_alerts in (len(picture.alerts), *FEWER_ALERTS):
+        found = lines(picture, width, most_alerts=most_alerts)
+        if len(found) >= height:
+            found = [line for line in found if line.plain]
+        if len(found) < height:
+            break
+    return found[: height - 1]
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(picture: Picture) -> Iterator[Text]:
+    seen = picture.overview
+    fleet = (
+        f"{_count(seen.processes, 'process', 'processes')}, {seen.in_flight:,} of {seen.slots:,} requests in flight"
+        if seen.processes
+        else "no process has told anything in the last half minute"
+    )
+    yield Text.assemble(
+        ("hookline top", "bold"), f"  {clean(picture.database)}  ", (f"{seen.at.astimezone():%H:%M:%S}", QUIET)
+    )
+    yield Text(fleet, "" if seen.processes else "yellow")
+    if picture.trouble is not None:
+        yield Text(f"! {clean(picture.trouble)}; this is what was seen before", "red")
+
+
+def _alerts(alerts: Sequence[Alert], now: datetime, width: int, most: int | None) -> Iterator[Text]:
+    if not alerts:
+        yield _row("alerts", ("● none", "green"))
+    worst_first = sorted(alerts, key=lambda each: (-each.severity.rank, each.fired_at))
+    for at, alert in enumerate(worst_first[:most]):
+        style = "red" if alert.severity == Severity.CRITICAL else "yellow"
+        since = span(max(0.0, (now - alert.began_at).total_seconds()))
+        about = f" {clean(alert.subject)}" if alert.subject else ""
+        yield _row("alerts" if at == 0 else "", (f"✕ {clean(alert.name)}{about} for {since}", style))
+        for line in wrap(clean(alert.text), max(20, width - _LABEL - 2)):
+            yield _row("", (f"  {line}", QUIET))
+    if most is not None and len(alerts) > most:
+        yield _row("", (f"and {len(alerts) - most} more: hookline alerts list", "yellow"))
+
+
+def _rates(rates: Mapping[str, Rate]) -> Iterator[Text]:
+    yield Text(f"{'a second':<{_LABEL}}{'1 min':>{_NUMBER}}{'5 min':>{_NUMBER}}  the last 5 minutes", QUIET)
+    for name, rate in rates.items():
+        bad = name == "dead" and rate.window > 0
+        figures = f"{_figure(rate.recent):>{_NUMBER}}{_figure(rate.window):>{_NUMBER}}  "
+        yield _row(name, (figures, "red" if bad else ""), (curve(rate.curve), "red" if bad else "cyan"))
+
+
+def _waiting(depths: Depths) -> Iterator[Text]:
+    late = f", the oldest for {span(depths.backlog_age)}" if depths.due else ""
+    yield _row("waiting", f"{depths.due:,} due{late}; {depths.held:,} held back")
+    yield _row("open", _named(depths.states))
+    total = sum(depths.dead.values())
+    reasons = f": {_named({reason: count for reason, count in depths.dead.items() if count})}" if total else ""
+    yield _row("dead", (f"{total:,} unresolved{reasons}", "red" if total else ""))
+    lag = f", the oldest for {span(depths.outbox_lag)}" if depths.outbox_waiting else ""
+    aside = f"; {depths.outbox_set_aside:,} set aside" if depths.outbox_set_aside else ""
+    yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"))
+
+
+def _latencies(seen: Overview) -> Iterator[Text]:
+    yield Text(f"{'latency':<{_LABEL}}{'p50':>{_NUMBER}}{'p95':>{_NUMBER}}{'p99':>{_NUMBER}}", QUIET)
+    yield _quantiles("first", seen.first_attempt, "accepted to the first attempt")
+    yield _quantiles("delivered", seen.latency, "accepted to delivered")
+    yield _quantiles("request", seen.request, "one attempt")
+
+
+def _quantiles(name: str, found: Quantiles, about: str) -> Text:
+    figures = "".join(f"{'-' if each is None else span(each):>{_NUMBER}}" for each in (found.p50, found.p95, found.p99))
+    return _row(name, figures, (f"  {about}", QUIET))
+
+
+def _distribution(seen: Overview) -> Iterator[Text]:
+    """How many attempts the delivered ones took, and what attempts came to."""
+    if seen.attempts:
+        first, second, third = (*seen.attempts, 0.0, 0.0)[:3]
+        rest = max(0.0, 1.0 - first - second - third)
+        shares = (("1st", first), ("2nd", second), ("3rd", third), ("later", rest))
+        yield _row("attempts", "   ".join(f"{name} {part:.1%}" for name, part in shares))
+    if seen.results:
+        total = sum(seen.results.values())
+        ordered = sorted(seen.results.items(), key=lambda found: -found[1])
+        yield _row("results", "   ".join(f"{clean(name)} {count / total:.1%}" for name, count in ordered[:6]))
+    if not seen.attempts and not seen.results:
+        yield _row("attempts", ("none in the last 5 minutes", QUIET))
+
+
+def _lanes(depths: Depths) -> Iterator[Text]:
+    shut = sum(count for name, count in depths.circuits.items() if name != "closed")
+    yield _row("circuits", (_named(depths.circuits), "magenta" if shut else ""))
+    if any(depths.lanes.values()):
+        yield _row("lanes", (_named({name: count for name, count in depths.lanes.items() if count}), "magenta"))
+
+
+def _sickest(picture: Picture) -> Iterator[Text]:
+    known = {sick.endpoint_no for sick in picture.overview.sick}
+    shut = [one for no, one in picture.unwell.items() if no not in known and one.circuit != Circuit.CLOSED]
+    if not picture.overview.sick and not shut:
+        return
+    yield Text(f"{'sickest endpoints':<32}{'failed':>8}{'of':>9}  state", QUIET)
+    for sick in picture.overview.sick:
+        one = picture.unwell.get(sick.endpoint_no)
+        if one is not None:
+            yield _sick(one, sick)
+    for one in shut:
+        yield Text.assemble(f"{one.endpoint_id:<32}{'-':>8}{'-':>9}  ", _state(one))
+
+
+def _sick(one: Unwell, sick: Sick) -> Text:
+    attempts = sick.good + sick.failed
+    return Text.assemble(f"{one.endpoint_id:<32}{sick.part:>8.0%}{attempts:>9,}  ", _state(one))
+
+
+def _state(one: Unwell) -> Text:
+    app = clean(one.app_uid or one.app_id)
+    if one.status != EndpointStatus.ACTIVE:
+        return Text.assemble((one.status.name.lower(), "magenta"), (f"  {app}", QUIET))
+    word = one.circuit.name.lower().replace("_", "-")
+    style = "" if one.circuit == Circuit.CLOSED else "magenta"
+    return Text.assemble((f"circuit {word}", style), (f"  {app}", QUIET))
+
+
+# ── small parts ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _row(name: str, *rest: str | tuple[str, str]) -> Text:
+    return Text.assemble((f"{name:<{_LABEL}}", QUIET), *rest)
+
+
+def _named(counts: Mapping[str, int]) -> str:
+    return "   ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _figure(rate: float) -> str:
+    if rate >= 100:
+        return f"{rate:,.0f}"
+    return f"{rate:.1f}" if rate >= 1 or rate == 0 else f"{rate:.2f}"
+
+
+def curve(values: Iterable[float]) -> str:
+    """Each as high as its part of the highest; what happened at all is seen."""
+    given = list(values)
+    highest = max(given, default=0.0)
+    if highest <= 0:
+        return BLOCKS[0] * len(given)
+    steps = len(BLOCKS) - 1
+    return "".join(BLOCKS[max(1, round(value / highest * steps)) if value > 0 else 0] for value in given)

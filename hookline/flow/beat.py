@@ -1,0 +1,50 @@
+"""Beat: every few seconds this process tells the database what it did. See `observe/pulse.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from hookline import clock
+from hookline.errors import StoreUnavailable
+from hookline.flow.outage import pause
+from hookline.observe.pulse import EVERY, Pulse, Pulser, together
+from hookline.observe.tally import Tally
+from hookline.store.base import Store
+
+log = structlog.get_logger()
+
+
+class Heart:
+    """One per process."""
+
+    def __init__(self, store: Store, tally: Tally, chance: random.Random, *, every: float = EVERY) -> None:
+        self._store = store
+        self._pulser = Pulser(tally)
+        self._every = every
+        self._chance = chance
+        self._untold: Pulse | None = None  # the database was away
+        self.process = f"{chance.getrandbits(48):012x}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await pause(self._every * self._chance.uniform(0.9, 1.0), stop)
+            await self.beat()
+
+    async def beat(self) -> None:
+        pulse = self._pulser.beat(clock.wall())
+        if self._untold is not None:
+            gauges = {"in_flight": pulse.in_flight, "slots": pulse.slots, "processes": 1}
+            pulse = together((self._untold, pulse), pulse.at)
+            for name, value in gauges.items():
+                setattr(pulse, name, value)
+        try:
+            await self._store.add_pulse(self.process, pulse)
+            self._untold = None
+        except StoreUnavailable:
+            self._untold = pulse  # the parts that need the database say so
+        except Exception:
+            log.exception("beat_failed")
+            self._untold = None

@@ -1,0 +1,123 @@
+"""When a rule fires, and when it is over: what was remembered and what was read in, changes out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from hookline.observe.alerts.alert import (
+    OTHERS,
+    Alert,
+    Begin,
+    Change,
+    Fire,
+    Forget,
+    Reading,
+    Remembered,
+    Resolve,
+    Severity,
+    Update,
+)
+from hookline.observe.alerts.rules import RULES, rule_of
+
+MOST_TOLD = 20  # of one rule, one by one: if more endpoints fail at once, it is not about the endpoints
+
+_Key = tuple[str, str]
+
+
+def judge(readings: Iterable[Reading], known: Remembered) -> list[Change]:
+    firing = {(alert.name, alert.subject): alert for alert in known.firing}
+    seen = {(reading.name.value, reading.subject): reading for reading in _told(readings, firing)}
+    pending = {(each.name, each.subject): each.began_at for each in known.pending}
+    changes: list[Change] = []
+    for key, alert in firing.items():
+        changes.append(_go_on(alert, seen.get(key), known.now))
+    for key, reading in seen.items():
+        if key not in firing:
+            changes += _begin(reading, pending.get(key), known.now)
+    changes += [Forget(name=name, subject=subject) for name, subject in pending if (name, subject) not in seen]
+    return changes
+
+
+def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterator[Change]:
+    """Not firing yet. What has to last is remembered from the first time that it was seen."""
+    name, subject = reading.name.value, reading.subject
+    if reading.severity is None:
+        if began_at is not None:
+            yield Forget(name=name, subject=subject)
+        return
+    lasts = timedelta(seconds=RULES[reading.name].lasts)
+    if now - (began_at or now) >= lasts:
+        yield Fire(reading=reading, severity=reading.severity, began_at=began_at or now)
+        if began_at is not None:
+            yield Forget(name=name, subject=subject)
+    elif began_at is None:
+        yield Begin(name=name, subject=subject)
+
+
+def _go_on(alert: Alert, reading: Reading | None, now: datetime) -> Change:
+    if reading is None or reading.lingering is None:
+        return _clear(alert, now)
+    severity = _severity(alert.severity, reading.severity, reading.lingering)
+    return Update(
+        alert=replace(
+            alert,
+            severity=severity,
+            clear_since=None,
+            value=reading.value,
+            threshold=reading.threshold,
+            text=reading.text,
+        ),
+        worse=severity.rank > alert.severity.rank,
+    )
+
+
+def _severity(held: Severity, worth: Severity | None, lingering: Severity) -> Severity:
+    """It rises at once, and falls only when the value is well below what it rose at."""
+    kept = min(held, lingering, key=lambda severity: severity.rank)
+    return kept if worth is None else max(kept, worth, key=lambda severity: severity.rank)
+
+
+def _clear(alert: Alert, now: datetime) -> Change:
+    """Over; resolved if it has been over for long enough. What it last saw while it fired stays."""
+    since = alert.clear_since or now
+    if now - since >= timedelta(seconds=rule_of(alert.name).settles):
+        return Resolve(alert=replace(alert, clear_since=since, resolved_at=now))
+    return Update(alert=replace(alert, clear_since=since))
+
+
+# ── many at once ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _told(readings: Iterable[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
+    """Of each rule as many as are told one by one; those that fire already come first. The rest together, as one."""
+    by_name: dict[str, list[Reading]] = {}
+    for reading in readings:
+        by_name.setdefault(reading.name, []).append(reading)
+    return [reading for found in by_name.values() for reading in _crowd(found, firing)]
+
+
+def _crowd(found: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
+    if len(found) <= MOST_TOLD:
+        return list(found)
+
+    def place(reading: Reading) -> tuple[bool, bool, float]:
+        fires = (reading.name.value, reading.subject) in firing
+        return (not fires, reading.severity is None, -reading.value)
+
+    ordered = sorted(found, key=place)
+    rest = [reading for reading in ordered[MOST_TOLD:] if reading.severity is not None]
+    return [*ordered[:MOST_TOLD], *([_together(rest)] if rest else [])]
+
+
+def _together(rest: Sequence[Reading]) -> Reading:
+    worst = max(rest, key=lambda reading: reading.value)
+    return replace(
+        worst,
+        subject=OTHERS,
+        value=float(len(rest)),
+        threshold=0.0,
+        text=f"{len(rest):,} more of these; one of them: {worst.text}",
+    )

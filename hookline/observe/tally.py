@@ -1,0 +1,259 @@
+"""What this process has done since it started: one method for each stage of the flow, called by the batch.
+
+The numbers are what `/metrics` shows and what pulses are made of. Labels are words of ours, never a URL or an id; event types
+are named up to a bound and are `other` beyond it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from hookline.model import (
+    ClaimBatch,
+    Dead,
+    Delivered,
+    LaneEvent,
+    LaneEventKind,
+    RecordReport,
+    RelayReport,
+    Result,
+    Retry,
+    SweepReport,
+)
+from hookline.observe.instruments import (
+    ATTEMPTS,
+    QUICK,
+    SECONDS,
+    SIZES,
+    Counter,
+    Histogram,
+    Instrument,
+    Snapshot,
+    put,
+    snapshot,
+)
+from hookline.states import ErrorKind, Reason
+
+MOST_EVENT_TYPES = 50
+OTHER = "other"
+MOST_ENDPOINTS = 2_000  # whose failures one pulse tells apart
+
+
+def result_class(status: int | None, error: ErrorKind | None) -> str:
+    """`2xx` ... `5xx`, or what kept an answer from coming."""
+    if status is None:
+        return "none" if error is None else error.value
+    return f"{status // 100}xx" if 100 <= status <= 599 else "odd"
+
+
+class Names:
+    """The first so many names as they are; the rest share one, so that nobody's choice of names can fill a database."""
+
+    def __init__(self, most: int = MOST_EVENT_TYPES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) < self._most:
+            self._known.add(name)
+            return name
+        return OTHER
+
+
+class Tally:
+    def __init__(self, *, event_types: int = MOST_EVENT_TYPES) -> None:
+        self._event_type = Names(event_types)
+        self.endpoints: dict[
+            int, list[int]
+        ] = {}  # by number, since the last pulse: attempts that went well, and that failed
+        self.in_flight = 0  # requests, now
+        self.slots = 0
+
+        self.accepted = Counter("hookline_messages_accepted_total", "Messages accepted.", "via")
+        self.ingest_size = Histogram("hookline_ingest_batch_size", "Messages in one commit of the API.", SIZES)
+        self.ingest_seconds = Histogram("hookline_ingest_duration_seconds", "Time of one commit of the API.", QUICK)
+        self.relayed = Counter("hookline_outbox_rows_total", "Outbox rows that left their queue.", "outcome")
+        self.claim_size = Histogram("hookline_claim_batch_size", "Deliveries leased by one claim.", SIZES)
+        self.claim_seconds = Histogram("hookline_claim_duration_seconds", "Time of one claim.", QUICK)
+        self.attempts = Counter("hookline_attempts_total", "Requests made.", "outcome", "result")
+        self.retries = Counter("hookline_retries_total", "Requests that were not a delivery's first.", "outcome")
+        self.last_attempts = Counter(
+            "hookline_last_attempts_total", "Deliveries that came to the last attempt of their budget."
+        )
+        self.retry_delay = Histogram(
+            "hookline_retry_delay_seconds", "Time until the next attempt of a delivery that failed.", SECONDS
+        )
+        self.attempt_seconds = Histogram(
+            "hookline_attempt_duration_seconds",
+            "Time of one request, from connect to the end of the answer.",
+            SECONDS,
+            "outcome",
+            "event_type",
+        )
+        self.lag = Histogram(
+            "hookline_send_lag_seconds",
+            "From the instant that an attempt was due to its start.",
+            SECONDS,
+            "event_type",
+        )
+        self.first_latency = Histogram(
+            "hookline_first_attempt_latency_seconds",
+            "From acceptance, or the instant asked for, to the start of the first attempt.",
+            SECONDS,
+        )
+        self.latency = Histogram(
+            "hookline_delivery_latency_seconds", "From acceptance to delivered.", SECONDS, "event_type"
+        )
+        self.used = Histogram(
+            "hookline_delivery_attempts", "Attempts that a finished delivery took.", ATTEMPTS, "outcome"
+        )
+        self.dead = Counter("hookline_dead_letters_total", "Deliveries that died.", "reason")
+        self.refusals = Counter("hookline_guard_refusals_total", "Addresses that the guard refused.", "where")
+        self.lane_events = Counter(
+            "hookline_lane_events_total", "Changes of circuits and endpoints that came about by themselves.", "kind"
+        )
+        self.record_size = Histogram("hookline_record_batch_size", "Outcomes written by one transaction.", SIZES)
+        self.record_seconds = Histogram("hookline_record_duration_seconds", "Time of one such transaction.", QUICK)
+        self.stale = Counter(
+            "hookline_stale_outcomes_total", "Outcomes that came after their lease was lost, and changed nothing."
+        )
+        self.leases = Counter("hookline_leases_expired_total", "Leases that ran out: a worker died or stalled.")
+        self.repaired = Counter("hookline_lanes_repaired_total", "Lanes that would not have woken. Must stay 0.")
+        self.api_seconds = Histogram(
+            "hookline_api_request_duration_seconds",
+            "Time of one request to the API.",
+            QUICK,
+            "method",
+            "route",
+            "status",
+        )
+        self._expect()
+
+    def _expect(self) -> None:
+        """What can happen, before it does."""
+        for reason in Reason:
+            self.dead.expect(reason.value)
+        for kind in LaneEventKind:
+            self.lane_events.expect(kind.value)
+        for outcome in _OUTCOMES.values():
+            self.retries.expect(outcome)
+        for via in ("api", "outbox"):
+            self.accepted.expect(via)
+        for outcome in ("relayed", "repeated", "set_aside"):
+            self.relayed.expect(outcome)
+        for where in ("saved", "dialled"):
+            self.refusals.expect(where)
+
+    def instruments(self) -> list[Instrument]:
+        return [each for each in vars(self).values() if isinstance(each, (Counter, Histogram))]
+
+    def snapshot(self) -> Snapshot:
+        return snapshot(self.instruments())
+
+    # ── the flow, left to right ──
+
+    def ingested(self, messages: int, seconds: float) -> None:
+        self.accepted.add(messages, "api")
+        self.ingest_size.observe(messages)
+        self.ingest_seconds.observe(seconds)
+
+    def moved(self, report: RelayReport) -> None:
+        """By the relay."""
+        self.accepted.add(report.relayed, "outbox")
+        self.relayed.add(report.relayed, "relayed")
+        self.relayed.add(report.repeated, "repeated")
+        self.relayed.add(report.set_aside, "set_aside")
+
+    def claimed(self, batch: ClaimBatch, seconds: float) -> None:
+        """Only of those that found something: an idle worker's looks would drown them."""
+        if batch.jobs:
+            self.claim_size.observe(len(batch.jobs))
+            self.claim_seconds.observe(seconds)
+
+    def recorded(self, batch: Sequence[Result], report: RecordReport, seconds: float) -> None:
+        self.record_size.observe(len(batch))
+        self.record_seconds.observe(seconds)
+        self.stale.add(report.stale)
+        self._count(batch)
+        for result in batch:
+            self._time(result)
+        self.changed(report.events)
+
+    def changed(self, events: Iterable[LaneEvent]) -> None:
+        """Of lanes and endpoints."""
+        for event in events:
+            self.lane_events.add(1, event.kind.value)
+
+    def swept(self, report: SweepReport) -> None:
+        self.leases.add(report.leases)
+        self.repaired.add(report.repaired)
+        self.dead.add(report.expired, Reason.BUDGET_EXHAUSTED.value)
+        self.dead.add(report.deleted, Reason.ENDPOINT_DELETED.value)
+        self.changed(report.events)
+
+    def refused(self, where: str) -> None:
+        self.refusals.add(1, where)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self.api_seconds.observe(seconds, method, route, f"{status // 100}xx")
+
+    # ── one batch of outcomes ──
+
+    def _count(self, batch: Sequence[Result]) -> None:
+        """Counted by what they have in common first: most of a batch is alike."""
+        attempts: Counts[tuple[str, str]] = Counts()
+        retries: Counts[str] = Counts()
+        for result in batch:
+            outcome = _OUTCOMES[type(result.judgement.verdict)]
+            attempts[outcome, result_class(result.sent.status, result.sent.error)] += 1
+            if result.job.sent:
+                retries[outcome] += 1
+            self._of_endpoint(result.job.endpoint_no, outcome)
+        for (outcome, result_), number in attempts.items():
+            self.attempts.add(number, outcome, result_)
+            if result_ == ErrorKind.BLOCKED.value:
+                self.refusals.add(number, "dialled")
+        for outcome, number in retries.items():
+            self.retries.add(number, outcome)
+
+    def _of_endpoint(self, endpoint_no: int, outcome: str) -> None:
+        held = self.endpoints.get(endpoint_no)
+        if held is None:
+            if len(self.endpoints) >= MOST_ENDPOINTS:
+                return
+            held = self.endpoints[endpoint_no] = [0, 0]
+        held[outcome != "delivered"] += 1
+
+    def _time(self, result: Result) -> None:
+        job, verdict, total = result.job, result.judgement.verdict, result.sent.timing.total / 1e6
+        outcome, event_type = _OUTCOMES[type(verdict)], self._event_type(job.event_type)
+        put(self.attempt_seconds.of(outcome, event_type), SECONDS, total)
+        if result.ended_at is not None:
+            began = (result.ended_at - job.due_at).total_seconds() - total
+            put(self.lag.of(event_type), SECONDS, max(0.0, began))
+            if not job.sent:
+                put(self.first_latency.of(), SECONDS, max(0.0, began))
+        match verdict:
+            case Delivered():
+                put(self.used.of(outcome), ATTEMPTS, float(job.sent + 1))
+                if result.ended_at is not None:
+                    taken = (result.ended_at - job.accepted_at).total_seconds()
+                    put(self.latency.of(event_type), SECONDS, max(0.0, taken))
+            case Dead(reason=reason):
+                put(self.used.of(outcome), ATTEMPTS, float(job.sent + 1))
+                self.dead.add(1, reason.value)
+            case Retry(at=at):
+                if not job.probe:  # due at once, and held by its circuit
+                    self.retry_delay.observe(max(0.0, _until(at, result.ended_at)))
+                self.last_attempts.add(float(result.last_left))
+
+
+def _until(at: datetime, ended_at: datetime | None) -> float:
+    return 0.0 if ended_at is None else (at - ended_at).total_seconds()
+
+
+_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}

@@ -1,0 +1,56 @@
+"""Depths, in one snapshot; kept in the database for a moment, so that a fleet counts no more than one process would."""
+
+from __future__ import annotations
+
+from hookline import clock
+from hookline.model import Depths, OutboxView
+from hookline.store.base import COUNTED
+from hookline.store.depths import Found, by_name, depths_of, encode, good_for, kept
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import Connection
+
+
+class DepthsOf(Part):
+    async def depths(self, *, fresh: float = 0.0) -> Depths:
+        if fresh <= 0:
+            async with self._db.calm() as connection:
+                return await self._sound(connection)
+        row = await self._db.fetchrow("depths_kept")
+        last = None if row is None else kept(row["data"])
+        if last is not None and 0 <= row["age"] < good_for(last.seconds, fresh):
+            return last
+        return await self._db.transact(self._sound_and_keep, calm=True) or last or await self.depths()
+
+    async def _sound_and_keep(self, connection: Connection) -> Depths | None:
+        """None: somebody else is at it."""
+        if not await connection.fetchval(self._sql["depths_guard"]):
+            return None
+        found = await self._sound(connection)
+        await connection.execute(self._sql["depths_keep"], found.at, encode(found))
+        return found
+
+    async def _sound(self, connection: Connection) -> Depths:
+        began = clock.monotonic()
+        row = await connection.fetchrow(self._sql["depths"], COUNTED)
+        found = Found(
+            pending=row["pending"],
+            scheduled=row["scheduled"],
+            delivering=row["delivering"],
+            queued=row["queued"],
+            due=row["due"],
+            oldest_due=row["oldest_due"],
+            held=row["held"],
+            dead=dict(row["dead"]),
+            circuits=dict(row["circuits"]),
+            lanes={
+                "paused": row["paused"],
+                "disabled": row["disabled"],
+                "held": row["held_lanes"],
+                "slowed": row["slowed"],
+            },
+            outbox=OutboxView(
+                waiting=row["outbox_waiting"], oldest=row["outbox_oldest"], set_aside=row["outbox_set_aside"]
+            ),
+            alerts=by_name(row["alerts"]),
+        )
+        return depths_of(found, row["at"], clock.monotonic() - began)

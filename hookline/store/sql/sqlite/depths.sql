@@ -1,0 +1,22 @@
+-- Depths: how much there is of everything that is open.
+
+-- name: depths_waiting
+SELECT count(*), coalesce(sum(state), 0) FROM delivery WHERE state < 2 AND expires_at > 0;
+
+-- name: depths_lanes
+-- What waits, by lane, and whether the lane is held back: see model.Depths. One whose endpoint is gone is.
+SELECT n.endpoint_no IS NULL OR n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until > :now, 0) AS back,
+       w.waiting, w.due, w.first_due
+  FROM (SELECT endpoint_no, count(*) AS waiting, sum(due_at <= :now) AS due, min(due_at) AS first_due
+          FROM delivery WHERE state < 2 AND endpoint_no > 0 GROUP BY endpoint_no) w
+  LEFT JOIN lane n ON n.endpoint_no = w.endpoint_no;
+
+-- name: depths_circuits
+SELECT circuit, count(*), sum(status = 1), sum(status = 2), sum(coalesce(held_until > :now, 0)), sum(pace IS NOT NULL)
+  FROM lane WHERE status < 3 GROUP BY circuit;
+
+-- name: depths_dead
+SELECT reason, count(*) FROM dead_letter WHERE resolved_at IS NULL AND died_at > 0 GROUP BY reason;
+
+-- name: depths_alerts
+SELECT name, severity, count(*) FROM alert WHERE resolved_at IS NULL AND name > '' GROUP BY name, severity;

@@ -1,0 +1,21 @@
+-- Pulses: what each process did, and the minutes that they become.
+
+-- name: pulse_add
+INSERT INTO pulse (grain, at, process, data) VALUES (0, :now, :process, :data) ON CONFLICT DO NOTHING;
+
+-- name: pulses
+SELECT at, process, data FROM pulse WHERE grain = :grain AND at > :since AND at <= :until ORDER BY at, process LIMIT :most;
+
+-- name: pulses_unrolled
+-- Whole minutes that every process has told of by now, and that are not made yet.
+SELECT (at / 60000000 + 1) * 60000000 AS minute, at, process, data FROM pulse
+ WHERE grain = 0
+   AND at >= coalesce((SELECT max(at) FROM pulse WHERE grain = 1), 0)
+   AND at < (:now - 30000000) / 60000000 * 60000000
+ ORDER BY at, process LIMIT :most;
+
+-- name: pulse_roll
+INSERT INTO pulse (grain, at, process, data) VALUES (1, :at, '', :data) ON CONFLICT DO NOTHING;
+
+-- name: pulses_retire
+DELETE FROM pulse WHERE grain = :grain AND at < :before;

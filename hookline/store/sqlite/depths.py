@@ -1,0 +1,72 @@
+"""Depths, in one snapshot; kept in this process for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from hookline import clock
+from hookline.model import Depths
+from hookline.store.depths import LANES, Found, by_name, depths_of, good_for
+from hookline.store.sqlite import relay
+from hookline.store.sqlite.base import Base, Bells
+from hookline.store.sqlite.clock import instant
+from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.writer import Writer
+
+
+class DepthsOf(Base):
+    def __init__(self, writer: Writer, readers: Readers, bells: Bells) -> None:
+        super().__init__(writer, readers, bells)
+        self._kept: tuple[float, Depths] | None = None  # when it was counted, monotonic
+        self._sounding = asyncio.Lock()  # one at a time: counting must not take every reader
+
+    async def depths(self, *, fresh: float = 0.0) -> Depths:
+        if fresh <= 0:
+            return await self._read(_count)
+        kept = self._kept
+        if kept is not None and self._sounding.locked():
+            return kept[1]
+        async with self._sounding:
+            kept = self._kept
+            if kept is None or clock.monotonic() - kept[0] >= good_for(kept[1].seconds, fresh):
+                kept = self._kept = (clock.monotonic(), await self._read(_count))
+            return kept[1]
+
+
+def _count(tx: Tx) -> Depths:
+    began = clock.monotonic()
+    found = _found(tx)
+    return depths_of(found, tx.at, clock.monotonic() - began)
+
+
+def _found(tx: Tx) -> Found:
+    now = {"now": tx.now}
+    ((waiting, scheduled),) = tx.tuples("depths_waiting")
+    due, held, first = 0, 0, []
+    for back, in_lane, due_there, first_due in tx.tuples("depths_lanes", now):
+        if back:
+            held += in_lane
+        elif due_there:
+            due += due_there
+            first.append(first_due)
+    circuits: dict[int, int] = {}
+    lanes: Counter[str] = Counter()
+    for circuit, number, *states in tx.tuples("depths_circuits", now):
+        circuits[circuit] = number
+        lanes.update(dict(zip(LANES, states, strict=True)))
+    return Found(
+        pending=waiting - scheduled,
+        scheduled=scheduled,
+        delivering=tx.value("counts_delivering"),
+        queued=tx.value("counts_queued"),
+        due=due,
+        oldest_due=instant(min(first)) if first else None,
+        held=held,
+        dead=dict(tx.tuples("depths_dead")),
+        circuits=circuits,
+        lanes=lanes,
+        outbox=relay.view(tx),
+        alerts=by_name(tx.tuples("depths_alerts")),
+    )

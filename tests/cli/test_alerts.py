@@ -1,0 +1,86 @@
+"""`alerts list|history|secret|test`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hookline.receive import Verifier
+from tests.cli.conftest import both_engines
+from tests.support import factory
+from tests.support.alerts import Fleet, only
+from tests.support.cli import Cli
+from tests.support.mail import MailServer
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.scene import Scene
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@both_engines
+async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True, dead_letters=1))
+    endpoint = await scene.endpoint()
+    await fleet.attempt(2, factory.dead)
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    (firing,) = (await cli.json("alerts", "list"))["data"]
+    assert (firing["name"], firing["firing"], firing["look"]) == ("dead_letters", True, "hookline dead stats")
+    past = (await cli.json("alerts", "history"))["data"]
+    assert {each["name"]: each["firing"] for each in past} == {"dead_letters": True, "circuit_open": False}
+    (older,) = (await cli.json("alerts", "history", "--after", str(past[0]["id"])))["data"]
+    assert older == past[1]
+
+
+async def test_for_people(cli: Cli, scene: Scene) -> None:
+    fleet = Fleet(scene, only(dead_letters=1))
+    assert (await cli("alerts", "list")).out.count("\n") == 1
+    await scene.endpoint()
+    await fleet.attempt(2, factory.dead)
+    await fleet.look()
+    lines = (await cli("alerts", "list")).out.splitlines()
+    assert len(lines) == 2
+    assert "2 dead letters wait for somebody (more than 1); most: permanent_failure\thookline dead stats" in lines[1]
+    assert "\tfires\t" in (await cli("alerts", "history")).out
+
+
+async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Receiver) -> None:
+    with MailServer() as server:
+        told = cli.using(
+            HOOKLINE_ALERT_WEBHOOK_URL=f"{receiver.url}/alerts",
+            HOOKLINE_ALERT_SLACK_URL=f"{receiver.url}/slack",
+            HOOKLINE_ALERT_EMAIL="ops@example.com",
+            HOOKLINE_SMTP_URL=f"smtp://127.0.0.1:{server.port}",
+        )
+        key = (await told("alerts", "secret")).out.strip()
+        async with told.running("worker"):
+            found = (await told.json("alerts", "test"))["data"]
+        assert server.mails[0].message["Subject"] == "[Hookline] test, warning: Backlog"
+    assert {each["channel"]: each["state"] for each in found} == {
+        "webhook": "delivered",
+        "slack": "delivered",
+        "email": "sent",
+    }
+    by_path = {request.path: request for request in receiver.requests}
+    assert Verifier(key).verify(by_path["/alerts"].headers, by_path["/alerts"].body)
+    assert b"this is a test: nothing is wrong" in by_path["/slack"].body.lower()
+    assert await Fleet(scene).firing() == []
+
+
+async def test_a_test_that_does_not_arrive_says_why(cli: Cli, scene: Scene, receiver: Receiver) -> None:
+    for command in ("test", "secret"):
+        (await cli("alerts", command)).refused(3, "HOOKLINE_ALERT_WEBHOOK_URL")
+    receiver.behave(Behaviour(status=404))
+    told = cli.using(HOOKLINE_ALERT_WEBHOOK_URL=receiver.url)
+    async with told.running("worker"):
+        done = await told("alerts", "test", "--json")
+    assert done.code == 1
+    assert '"state":"dead"' in done.out
+    assert "404" in done.out

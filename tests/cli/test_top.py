@@ -1,0 +1,247 @@
+"""`top`: what the fleet tells, on a screen, once, or as a document."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import struct
+import sys
+import termios
+from datetime import UTC, datetime
+from fcntl import ioctl
+
+import pytest
+from msgspec.structs import replace
+
+from hookline.cli import top_view
+from hookline.cli.top import Looker
+from hookline.cli.top_view import Picture
+from hookline.model import Depths
+from hookline.observe.alerts.alert import Alert, Severity, Unwell
+from hookline.observe.overview import overview
+from hookline.observe.pulse import Pulse
+from hookline.states import Circuit, EndpointStatus
+from tests.cli.conftest import both_engines
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def beat(scene: Scene, process: str = "one", **fields: object) -> None:
+    await scene.store.add_pulse(process, Pulse(at=NOW, slots=512, **fields))  # type: ignore[arg-type]
+
+
+@both_engines
+async def test_once_as_a_document_of_all_processes(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    await scene.send(2)
+    await beat(scene, "one", accepted=20, attempts={"delivered": 10, "retry": 30}, endpoints={endpoint.no: [1, 9]})
+    await beat(scene, "two", accepted=40, in_flight=3)
+    found = await cli.json("top", "--once")
+    assert (found["processes"], found["slots"], found["inFlight"]) == (2, 1024, 3)
+    assert found["rates"]["accepted"]["minute"] > 0
+    assert found["circuits"]["open"] == 1
+    assert sum(found["open"].values()) == 7
+    assert found["held"] == 7
+    (sick,) = found["sickest"]
+    assert (sick["endpointId"], sick["good"], sick["failed"], sick["circuit"]) == (endpoint.id, 1, 9, "open")
+    assert found["alerts"] == []
+
+
+async def test_once_for_people_and_where_nobody_tells_anything(cli: Cli, scene: Scene) -> None:
+    people = await cli("top")  # no terminal: as with --once
+    assert people.code == 0, people
+    assert "no process has told anything" in people.out
+    assert "alerts    ● none" in people.out
+    assert max(map(len, people.out.splitlines())) <= 80
+    (await cli("top", "--every", "0")).refused(2, "--every")
+    (await cli("top", "--every", "nan")).refused(2, "--every")
+
+
+async def test_without_a_database_it_makes_none(alone: Cli) -> None:
+    (await alone("top", "--once")).refused(4, "no database")
+
+
+async def test_on_a_terminal_until_q(cli: Cli, scene: Scene) -> None:
+    """A terminal of 80 columns and 24 lines: it fills no more, and is as before when `q` is pressed."""
+    await beat(scene, accepted=20)
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    before = termios.tcgetattr(theirs)
+    environment = cli.environment | {"TERM": "xterm"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hookline.cli", "top", "--every", "0.2",
+        env=environment, cwd=cli.directory, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    shown = await asyncio.to_thread(read_until, ours, b"hookline top", times=2)
+    os.write(ours, b"q")
+    shown += await drained(ours, process)
+    assert process.returncode == 0, shown
+    assert b"\x1b[?1049h" in shown  # a screen of its own, left again
+    assert b"\x1b[?1049l" in shown
+    assert b"1 process, 0 of 512" in shown
+    assert termios.tcgetattr(theirs) == before
+    for each in (ours, theirs):
+        os.close(each)
+
+
+def read_until(terminal: int, word: bytes, *, times: int) -> bytes:
+    shown = b""
+    while shown.count(word) < times:
+        shown += os.read(terminal, 65536)
+    return shown
+
+
+async def drained(terminal: int, process: asyncio.subprocess.Process) -> bytes:
+    """What it writes must be taken, or it does not end."""
+    shown = b""
+    os.set_blocking(terminal, False)
+    ending = asyncio.create_task(process.wait())
+    async with asyncio.timeout(20):
+        while not ending.done():
+            try:
+                shown += os.read(terminal, 65536)
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+    return shown
+
+
+# ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+QUIET = Depths(
+    at=NOW,
+    seconds=0.0,
+    states={"pending": 0, "scheduled": 0, "delivering": 0, "queued": 0},
+    due=0,
+    oldest_due=None,
+    held=0,
+    dead={},
+    circuits={"closed": 3, "open": 0, "half_open": 0, "recovering": 0},
+    lanes={"paused": 0},
+    outbox_waiting=0,
+    outbox_oldest=None,
+    outbox_set_aside=0,
+    alerts={},
+)
+
+
+def picture(**fields: object) -> Picture:
+    given = {"database": "sqlite:///x.db", "overview": overview([], NOW), "depths": QUIET, "alerts": [], "unwell": {}}
+    return Picture(**(given | fields))  # type: ignore[arg-type]
+
+
+def text(shown: Picture, width: int = 80) -> str:
+    return "\n".join(line.plain for line in top_view.lines(shown, width))
+
+
+def alert(**fields: object) -> Alert:
+    given: dict[str, object] = {
+        "id": 1,
+        "name": "backlog",
+        "subject": "",
+        "severity": Severity.WARNING,
+        "began_at": NOW,
+        "fired_at": NOW,
+        "value": 1.0,
+        "threshold": 1.0,
+        "text": "1,200 deliveries are due",
+    }
+    return Alert(**(given | fields))  # type: ignore[arg-type]
+
+
+def test_alerts_come_first_the_critical_before_the_others() -> None:
+    shown = text(picture(alerts=[alert(), alert(name="dead_letters", severity=Severity.CRITICAL)]))
+    assert shown.index("✕ dead_letters") < shown.index("✕ backlog") < shown.index("a second")
+    assert "1,200 deliveries are due" in shown
+
+
+def test_dead_letters_the_outbox_and_what_is_late() -> None:
+    depths = replace(
+        QUIET,
+        due=1200,
+        oldest_due=datetime(2026, 1, 1, 11, 59, tzinfo=UTC),
+        dead={"attempts_exhausted": 12},
+        outbox_set_aside=2,
+        lanes={"paused": 1, "slowed": 0},
+    )
+    shown = text(picture(depths=depths))
+    assert "1,200 due, the oldest for 1 min" in shown
+    assert "12 unresolved: attempts exhausted 12" in shown
+    assert "2 set aside" in shown
+    assert "paused 1" in shown
+    assert "slowed" not in shown
+
+
+def test_what_tenants_wrote_moves_no_cursor_and_no_line_is_wider_than_the_screen() -> None:
+    sick = Unwell(
+        endpoint_no=7,
+        endpoint_id="ep_7",
+        app_id="app_1",
+        app_uid="\x1b[2J\x9bevil" + "x" * 200,
+        status=EndpointStatus.ACTIVE,
+        circuit=Circuit.OPEN,
+        opened_at=None,
+    )
+    shown = picture(unwell={7: sick}, alerts=[alert(subject="\x1b[1m", text="a\nb" * 100)], trouble="gone\x07" * 50)
+    for width in (80, 120):
+        lines = top_view.lines(shown, width)
+        assert all(line.plain.isprintable() and line.cell_len <= width for line in lines)
+    assert "ep_7" in text(shown)
+    assert "this is what was seen before" in text(replace(shown, trouble="the database is away"))
+
+
+def test_a_low_screen_has_no_empty_lines_and_never_too_many() -> None:
+    shown = picture(alerts=[alert(id=number) for number in range(10)])
+    assert len(top_view.screen(shown, 80, 100)) > 24
+    low = top_view.screen(shown, 80, 24)
+    assert len(low) <= 23
+    assert all(line.plain for line in low)
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [([], ""), ([0, 0], "  "), ([0, 1, 8], " ▁█"), ([0.001, 1000], "▁█"), ([4, 4], "██")],
+)
+def test_curves(values: list[float], drawn: str) -> None:
+    assert top_view.curve(values) == drawn
+
+
+# ── looking again ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_engines
+async def test_each_pulse_counts_once_however_often_it_is_looked_at(scene: Scene) -> None:
+    looker = Looker(scene.store, "x")
+    await beat(scene, accepted=30)
+    assert (await looker.look()).overview.rates["accepted"].curve.count(3.0) == 1
+    await beat(scene, "late", accepted=30)
+    for _ in range(2):
+        seen = (await looker.look()).overview
+        assert sum(seen.rates["accepted"].curve) == pytest.approx(6.0)
+        assert seen.processes == 2
+
+
+def test_what_an_alert_says_is_folded_and_not_cut() -> None:
+    words = "the circuit of endpoint ep_3M9fKaD507wzb4QeIAUQwadW8HO of application demo is open: nothing is sent to it"
+    shown = text(picture(alerts=[alert(text=words)]))
+    assert " ".join(shown.split()).count(words) == 1
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_only_reasons_that_there_are_stand_beside_the_dead() -> None:
+    dead = {"permanent_failure": 0, "attempts_exhausted": 0, "budget_exhausted": 0, "blocked_address": 7}
+    assert "dead      7 unresolved: blocked address 7\n" in text(picture(depths=replace(QUIET, dead=dead)))
+
+
+def test_many_alerts_do_not_push_the_rest_off_the_screen() -> None:
+    alerts = [alert(id=number, subject=f"ep_{number}") for number in range(10)]
+    shown = [line.plain for line in top_view.screen(picture(alerts=alerts), 80, 24)]
+    assert len(shown) <= 23
+    assert any(line.startswith("waiting") for line in shown)
+    assert any("more: hookline alerts list" in line for line in shown)
+    everything = [line.plain for line in top_view.screen(picture(alerts=alerts), 80, 100)]
+    assert sum("✕ backlog" in line for line in everything) == 10

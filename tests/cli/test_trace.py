@@ -1,0 +1,101 @@
+"""`trace`: one message's whole life in one command."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hookline import clock, ids
+from hookline.model import Actor, ActorKind, Dead
+from hookline.states import Health, Reason
+from tests.cli.conftest import both_engines
+from tests.support import factory
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+BY_HAND = Actor(kind=ActorKind.COMMAND_LINE)
+
+
+async def die(scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, detail: str = "it is not for us") -> int:
+    [job] = await scene.claim()
+    await scene.record(factory.result(job, Dead(reason=reason, detail=detail), Health.GOOD, factory.answered(422)))
+    return job.delivery_id
+
+
+@both_engines
+async def test_published_accepted_tried_held_dead_and_what_to_do(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    published = clock.wall() - timedelta(seconds=3)
+    [message] = await scene.send(event_id=ids.mint(ids.EVENT, published))
+    [job] = await scene.claim()
+    await scene.record(factory.retry(job, after=0.001))
+    await scene.store.open_circuit(endpoint.no, "they deploy", actor=BY_HAND)
+    held = (await cli("trace", message)).out
+    assert f"hookline endpoints close {endpoint.id}" in held
+    assert "state     held" in held
+    await scene.age(2)
+    await scene.store.reset_circuit(endpoint.no, "done", actor=BY_HAND)
+    died = await die(scene)
+
+    people = (await cli("trace", message)).out
+    assert "to an outbox, " in people
+    assert "1 delivery: 1 dead" in people
+    assert endpoint.url in people
+    life = next(line for line in people.splitlines() if line.startswith("life"))
+    assert set(life.removeprefix("life").strip()) >= {"✕", "░"}
+    assert people.index("#1  ") < people.index("circuit opened: they deploy (by command line)") < people.index("#2  ")
+    assert "gave up: permanent_failure: it is not for us" in people
+    assert people.rstrip().endswith(f"hookline dead replay dl_{died}")
+
+    story = await cli.json("trace", message)
+    (way,) = story["ways"]
+    assert way["state"] == "dead"
+    assert "held" in {each["part"] for each in way["time"]}
+    assert [each["kind"] for each in way["events"]] == ["circuit_opened", "circuit_reset"]
+    assert way["advice"][-1] == f"hookline dead replay dl_{died}"
+    assert story["publishedAt"] is not None
+
+
+async def test_another_organizations_needs_its_name(cli: Cli, scene: Scene) -> None:
+    """Whoever finds an id in the log cannot tell whose it is."""
+    [message] = await scene.send()
+    other = await scene.store.save_organization(factory.organization())
+    (await cli("trace", message, "--org", other.id)).refused(3, "of another organization", "--org")
+
+
+async def test_one_that_was_resolved_has_its_note(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    died = await die(scene)
+    await cli("dead", "resolve", f"dl_{died}", "--note", "told them by telephone", "--yes")
+    people = (await cli("trace", message)).out
+    assert "resolved: told them by telephone" in people
+    assert "hookline dead replay" not in people
+
+
+async def test_texts_of_endpoints_move_no_cursor(cli: Cli, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    await die(scene, detail="\x1b[2J\x9bforged")
+    people = (await cli("trace", message)).out
+    assert r"\x1b[2J" in people
+    assert all(letter == "\n" or letter.isprintable() for letter in people)
+
+
+async def test_nothing_matched(cli: Cli, scene: Scene) -> None:
+    [message] = await scene.send()
+    assert "no endpoint matched" in (await cli("trace", message)).out
+
+
+async def test_one_that_came_no_further_than_the_outbox(cli: Cli, scene: Scene) -> None:
+    await scene.raw.execute(
+        "INSERT INTO outbox (app, event_type, payload, event_id, created_at) VALUES ($1, 'order paid', $2, $3, $4)",
+        scene.app.id,
+        b"{}",
+        "order-7-paid",
+        await scene.store.now(),
+    )
+    waiting = await cli("trace", "order-7-paid", "--app", scene.app.id)
+    waiting.refused(3, "order-7-paid", "1 rows wait in the outbox")
+    await scene.store.relay(10)
+    aside = await cli("trace", "order-7-paid", "--app", scene.app.id)
+    aside.refused(3, "never became a message", "event type", "hookline outbox show 1")

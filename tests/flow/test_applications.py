@@ -1,0 +1,106 @@
+"""Applications that share workers: one that hangs leaves room for the next, and one with a rate keeps to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from hookline.model import Application, ApplicationChange, ClaimBatch
+from hookline.states import DeliveryState
+from hookline.store import Store
+from tests.support import factory
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.scene import Scene
+from tests.support.working import settled, working
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as running:
+        yield running
+
+
+async def application(scene: Scene, **fields: object) -> Application:
+    return await scene.store.create_application(scene.organization.id, factory.new_application(**fields))
+
+
+async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -> None:
+    """An application with many endpoints, all of which hang."""
+    receiver.behave(Behaviour(hang=True), path="/hangs")
+    app = await application(scene)
+    for _ in range(lanes):
+        await scene.endpoint(app, url=f"{receiver.url}/hangs")
+    await scene.ingest(factory.new_messages(app.no, messages))
+
+
+async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
+    await hog(scene, receiver, lanes=60)
+    await scene.endpoint(url=f"{receiver.url}/well")
+    async with working(scene.store, drain=0.5, deadline=30.0):
+        await receiver.arrived(48, timeout=20)
+        for _ in range(5):
+            for message_id in await scene.send(10):
+                assert [one.state for one in await settled(scene.store, message_id)] == [DeliveryState.DELIVERED]
+        paths = Counter(received.path for received in receiver.requests)
+    assert paths == {"/hangs": 48, "/well": 50}
+
+
+async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of them, and nothing to be had: the worker looks now and then."""
+    await hog(scene, receiver, lanes=250, messages=1)
+    looks: list[int] = []
+    claim = scene.store.claim
+
+    async def counted(want: int, **known: Any) -> ClaimBatch:
+        batch = await claim(want, **known)
+        looks.append(len(batch.crowded_apps))
+        return batch
+
+    monkeypatch.setattr(scene.store, "claim", counted)
+    async with working(scene.store, drain=0.2, deadline=30.0, poll=5.0):
+        await receiver.arrived(48, timeout=20)
+        async with asyncio.timeout(20):
+            while sum(looks) < 202:
+                await asyncio.sleep(0.02)
+        looks.clear()
+        await asyncio.sleep(1.5)  # what is counted is what happens while nothing does
+        claims, lanes = len(looks), sum(looks)
+    assert claims <= 150
+    assert lanes <= 1000
+
+
+async def test_lanes_that_were_passed_over_go_on_as_soon_as_others_are_done(scene: Scene, receiver: Receiver) -> None:
+    """Far more lanes than slots: each outcome lets the next one in, and none is forgotten."""
+    receiver.behave(Behaviour(delay=0.02))
+    app = await application(scene)
+    for _ in range(50):
+        await scene.endpoint(app, url=receiver.url)
+    async with working(scene.store, slots=16, share=4):
+        messages = [one.message_id for one in await scene.ingest(factory.new_messages(app.no, 6))]
+        await receiver.arrived(300, timeout=30)
+        for message_id in messages:
+            assert {one.state for one in await settled(scene.store, message_id)} == {DeliveryState.DELIVERED}
+
+
+async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second: Store, receiver: Receiver) -> None:
+    """Two workers, five endpoints: 20 a second, as the receiver counts them, and not much less."""
+    app = await application(scene, throttle_rate=20)
+    for _ in range(5):
+        await scene.endpoint(app, url=receiver.url)
+    await scene.ingest(factory.new_messages(app.no, 40))
+    async with AsyncExitStack() as workers:
+        await workers.enter_async_context(working(scene.store))
+        await workers.enter_async_context(working(second))
+        arrived = [one.at for one in await receiver.arrived(101, timeout=20)]
+        await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
+        await receiver.arrived(200, timeout=20)
+    counted = arrived[40:101]  # until then senders were starting, and what was claimed meanwhile came all at once
+    assert 60 / (counted[-1] - counted[0]) >= 18
+    assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= 22

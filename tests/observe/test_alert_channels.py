@@ -1,0 +1,189 @@
+"""Webhook and Slack: delivered by Hookline itself, signed and retried; told with the change of state or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+import msgspec
+import pytest
+
+from hookline.flow.guard import Guard
+from hookline.model import DeadFilter
+from hookline.observe.alerts import home
+from hookline.observe.alerts.alert import Notice, Outgoing, Remembered, Resolve
+from hookline.observe.alerts.words import SLACK, WEBHOOK, Channels
+from hookline.operational import MANAGEMENT
+from hookline.receive import Verifier
+from hookline.states import EndpointStatus
+from tests.support import factory
+from tests.support.alerts import EVERY, Fleet, only
+from tests.support.mail import MailServer
+from tests.support.raw import Row
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.scene import Scene
+from tests.support.working import working
+
+LOOPBACK = Guard([ip_network("127.0.0.0/8")])
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def both(receiver: Receiver) -> Channels:
+    return Channels(
+        webhook_url=f"{receiver.url}/alerts", slack_url=f"{receiver.url}/slack", public_url="https://hooks.example.com"
+    )
+
+
+async def outbox(scene: Scene) -> list[Row]:
+    return await scene.raw.rows("SELECT * FROM outbox ORDER BY id")
+
+
+async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) -> Fleet:
+    """Two dead letters are one too many."""
+    fleet = Fleet(scene, only(dead_letters=1), channels, guard=guard)
+    await scene.endpoint()
+    await fleet.attempt(2, factory.dead)
+    await fleet.look()
+    return fleet
+
+
+async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: Receiver) -> None:
+    receiver.behave(lambda request: Behaviour(status=503 if len(receiver.requests) < 3 else 200))
+    fleet = await an_alert(scene, both(receiver))
+    assert (await scene.store.relay(10)).relayed == 2
+    async with working(scene.store):
+        arrived = await receiver.arrived(4)  # each was tried again
+    by_path = {request.path: request for request in arrived}
+    webhook, slack = by_path["/alerts"], by_path["/slack"]
+    endpoints = await home.endpoints(scene.store)
+    verified = Verifier(endpoints[WEBHOOK].secrets[0].key).verify(webhook.headers, webhook.body)
+    assert verified.body == webhook.body
+    body = msgspec.json.decode(webhook.body)
+    (alert,) = await fleet.firing()
+    assert body["type"] == "alert.firing"
+    assert (
+        body["data"].items()
+        >= {
+            "id": alert.id,
+            "name": "dead_letters",
+            "subject": None,
+            "severity": "warning",
+            "value": 2.0,
+            "threshold": 1.0,
+            "look": "hookline dead stats",
+            "dashboardUrl": "https://hooks.example.com/",
+            "resolvedAt": None,
+            "test": False,
+        }.items()
+    )
+    (said,) = msgspec.json.decode(slack.body).values()
+    assert set(msgspec.json.decode(slack.body)) == {"text"}
+    assert said.splitlines()[0] == "*[Hookline] warning: Dead letters*"
+    assert "2 dead letters wait for somebody (more than 1)" in said
+
+
+async def test_the_end_is_told_with_how_long_it_lasted(scene: Scene, receiver: Receiver) -> None:
+    fleet = await an_alert(scene, both(receiver))
+    await scene.raw.execute("DELETE FROM outbox")
+    await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "looked at")
+    await fleet.settle()
+    told = await outbox(scene)
+    assert [row["event_type"] for row in told] == ["alert.resolved"] * 2
+    data = msgspec.json.decode(told[0]["payload"])["data"]
+    assert data["durationSeconds"] == pytest.approx(135, abs=10)
+    assert data["resolvedAt"] is not None
+    assert "It lasted 2 min" in msgspec.json.decode(told[1]["payload"])["text"]
+
+
+async def test_each_turn_is_told_once(scene: Scene, receiver: Receiver) -> None:
+    fleet = Fleet(scene, only(dead_letters=1, dead_letters_critical=3), both(receiver), guard=LOOPBACK)
+    await scene.endpoint()
+    for count in (2, 0, 2, 0, 0):
+        if count:
+            await fleet.attempt(count, factory.dead)
+        await fleet.look()
+    told = await outbox(scene)
+    assert [(row["org_id"], row["app"]) for row in told] == [(MANAGEMENT, "hookline.alerts")] * 4
+    severities = [msgspec.json.decode(row["payload"]).get("data", {}).get("severity") for row in told]
+    assert severities == ["warning", None, "critical", None]
+    assert len({row["event_id"] for row in told}) == 4
+
+
+async def test_neither_without_the_other(scene: Scene) -> None:
+    """What fails while it is told takes the change of state with it."""
+    fleet = Fleet(scene, only(dead_letters=1), guard=LOOPBACK)
+    await scene.endpoint()
+    await fleet.attempt(2, factory.dead)
+    await fleet.look()
+    (before,) = await fleet.firing()
+    await scene.age(EVERY)
+
+    def decide(known: Remembered) -> list[Resolve]:
+        return [Resolve(alert=alert) for alert in known.firing]
+
+    def tell(_notice: Notice) -> list[Outgoing]:
+        raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await scene.store.judge_alerts(0, every=EVERY, decide=decide, tell=tell)
+    (after,) = await fleet.firing()
+    assert (after.id, after.resolved_at) == (before.id, None)
+    assert await outbox(scene) == []
+
+
+async def test_without_channels_nothing_is_made(scene: Scene) -> None:
+    await an_alert(scene, Channels())
+    assert await home.find(scene.store) is None
+    assert await outbox(scene) == []
+
+
+async def test_channels_follow_the_configuration(scene: Scene, receiver: Receiver) -> None:
+    channels = both(receiver)
+    await home.settle(scene.store, LOOPBACK, channels)
+    first = await home.endpoints(scene.store)
+    assert {channel: endpoint.url for channel, endpoint in first.items()} == channels.urls
+    await home.settle(scene.store, LOOPBACK, channels)
+    assert await home.endpoints(scene.store) == first
+    await scene.store.set_endpoint_status(first[WEBHOOK].no, EndpointStatus.DISABLED, "gone")
+    await home.settle(scene.store, LOOPBACK, Channels(webhook_url=f"{receiver.url}/other"))
+    (only_one,) = (await home.endpoints(scene.store)).values()
+    assert (only_one.id, only_one.url, only_one.status) == (
+        first[WEBHOOK].id,
+        f"{receiver.url}/other",
+        EndpointStatus.ACTIVE,
+    )
+    assert only_one.secrets == first[WEBHOOK].secrets
+    await home.settle(scene.store, LOOPBACK, Channels())
+    assert await home.endpoints(scene.store) == {}
+
+
+async def test_processes_that_start_together_make_each_channel_once(scene: Scene, receiver: Receiver) -> None:
+    await asyncio.gather(*(home.settle(scene.store, LOOPBACK, both(receiver)) for _ in range(5)))
+    assert set(await home.endpoints(scene.store)) == {WEBHOOK, SLACK}
+
+
+async def test_an_address_that_the_guard_refuses_is_no_channel_and_alerts_go_on(
+    scene: Scene, receiver: Receiver
+) -> None:
+    fleet = await an_alert(scene, both(receiver), Guard())
+    assert await fleet.names() == ["dead_letters"]
+    assert await home.endpoints(scene.store) == {}
+
+
+async def test_mail_goes_out_when_the_state_has_changed(scene: Scene) -> None:
+    with MailServer() as server:
+        url = f"smtp://127.0.0.1:{server.port}"
+        channels = Channels(emails=("ops@example.com",), email_from="h@example.com", smtp_url=url)
+        fleet = await an_alert(scene, channels)
+        stop = asyncio.Event()
+        running = asyncio.create_task(fleet.watch.run(stop))
+        (mail,) = await server.arrived(1)
+        stop.set()
+        await running
+    assert mail.message["Subject"] == "[Hookline] warning: Dead letters"

@@ -1,0 +1,144 @@
+"""E-mail over a real SMTP conversation: encrypted, tried again, bounded, and without a password in any line."""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from hookline.observe.alerts.alert import Alert, Notice, Severity
+from hookline.observe.alerts.mail import MOST_WAITING, Mailer, Post
+from hookline.observe.alerts.words import Channels, mail
+from tests.support.certs import Authority
+from tests.support.mail import MailServer
+
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+ALERT = Alert(
+    id=17,
+    name="dead_letters",
+    subject="",
+    severity=Severity.CRITICAL,
+    began_at=AT - timedelta(minutes=3),
+    fired_at=AT,
+    value=123,
+    threshold=100,
+    text="123 dead letters wait for somebody (more than 100); most: blocked_address",
+)
+CHANNELS = Channels(emails=("ops@example.com", "night@example.com"), email_from="hookline@example.com")
+
+
+def message(alert: Alert = ALERT) -> EmailMessage:
+    return mail(Notice(alert=alert, at=AT), CHANNELS)
+
+
+@asynccontextmanager
+async def mailing(mailer: Mailer) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    running = asyncio.create_task(mailer.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await running
+
+
+def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
+    with MailServer() as server:
+        Post(f"smtp://127.0.0.1:{server.port}").send(message())
+        (found,) = server.wait_for(1)
+    assert found.sender == "hookline@example.com"
+    assert found.recipients == ["ops@example.com", "night@example.com"]
+    assert found.message["Subject"] == "[Hookline] critical: Dead letters"
+    assert found.message["Auto-Submitted"] == "auto-generated"
+    text = found.message.get_content()
+    assert "123 dead letters wait for somebody (more than 100); most: blocked_address." in text
+    assert "Since 2026-03-04 05:03:07 UTC. Look at it: hookline dead stats" in text
+
+
+def test_one_that_is_over_says_how_long_it_lasted() -> None:
+    over = replace(ALERT, resolved_at=AT)
+    found = mail(Notice(alert=over, at=AT + timedelta(hours=2)), CHANNELS)
+    assert found["Subject"] == "[Hookline] resolved: Dead letters"
+    assert "It lasted 2 h 3 min, from 2026-03-04 05:03:07 UTC to 2026-03-04 07:06:07 UTC." in found.get_content()
+
+
+def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    bundle = str(authority.bundle)
+    with MailServer(starttls=authority.context("127.0.0.1")) as server:
+        Post(f"smtp://hook%40line:s3cret@127.0.0.1:{server.port}", bundle).send(message())
+        (found,) = server.wait_for(1)
+        assert found.encrypted
+        assert found.login == ("hook@line", "s3cret")
+        assert not any(b"AUTH" in line for line in server.secrets)
+    with MailServer() as plain, pytest.raises(smtplib.SMTPNotSupportedError):
+        Post(f"smtp://hookline:s3cret@127.0.0.1:{plain.port}", bundle).send(message())
+    assert not any(b"AUTH" in line for line in plain.secrets)
+    assert plain.mails == []
+
+
+def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with MailServer(tls=authority.context("127.0.0.1")) as server:
+        url = f"smtps://hookline:s3cret@127.0.0.1:{server.port}"
+        Post(url, str(authority.bundle)).send(message())
+        assert server.wait_for(1)[0].encrypted
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Post(url).send(message())
+    with MailServer(starttls=authority.context("127.0.0.1", self_signed=True)) as server:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Post(f"smtp://127.0.0.1:{server.port}", str(authority.bundle)).send(message())
+        assert server.mails == []
+
+
+async def test_what_is_not_taken_is_tried_again_and_its_refusal_is_not_quoted() -> None:
+    with MailServer() as server, capture_logs() as logs:
+        server.refuse = 2
+        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
+        async with mailing(mailer):
+            mailer.post(message())
+            assert len(await server.arrived(1)) == 1
+        assert server.tries == 3
+    assert [line["event"] for line in logs] == ["alert_mail_failed"] * 2
+    assert "s3cret" not in str(logs)
+
+
+async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
+    with MailServer() as server, capture_logs() as logs:
+        server.refuse = 3
+        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
+        async with mailing(mailer):
+            mailer.post(message())
+            mailer.post(message(replace(ALERT, name="backlog")))
+            (found,) = await server.arrived(1)
+    assert found.message["Subject"] == "[Hookline] critical: Backlog"
+    assert logs[-1]["event"] == "alert_mail_lost"
+
+
+async def test_no_more_wait_than_a_person_reads() -> None:
+    mailer = Mailer(lambda _: None)
+    with capture_logs() as logs:
+        for _ in range(MOST_WAITING + 2):
+            mailer.post(message())
+    assert [line["event"] for line in logs] == ["alert_mail_dropped"] * 2
+
+
+async def test_what_waits_when_the_process_ends_has_one_more_chance() -> None:
+    with MailServer() as server:
+        server.refuse = 1
+        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(3600.0,))
+        async with mailing(mailer):
+            mailer.post(message())
+            mailer.post(message(replace(ALERT, name="backlog")))
+            await asyncio.to_thread(server.wait_for_tries, 1)
+        names = [found.message["Subject"] for found in server.mails]
+        assert names == ["[Hookline] critical: Dead letters", "[Hookline] critical: Backlog"]

@@ -1,0 +1,187 @@
+"""The watch: one process of the fleet asks the rules, whichever it is; what it leaves behind is enough for the next."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hookline.errors import InvalidInput, StoreUnavailable
+from hookline.flow.guard import Guard
+from hookline.observe.alerts.alert import Looks
+from hookline.observe.alerts.watch import Watch, WatchSettings
+from hookline.store import Store
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.alerts import EVERY, Fleet, only
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+# ── one of many ──
+
+
+async def test_of_many_that_look_at_once_one_tells(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    fleets = [Fleet(scene, only(dead_letters=1), store=store) for store in (scene.store, second, scene.store, second)]
+    await fleets[0].attempt(2, factory.dead)
+    for _ in range(3):
+        await scene.age(EVERY)
+        with capture_logs() as logs:
+            await asyncio.gather(*(fleet.watch.look() for fleet in fleets))
+        assert [line["event"] for line in logs] in (["alert_firing"], [])
+        assert len(await fleets[0].firing()) == 1
+    assert await scene.raw.count("alert_look") == 3
+
+
+async def test_nobody_looks_before_it_is_time(scene: Scene, second: Store) -> None:
+    one, other = Fleet(scene), Fleet(scene, store=second)
+    assert await one.watch.look() == EVERY
+    left = await other.watch.look()
+    assert 0 < left <= EVERY
+    assert await scene.raw.count("alert_look") == 1
+
+
+async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene, second: Store) -> None:
+    """It neither forgets what is pending nor repeats what fires, and ends it."""
+    await scene.endpoint()
+    await scene.send(3)
+    await Fleet(scene, only(backlog=2)).looks(60)
+    assert await scene.raw.count("alert_pending") == 1
+    heir = Fleet(scene, only(backlog=2), store=second)
+    with capture_logs() as logs:
+        await heir.look()
+        assert await heir.names() == ["backlog"]
+        await Fleet(scene, only(backlog=2)).look()
+        await heir.work(factory.delivered)
+        await heir.look()
+        await scene.age(120)
+        await Fleet(scene, only(backlog=2), store=second).look()
+    assert [line["event"] for line in logs] == ["alert_firing", "alert_resolved"]
+    assert await scene.raw.count("alert_pending") == 0
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, database_url: str) -> None:
+    await scene.endpoint()
+    fleet = Fleet(scene, only(dead_letters=1))
+    await fleet.attempt(2, factory.dead)
+    dying = await RawPostgres.connect(database_url)
+    await dying.execute("BEGIN")
+    await dying.execute("SELECT pg_advisory_xact_lock(1214543, 7)")
+    await dying.execute(
+        "INSERT INTO alert (name, subject, severity, began_at, fired_at, value, threshold, text)"
+        " VALUES ('dead_letters', '', 'warning', now(), now(), 2, 1, 'half done')"
+    )
+    await fleet.look()
+    assert await fleet.firing() == []
+    await scene.raw.execute("SELECT pg_terminate_backend($1)", dying.connection.get_server_pid())
+    await until_free(scene)
+    await fleet.watch.look()
+    (alert,) = await fleet.firing()
+    assert alert.text != "half done"
+
+
+async def until_free(scene: Scene) -> None:
+    """A session that is ended gives up its locks a moment later; there is no event for it."""
+    async with asyncio.timeout(10):
+        while await scene.raw.count("pg_locks", "locktype = 'advisory' AND classid = 1214543 AND objid = 7"):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_the_looks(scene: Scene) -> None:
+    fleet = Fleet(scene)
+    await fleet.look()
+    await scene.age(-3600)
+    assert await fleet.watch.look() == EVERY
+    assert await scene.raw.count("alert_look") == 1  # the one that lay ahead is gone
+
+
+async def test_old_looks_and_alerts_are_forgotten_and_those_that_fire_are_not(scene: Scene) -> None:
+    await scene.endpoint()
+    fleet = Fleet(scene, only(dead_letters=1, circuits=True))
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    await fleet.attempt(2, factory.dead)
+    await fleet.look()
+    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    assert [alert.name for alert in await fleet.resolved()] == ["circuit_open"]
+    await scene.age(31 * 86_400)
+    await fleet.look()
+    assert await fleet.resolved() == []
+    assert await fleet.names() == ["dead_letters"]
+    assert await scene.raw.count("alert_look") == 1
+
+
+class Away:
+    """A store whose database comes back after a while."""
+
+    def __init__(self, store: Store, calls: int) -> None:
+        self._store = store
+        self._calls = calls
+
+    async def alert_looks(self, seconds: float) -> Looks:
+        self._calls -= 1
+        if self._calls >= 0:
+            raise StoreUnavailable("away")
+        return await self._store.alert_looks(seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_a_database_that_is_away_is_waited_for(scene: Scene) -> None:
+    settings = WatchSettings(guard=Guard(), every=0.01)
+    watch = Watch(Away(scene.store, 2), settings, random.Random(1))
+    stop = asyncio.Event()
+    with capture_logs() as logs:
+        running = asyncio.create_task(watch.run(stop))
+        async with asyncio.timeout(20):
+            while not await scene.raw.count("alert_look"):
+                await asyncio.sleep(0.01)  # the store has no event for it
+        stop.set()
+        await running
+    assert [line for line in logs if line["log_level"] == "error"] == []
+
+
+async def test_what_another_release_left_pending_is_forgotten(scene: Scene) -> None:
+    await scene.raw.execute(
+        "INSERT INTO alert_pending (name, subject, began_at) VALUES ('a rule of tomorrow', 'x', $1)", AT
+    )
+    fleet = Fleet(scene)
+    await fleet.look()
+    assert await scene.raw.count("alert_pending") == 0
+
+
+# ── listing ──
+
+
+async def test_alerts_are_listed_newest_first_in_pages(scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    endpoints = [await scene.endpoint() for _ in range(5)]
+    for endpoint in endpoints:
+        await scene.store.open_circuit(endpoint.no, "by hand")
+        await fleet.look()
+    await scene.store.reset_circuit(endpoints[1].no, "by hand")
+    await fleet.look()
+
+    async def subjects(firing: bool | None = None, **page: Any) -> list[int]:
+        found = await scene.store.alerts(Page(**page), firing=firing)
+        names = [endpoint.id for endpoint in endpoints]
+        return [names.index(alert.subject) for alert in found]
+
+    assert await subjects() == [4, 3, 2, 1, 0]
+    assert await subjects(firing=True) == [4, 3, 2, 0]
+    assert await subjects(firing=False) == [1]
+    first = (await scene.store.alerts(Page(limit=2)))[-1]
+    assert await subjects(limit=2, iterator=str(first.id)) == [2, 1]
+    assert await subjects(limit=3, iterator=str(first.id - 2), backwards=True) == [4, 3, 2]
+    with pytest.raises(InvalidInput):
+        await scene.store.alerts(Page(iterator="x"))

@@ -1,0 +1,80 @@
+"""What is said about alerts: the same rules and defaults in code, configuration and documentation; and nobody's text obeyed."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hookline import config
+from hookline.observe.alerts import words
+from hookline.observe.alerts.alert import OTHERS, Alert, Name, Notice, Severity
+from hookline.observe.alerts.rules import RULES, Thresholds
+from hookline.observe.alerts.words import Channels
+
+DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+def alert(name: str = "circuit_open", subject: str = "ep_17", text: str = "text") -> Alert:
+    return Alert(
+        id=1,
+        name=name,
+        subject=subject,
+        severity=Severity.WARNING,
+        began_at=AT,
+        fired_at=AT,
+        value=1,
+        threshold=0,
+        text=text,
+    )
+
+
+def test_the_documented_alerts_are_those_that_there_are() -> None:
+    table = DOCS.read_text(encoding="utf-8").partition("<!-- alerts -->")[2].partition("<!-- end -->")[0]
+    rows = re.findall(r"^\|(.*?)\| .* \| `(HOOKLINE_\w+)` \| (\S+) \|$", table, re.MULTILINE)
+    assert {name.split("`")[1] for name, _, _ in rows if name.strip()} == set(Name)
+    documented = {setting: default for _, setting, default in rows}
+    of_rules = {
+        setting.variable: setting.default
+        for setting in config.SETTINGS
+        if setting.field.removeprefix("alert_") in Thresholds.__struct_fields__
+    }
+    assert documented == of_rules
+
+
+def test_every_rule_says_where_to_look() -> None:
+    assert set(RULES) == set(Name)
+    for name in Name:
+        assert re.fullmatch(r"hookline [a-z ]+( ep_17)?", words.look(alert(name.value)))
+        assert words.look(alert(name.value, OTHERS)) == "hookline top"
+    assert words.look(alert("a rule of tomorrow")) == "hookline doctor"
+
+
+def test_slack_sees_text_and_nothing_else() -> None:
+    notice = Notice(alert=alert(text="<!channel> & <https://evil.example|click>"), at=AT)
+    (sent,) = words.outgoing(notice, Channels(slack_url="https://s.example.com/x"))
+    said = msgspec.json.decode(sent.payload)["text"]
+    assert "&lt;!channel&gt; &amp; &lt;https://evil.example|click&gt;" in said
+    assert "<" not in said
+
+
+@pytest.mark.parametrize("subject", ["ep_17\r\nBcc: all@example.com", "ep_17\nBcc: all@example.com"])
+def test_no_subject_adds_a_header(subject: str) -> None:
+    channels = Channels(emails=("a@example.com",), email_from="b@example.com")
+    with pytest.raises(ValueError, match="Header values may not contain"):
+        words.mail(Notice(alert=alert(subject=subject), at=AT), channels)
+
+
+def test_channels_do_not_show_their_addresses() -> None:
+    channels = Channels(
+        webhook_url="https://w.example.com/hunter2",
+        slack_url="https://s.example.com/hunter2",
+        emails=("a@example.com",),
+        smtp_url="smtp://u:hunter2@mail",
+    )
+    assert repr(channels) == "Channels(webhook, slack, email)"
+    assert repr(Channels()) == "Channels(log)"

@@ -1,0 +1,101 @@
+"""Alerts: of circuits; all rules together; told once whoever asks them, with what they tell of or not at all."""
+
+from __future__ import annotations
+
+from hookline.observe.alerts.alert import OTHERS
+from hookline.states import EndpointStatus
+from tests.support import factory
+from tests.support.alerts import Fleet, fails, only
+from tests.support.scene import Scene
+
+
+async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    endpoint = await scene.endpoint()
+    await scene.send(4)
+    await fleet.work(lambda job: factory.retry(job, after=0.001))
+    await fleet.look()
+    assert await fleet.firing() == []
+    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.work(factory.delivered)
+    await scene.trip(endpoint)
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert (alert.name, alert.subject) == ("circuit_open", endpoint.id)
+    await scene.record(factory.delivered(await scene.probe(endpoint)))
+    await fleet.look()
+    assert await fleet.names() == ["circuit_open"]  # it recovers
+    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    one, other = await scene.endpoint(), await scene.endpoint()
+    for endpoint in (one, other):
+        await scene.store.open_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    assert len(await fleet.firing()) == 2
+    await scene.store.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
+    await scene.store.delete_endpoint(other.no)
+    await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    endpoints = [await scene.endpoint() for _ in range(23)]
+    for endpoint in endpoints:
+        await scene.store.open_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    firing = await fleet.firing()
+    assert len(firing) == 21
+    assert {alert.subject for alert in firing} <= {OTHERS} | {endpoint.id for endpoint in endpoints}
+    (rest,) = [alert for alert in firing if alert.subject == OTHERS]
+    assert rest.value == 3
+    assert rest.text.startswith("3 more of these; one of them: the circuit of endpoint ")
+    for endpoint in endpoints[20:]:
+        await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.look()
+    assert OTHERS not in {alert.subject for alert in await fleet.firing()}
+
+
+# ── all together ──
+
+
+async def test_a_fleet_that_does_well_fires_nothing(scene: Scene) -> None:
+    fleet = Fleet(scene)
+    await scene.endpoint()
+    for _ in range(8):
+        await fleet.attempt(30, factory.delivered)
+        await fleet.attempt(2, fails)
+        await scene.age(5)
+        await fleet.work(factory.delivered)
+        await fleet.beat()
+        await fleet.look()
+    assert await fleet.firing() == []
+    assert await fleet.resolved() == []
+    assert await scene.raw.count("alert_pending") == 0
+
+
+async def test_every_rule_can_be_turned_off(scene: Scene) -> None:
+    fleet = Fleet(scene, only())
+    endpoint = await scene.endpoint()
+    await fleet.attempt(150, factory.dead)
+    await fleet.attempt(50, fails, last_left=True)
+    await fleet.work(fails)
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    await fleet.beat()
+    await fleet.settle()
+    assert await fleet.firing() == []
+
+
+async def test_a_rule_that_is_turned_off_while_it_fires_is_resolved(scene: Scene) -> None:
+    await scene.endpoint()
+    fleet = Fleet(scene, only(dead_letters=1))
+    await fleet.attempt(2, factory.dead)
+    await fleet.look()
+    assert await fleet.names() == ["dead_letters"]
+    await Fleet(scene, only()).settle()
+    assert await fleet.firing() == []

@@ -1,0 +1,194 @@
+"""Alerts of what waits happen for real, on both engines; and not when there is too little of it, or for too short a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookline.model import RelayReport
+from hookline.observe.alerts.alert import Severity
+from hookline.states import EndpointStatus
+from tests.support import factory
+from tests.support.alerts import Fleet, fails, only
+from tests.support.scene import Scene
+
+# ── backlog ──
+
+
+async def test_a_backlog_above_1000_fires_after_a_minute(scene: Scene) -> None:
+    fleet = Fleet(scene)
+    await scene.endpoint()
+    await scene.send(1000)
+    await fleet.looks(90)
+    assert await fleet.firing() == []
+    await scene.send(1)
+    await fleet.looks(60)
+    assert await fleet.firing() == []
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert (alert.name, alert.subject, alert.severity, alert.value, alert.threshold) == (
+        "backlog",
+        "",
+        Severity.WARNING,
+        1001,
+        1000,
+    )
+    assert alert.text.startswith("1,001 deliveries are due and not sent (more than 1,000), the oldest since ")
+    assert (alert.fired_at - alert.began_at).total_seconds() == pytest.approx(60, abs=10)
+
+
+async def test_a_backlog_that_is_sent_within_the_minute_is_none(scene: Scene) -> None:
+    fleet = Fleet(scene, only(backlog=3))
+    await scene.endpoint()
+    for _ in range(3):
+        await scene.send(4)
+        await fleet.looks(45)
+        await fleet.work(factory.delivered)
+        await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_what_is_held_back_or_not_due_yet_is_no_backlog(scene: Scene) -> None:
+    fleet = Fleet(scene, only(backlog=3))
+    paused = await scene.endpoint()
+    await scene.send(9)
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by hand")
+    await fleet.looks(120)
+    assert await fleet.firing() == []
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.ACTIVE, "by hand")
+    await fleet.looks(90)
+    assert await fleet.names() == ["backlog"]
+
+
+async def test_it_is_resolved_when_the_backlog_stays_well_below(scene: Scene) -> None:
+    fleet = Fleet(scene, only(backlog=10))
+    await scene.endpoint()
+    await scene.send(12)
+    await fleet.looks(90)
+    jobs = await scene.claim(3)
+    await fleet.settle()
+    assert await fleet.names() == ["backlog"]  # 9 is below, but not well below
+    await fleet.record([factory.delivered(job) for job in jobs])
+    await fleet.record([factory.delivered(job) for job in await scene.claim(2)])
+    await fleet.looks(120)
+    assert await fleet.names() == ["backlog"]
+    await fleet.look()
+    assert await fleet.names() == []
+    (alert,) = await fleet.resolved()
+    assert alert.resolved_at is not None
+    assert alert.resolved_at > alert.fired_at
+    assert alert.value == 9  # the last that was seen while it fired
+    await fleet.record([factory.delivered(job) for job in await scene.claim_all()])
+
+
+async def test_a_backlog_that_grows_for_five_minutes_fires(scene: Scene) -> None:
+    fleet = Fleet(scene, only(backlog_growing=300.0))
+    await scene.endpoint()
+    for _ in range(20):
+        await scene.send(6)
+        await fleet.look()
+    assert await fleet.firing() == []
+    for _ in range(4):
+        await scene.send(6)
+        await fleet.look()
+    (alert,) = await fleet.firing()
+    assert alert.name == "backlog_growing"
+    assert alert.text.startswith("the backlog has grown for 5 min, by ")
+    await fleet.looks(270)  # it is as large as ever, and grows no more
+    assert await fleet.firing() == []
+
+
+async def test_a_backlog_that_shrinks_in_between_or_hardly_grows_does_not(scene: Scene) -> None:
+    fleet = Fleet(scene, only(backlog_growing=300.0))
+    await scene.endpoint()
+    for turn in range(24):
+        await scene.send(9)
+        if turn % 12 == 11:
+            await fleet.work(factory.delivered)
+        await fleet.look()
+    assert await fleet.firing() == []
+    for _ in range(24):
+        await scene.send(1)
+        await fleet.look()
+    assert await fleet.firing() == []
+
+
+# ── latency ──
+
+
+@pytest.mark.parametrize(("slow", "fires"), [(40, False), (80, True)])
+async def test_first_attempts_that_begin_a_minute_late_fire(scene: Scene, slow: int, fires: bool) -> None:
+    fleet = Fleet(scene, only(latency=60.0))
+    await scene.endpoint()
+    await scene.send(20)
+    await scene.age(slow)
+    await fleet.work(factory.delivered)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.names() == (["first_attempt_latency"] if fires else [])
+    await fleet.settle(300)
+    assert await fleet.firing() == []  # those five minutes are over
+
+
+async def test_a_few_late_ones_are_too_few(scene: Scene) -> None:
+    fleet = Fleet(scene, only(latency=60.0))
+    await scene.endpoint()
+    await scene.send(19)
+    await scene.age(80)
+    await fleet.work(factory.delivered)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_late_retries_are_no_late_first_attempts(scene: Scene) -> None:
+    fleet = Fleet(scene, only(latency=60.0))
+    await scene.endpoint()
+    await fleet.attempt(25, fails)
+    await scene.age(80)
+    await fleet.work(factory.delivered)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+
+
+# ── outbox, leases ──
+
+
+async def test_an_outbox_row_that_waits_for_a_minute_fires(scene: Scene) -> None:
+    fleet = Fleet(scene, only(outbox_lag=60.0))
+    await scene.raw.execute(
+        "INSERT INTO outbox (org_id, app, event_type, payload, created_at) VALUES ($1, $2, 'order.paid', $3, $4)",
+        scene.organization.id,
+        scene.app.id,
+        b"{}",
+        await scene.raw.now(),
+    )
+    await fleet.looks(45)
+    assert await fleet.firing() == []
+    await fleet.looks(30)
+    (alert,) = await fleet.firing()
+    assert alert.name == "outbox_lag"
+    assert alert.text.startswith("the oldest of 1 outbox rows waits for 1 min ")
+    moved: RelayReport = await scene.store.relay(10)
+    assert moved.relayed == 1
+    await fleet.settle()
+    assert await fleet.firing() == []
+
+
+async def test_leases_that_run_out_fire(scene: Scene) -> None:
+    fleet = Fleet(scene, only(leases=10))
+    await scene.endpoint()
+
+    async def lose(count: int) -> None:
+        await scene.send(count)
+        assert len(await scene.claim_all()) == count
+        await scene.age(61)
+        fleet.tally.swept(await scene.store.sweep_leases())
+        await fleet.beat()
+        await fleet.look()
+        await fleet.work(factory.delivered)
+
+    await lose(10)
+    assert await fleet.firing() == []
+    await lose(1)
+    assert await fleet.names() == ["leases_expired"]

@@ -1,0 +1,115 @@
+"""Alerts of what fails happen for real, on both engines; and not when there is too little of it, or for too short a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookline.model import DeadFilter
+from hookline.observe.alerts.alert import Severity
+from tests.support import factory
+from tests.support.alerts import Fleet, fails, only
+from tests.support.scene import Scene
+
+# ── dead letters ──
+
+
+async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
+    fleet = Fleet(scene, only(dead_letters=10, dead_letters_critical=100))
+    await scene.endpoint()
+
+    async def severities() -> list[Severity]:
+        await fleet.look()
+        return [alert.severity for alert in await fleet.firing()]
+
+    await fleet.attempt(10, factory.dead)
+    assert await severities() == []
+    await fleet.attempt(1, factory.dead)
+    assert await severities() == [Severity.WARNING]
+    await fleet.attempt(89, factory.dead)
+    assert await severities() == [Severity.WARNING]
+    await fleet.attempt(1, factory.dead)
+    assert await severities() == [Severity.CRITICAL]
+    everything = DeadFilter(org_id=scene.organization.id)
+    await scene.store.resolve(everything, "looked at", limit=15)
+    assert await severities() == [Severity.CRITICAL]  # 86: below, but not well below
+    await scene.store.resolve(everything, "looked at", limit=20)
+    assert await severities() == [Severity.WARNING]
+    (alert,) = await fleet.firing()
+    assert alert.text == "66 dead letters wait for somebody (more than 10); most: permanent_failure"
+    await scene.store.resolve(everything, "looked at", limit=100)
+    await fleet.settle()
+    assert await fleet.firing() == []
+    assert len(await fleet.resolved()) == 1
+
+
+async def test_more_deaths_than_usual_fire(scene: Scene) -> None:
+    fleet = Fleet(scene, only(dead_letters_growing=3.0))
+    await scene.endpoint()
+    for hour in range(10):  # of six deaths each
+        await fleet.attempt(6, factory.dead)
+        await fleet.beat()
+        await scene.age(3607 + 7 * hour)  # never the same: minutes of pulses would meet
+        await scene.store.roll_pulses()
+    await fleet.attempt(17, factory.dead)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+    await fleet.attempt(3, factory.dead)
+    await fleet.beat()
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert (alert.name, alert.value) == ("dead_letters_growing", 20)
+
+
+async def test_a_few_deaths_where_there_never_are_any_do_not(scene: Scene) -> None:
+    fleet = Fleet(scene, only(dead_letters_growing=3.0))
+    await scene.endpoint()
+    await fleet.attempt(10, factory.dead)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+    await fleet.attempt(1, factory.dead)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.names() == ["dead_letters_growing"]
+
+
+# ── attempts ──
+
+
+@pytest.mark.parametrize(("good", "bad", "fires"), [(10, 10, False), (9, 11, True), (8, 11, False)])
+async def test_retries_that_mostly_fail_fire(scene: Scene, good: int, bad: int, fires: bool) -> None:
+    """Of at least twenty."""
+    fleet = Fleet(scene, only(retries=0.5))
+    await scene.endpoint()
+    await fleet.attempt(good + bad, fails)
+    await fleet.work(fails, most=bad)
+    await fleet.work(factory.delivered, most=good)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.names() == (["retries_failing"] if fires else [])
+
+
+async def test_first_attempts_that_fail_are_no_retries(scene: Scene) -> None:
+    fleet = Fleet(scene, only(retries=0.5))
+    await scene.endpoint()
+    await fleet.attempt(50, fails)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_deliveries_at_their_last_attempt_fire(scene: Scene) -> None:
+    fleet = Fleet(scene, only(last_attempts=20))
+    await scene.endpoint()
+    await fleet.attempt(20, fails, last_left=True)
+    await fleet.attempt(5, fails)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.firing() == []
+    await fleet.attempt(1, fails, last_left=True)
+    await fleet.beat()
+    await fleet.look()
+    assert await fleet.names() == ["last_attempts"]
+    await fleet.settle(900)
+    assert await fleet.firing() == []

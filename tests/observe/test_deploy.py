@@ -1,0 +1,240 @@
+"""What is shipped for Prometheus and Grafana: it parses, it asks only for what a real reading has, and its alerts are ours."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from hookline.clock import EPOCH
+from hookline.flow.outage import Outage
+from hookline.flow.recorder import Recorder
+from hookline.observe.alerts import rules as own
+from hookline.observe.alerts.alert import Name, Severity
+from hookline.observe.labels import EndpointLabels
+from hookline.observe.pulse import Pulse
+from hookline.observe.sample import Sampler
+from hookline.parsers import duration
+from tests.support import factory
+from tests.support.measured import Scrape, measuring
+from tests.support.scene import Scene
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DOCS = DEPLOY.parent / "docs" / "observability.md"
+RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
+DASHBOARD = json.loads((DEPLOY / "grafana" / "hookline.json").read_text())
+
+ADDED = frozenset({"job", "instance"})  # by Prometheus, to whatever it scrapes
+OF_COUNTERS = frozenset({"rate", "increase", "irate"})
+COUNTED = ("_total", "_bucket", "_count", "_sum")
+TEMPLATES = frozenset({"humanize", "humanizeDuration", "humanizePercentage"})
+
+seconds = duration(0, 86_400)
+
+
+def alerts(group: str = "hookline") -> list[dict[str, Any]]:
+    (found,) = (each for each in RULES["groups"] if each["name"] == group)
+    return [rule for rule in found["rules"] if "alert" in rule]
+
+
+def every_rule() -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def recorded() -> set[str]:
+    return {rule["record"] for rule in every_rule() if "record" in rule}
+
+
+def queries() -> list[str]:
+    """Of the dashboard, as Grafana would fill them in."""
+    found = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+    return [each.replace("$__rate_interval", "5m").replace("$job", ".+") for each in found]
+
+
+EXPRESSIONS = [rule["expr"] for rule in every_rule()] + queries()
+
+
+def nodes(expr: Any) -> Iterator[Any]:
+    yield expr
+    for part in ("lhs", "rhs", "expr", "param", "vector_selector"):
+        inner = getattr(expr, part, None)
+        if isinstance(inner, promql.Expr):
+            yield from nodes(inner)
+    for argument in getattr(expr, "args", None) or ():
+        yield from nodes(argument)
+
+
+def selectors(expr: Any) -> list[Any]:
+    return [node for node in nodes(expr) if isinstance(node, promql.VectorSelector)]
+
+
+@pytest.fixture
+async def shown(scene: Scene) -> AsyncIterator[Scrape]:
+    """A reading of a process to which a bit of everything has happened."""
+    endpoint = await scene.endpoint()
+    await scene.store.add_pulse("one", Pulse(at=EPOCH, endpoints={endpoint.no: [1, 3]}))
+    async with measuring(scene, sampler=Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)) as measured:
+        await measured.post(f"/api/v1/app/{scene.app.id}/msg", {"eventType": "order.paid", "payload": {}})
+        await scene.send(2)
+        one, two, three = await scene.claim()
+        recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, measured.tally)
+        for result in (factory.delivered(one), factory.retry(two), factory.dead(three)):
+            recorder.add(replace(result, ended_at=await scene.store.now()))
+        recorder.close()
+        await recorder.run()
+        yield await measured.sampled()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_they_ask_only_for_what_there_is(shown: Scrape) -> None:
+    labels_of: dict[str, set[str]] = {name: set(ADDED) for name in recorded()}
+    values: dict[tuple[str, str], set[str]] = {}
+    for name, labels in shown.samples:
+        labels_of.setdefault(name, set(ADDED)).update(key for key, _ in labels)
+        for key, value in labels:
+            values.setdefault((name, key), set()).add(value)
+    for text in EXPRESSIONS:
+        for node in nodes(promql.parse(text)):
+            if isinstance(node, promql.VectorSelector):
+                assert node.name in labels_of, f"{text}: no metric {node.name}"
+                for matcher in node.matchers.matchers:
+                    assert matcher.name in labels_of[node.name], f"{text}: {node.name} has no label {matcher.name}"
+                    if matcher.name not in ADDED and matcher.op in (promql.MatchOp.Equal, promql.MatchOp.Re):
+                        for wanted in matcher.value.split("|"):
+                            assert wanted in values[node.name, matcher.name], f"{text}: never {wanted!r}"
+            if isinstance(node, promql.AggregateExpr) and node.modifier is not None:
+                for label in node.modifier.labels:
+                    inner = {label for each in selectors(node.expr) for label in labels_of[each.name]}
+                    assert label in inner, f"{text}: nothing in it has the label {label}"
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_rates_are_of_counters_and_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
+    asked = set()
+    for text in EXPRESSIONS:
+        for node in nodes(promql.parse(text)):
+            if isinstance(node, promql.Call) and node.func.name in OF_COUNTERS:
+                assert all(each.name.endswith(COUNTED) for each in selectors(node)), text
+    for text in queries():
+        asked |= {each.name for each in selectors(promql.parse(text))}
+    families = {re.sub("_(total|bucket|count|sum)$", "", name) for name in asked}
+    assert set(shown.kinds) - families == set()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_every_metric_is_documented(shown: Scrape) -> None:
+    documented = set(re.findall(r"`(hookline_\w+)`", DOCS.read_text()))
+    names = {name + "_total" if kind == "counter" else name for name, kind in shown.kinds.items()}
+    assert names - documented == set()
+    assert {name for name in documented if not name.startswith("hookline_test")} - names == set()
+
+
+# ── rules ──
+
+
+def test_each_of_our_alerts_is_a_rule_and_no_other() -> None:
+    ours = {"Hookline" + name.value.title().replace("_", "") for name in Name}
+    assert {rule["alert"] for rule in alerts()} == ours
+
+
+@pytest.mark.parametrize("name", list(Name))
+def test_a_rule_has_our_thresholds_and_durations(name: Name) -> None:
+    at = own.Thresholds()
+    expected: dict[Name, list[dict[str, float]]] = {
+        Name.BACKLOG: [{"limit": at.backlog}],
+        Name.BACKLOG_GROWING: [{"limit": own.LEAST_GROWTH}],
+        Name.FIRST_ATTEMPT_LATENCY: [{"limit": at.latency, "least": own.LEAST_FIRST_ATTEMPTS, "part": 0.95}],
+        Name.DEAD_LETTERS: [{"limit": at.dead_letters}, {"limit": at.dead_letters_critical}],
+        Name.DEAD_LETTERS_GROWING: [{"limit": own.LEAST_DEATHS, "times": at.dead_letters_growing}],
+        Name.RETRIES_FAILING: [{"limit": at.retries, "least": own.LEAST_RETRIES}],
+        Name.ENDPOINT_FAILING: [{"limit": at.endpoint}],
+        Name.CIRCUIT_OPEN: [{"limit": 0}],
+        Name.LAST_ATTEMPTS: [{"limit": at.last_attempts}],
+        Name.OUTBOX_LAG: [{"limit": at.outbox_lag}],
+        Name.LEASES_EXPIRED: [{"limit": at.leases}],
+    }
+    lasts = at.endpoint_for if name == Name.ENDPOINT_FAILING else own.RULES[name].lasts
+    found = [rule for rule in alerts() if rule["alert"] == "Hookline" + name.value.title().replace("_", "")]
+    severities = [Severity.WARNING, Severity.CRITICAL][: len(found)]
+    assert [rule["labels"]["severity"] for rule in found] == severities
+    for rule, numbers in zip(found, expected[name], strict=True):
+        literals = {node.val for node in nodes(promql.parse(rule["expr"])) if isinstance(node, promql.NumberLiteral)}
+        assert set(numbers.values()) <= literals, rule["expr"]
+        assert seconds(rule.get("for", "0s")) == lasts
+        assert seconds(rule.get("keep_firing_for", "0s")) == own.RULES[name].settles
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("HooklineFirstAttemptLatency", own.LATENCY_WINDOW),
+        ("HooklineRetriesFailing", own.RATE_WINDOW),
+        ("HooklineLastAttempts", own.RATE_WINDOW),
+        ("HooklineLeasesExpired", own.RATE_WINDOW),
+    ],
+)
+def test_a_rule_looks_back_as_far_as_we_do(name: str, window: float) -> None:
+    for rule in alerts():
+        if rule["alert"] == name:
+            found = [node for node in nodes(promql.parse(rule["expr"])) if isinstance(node, promql.MatrixSelector)]
+            assert {each.range.total_seconds() for each in found} == {window}
+
+
+def test_rules_say_what_is_wrong_in_words_that_prometheus_knows() -> None:
+    for rule in every_rule():
+        assert set(rule) <= {"alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"}
+        if "alert" in rule:
+            assert re.fullmatch("Hookline[A-Za-z]+", rule["alert"])
+            assert set(rule["annotations"]) == {"summary", "description"}
+            assert rule["labels"]["severity"] in {"warning", "critical"}
+            for text in rule["annotations"].values():
+                used = re.findall(r"\{\{ (\S+)(?: \| (\w+))? \}\}", text)
+                assert text.count("{{") == len(used)
+                assert all(what in ("$value", "$labels.endpoint") for what, _ in used)
+                assert {function for _, function in used if function} <= TEMPLATES
+
+
+# ── dashboard ──
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        if panel["type"] != "row":
+            assert panel["title"]
+            assert panel["targets"]
+            assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+    assert {each["name"] for each in DASHBOARD["templating"]["list"]} == {"datasource", "job"}
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_queries_of_a_shared_database_are_not_summed_over_processes() -> None:
+    """The same figure comes from every process: summed over them it would be as many times too large."""
+    figures = tuple(
+        f"hookline_{name}" for name in ("deliveries", "circuits", "lanes", "dead_letters_unresolved", "outbox_")
+    )
+    for text in EXPRESSIONS:
+        for node in nodes(promql.parse(text)):
+            if isinstance(node, promql.AggregateExpr) and str(node.op) == "sum":
+                inner = node.expr
+                if isinstance(inner, promql.VectorSelector):
+                    assert not inner.name.startswith(figures) or inner.name.endswith(COUNTED), text

@@ -1,0 +1,216 @@
+"""Depths: how much there is of everything that is open, and for how long an answer is shared."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+
+import pytest
+
+from hookline.model import DeadFilter
+from hookline.states import EndpointStatus
+from hookline.store.base import Store
+from hookline.store.sql import load
+from tests.support import bulk, factory
+from tests.support.scene import Scene
+
+
+async def test_of_nothing_there_is_nothing_and_every_name_is_there(scene: Scene) -> None:
+    found = await scene.store.depths()
+    assert found.states == {"pending": 0, "scheduled": 0, "delivering": 0, "queued": 0}
+    assert set(found.dead.values()) == {0}
+    assert "attempts_exhausted" in found.dead
+    assert found.circuits == {"closed": 0, "open": 0, "half_open": 0, "recovering": 0}
+    assert found.lanes == {"paused": 0, "disabled": 0, "held": 0, "slowed": 0}
+    assert (found.due, found.oldest_due, found.held, found.backlog_age) == (0, None, 0, 0.0)
+    assert (found.outbox_waiting, found.outbox_oldest, found.outbox_set_aside, found.outbox_lag) == (0, None, 0, 0.0)
+    assert found.alerts == {}
+    assert found.seconds > 0
+
+
+async def test_deliveries_are_counted_by_state(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(6)
+    one, two, three, _four = await scene.claim(4)
+    await scene.record(factory.delivered(one), factory.retry(two, after=500), factory.dead(three))
+    found = await scene.store.depths()
+    assert found.states == {"pending": 2, "scheduled": 1, "delivering": 1, "queued": 0}
+    assert found.due == 2  # not the one that is scheduled
+    assert found.held == 0
+
+
+async def test_what_stands_in_line_is_queued(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.ingest([factory.new_message(scene.app.no, ordering_key="k") for _ in range(3)])
+    await scene.claim()
+    assert (await scene.store.depths()).states == {"pending": 0, "scheduled": 0, "delivering": 1, "queued": 2}
+
+
+async def test_the_oldest_of_those_that_are_due(scene: Scene) -> None:
+    await scene.endpoint()
+    (first,) = await scene.send()
+    await scene.age(100)
+    await scene.send(2)
+    found = await scene.store.depths()
+    assert found.oldest_due == (await scene.delivery(first)).due_at
+    assert 100 <= found.backlog_age < 200
+    assert found.due == 3
+
+
+async def test_what_is_not_due_is_no_backlog(scene: Scene) -> None:
+    await scene.endpoint()
+    later = await scene.store.now() + timedelta(hours=1)
+    await scene.ingest([factory.new_message(scene.app.no, deliver_at=later)])
+    found = await scene.store.depths()
+    assert (found.states["pending"], found.due, found.oldest_due) == (1, 0, None)
+
+
+async def test_what_waits_behind_an_open_circuit_is_held_back(scene: Scene) -> None:
+    sick = await scene.endpoint()
+    await scene.trip(sick)
+    found = await scene.store.depths()
+    assert found.circuits == {"closed": 0, "open": 1, "half_open": 0, "recovering": 0}
+    assert (found.due, found.oldest_due, found.held) == (0, None, 5)
+    await scene.endpoint()  # gets what comes from now on
+    await scene.send(1)
+    found = await scene.store.depths()
+    assert (found.due, found.held) == (1, 6)
+    assert found.oldest_due is not None
+    assert found.circuits["closed"] == 1
+
+
+async def test_a_circuit_that_is_probed_holds_back_and_one_that_recovers_does_not(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    job = await scene.half_open(endpoint)
+    found = await scene.store.depths()
+    assert (found.circuits["half_open"], found.held, found.due) == (1, 4, 0)
+    await scene.record(factory.delivered(job))
+    found = await scene.store.depths()
+    assert (found.circuits["recovering"], found.held, found.due) == (1, 0, 4)
+
+
+async def test_lanes_that_are_paused_disabled_held_and_slowed(scene: Scene) -> None:
+    paused, disabled, held, slowed, deleted = [await scene.endpoint() for _ in range(5)]
+    await scene.send(1)
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by a test")
+    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "by a test")
+    await scene.store.delete_endpoint(deleted.no)
+    until = await scene.store.now() + timedelta(seconds=60)
+    await scene.raw.execute("UPDATE lane SET held_until = $1 WHERE endpoint_no = $2", until, held.no)
+    await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", slowed.no)
+    found = await scene.store.depths()
+    assert found.lanes == {"paused": 1, "disabled": 1, "held": 1, "slowed": 1}
+    assert found.circuits["closed"] == 4
+    assert (found.due, found.held) == (1, 4)  # the slowed one is slow, not held back
+    await scene.age(100)
+    assert (await scene.store.depths()).lanes["held"] == 0
+
+
+async def test_dead_letters_are_counted_until_they_are_resolved(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*(factory.dead(job) for job in await scene.claim()))
+    dead = (await scene.store.depths()).dead
+    assert sum(dead.values()) == 3
+    assert dead["permanent_failure"] == 3
+    await scene.store.resolve(DeadFilter(), "seen to")
+    assert sum((await scene.store.depths()).dead.values()) == 0
+
+
+async def test_the_outbox_of_this_database(scene: Scene) -> None:
+    await publish(scene, "no-such-application")
+    await scene.store.relay(10)
+    await publish(scene, scene.app.id)
+    await publish(scene, scene.app.id)
+    found = await scene.store.depths()
+    assert (found.outbox_waiting, found.outbox_set_aside) == (2, 1)
+    assert found.outbox_oldest is not None
+    assert 0.0 <= found.outbox_lag < 60.0
+
+
+async def test_an_answer_is_shared_for_as_long_as_was_asked(scene: Scene) -> None:
+    await scene.endpoint()
+    first = await scene.store.depths(fresh=3600)
+    await scene.send(2)
+    assert await scene.store.depths(fresh=3600) == first
+    assert (await scene.store.depths()).due == 2
+    assert await scene.store.depths(fresh=3600) == first  # to count anew changes nothing for the others
+
+
+async def test_an_old_answer_is_counted_anew(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.store.depths(fresh=1e-9)
+    await scene.send(2)
+    async with asyncio.timeout(
+        20
+    ):  # it is good for fifty times as long as it took to count, however little is asked for
+        while (await scene.store.depths(fresh=1e-9)).due != 2:
+            await asyncio.sleep(0.02)
+
+
+async def publish(scene: Scene, app: str) -> None:
+    await scene.raw.execute(
+        "INSERT INTO outbox (org_id, app, event_type, payload, created_at) VALUES ($1, $2, 'order.paid', $3, $4)",
+        *(scene.organization.id, app, b"{}", await scene.store.now()),
+    )
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+async def test_an_answer_is_shared_by_all_processes(scene: Scene, second: Store) -> None:
+    await scene.endpoint()
+    first = await scene.store.depths(fresh=3600)
+    await scene.send(2)
+    assert await second.depths(fresh=3600) == first
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+async def test_while_one_counts_the_others_have_the_last_answer(scene: Scene, second: Store) -> None:
+    first = await scene.store.depths(fresh=1)
+    await scene.age(3600)
+    await scene.endpoint()
+    await scene.send(2)
+    await scene.raw.execute("SELECT pg_advisory_lock(1214547, 1)")  # as whoever is at it
+    assert await second.depths(fresh=1) == first
+    await scene.raw.execute("SELECT pg_advisory_unlock(1214547, 1)")
+    assert (await second.depths(fresh=1)).due == 2
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+async def test_an_answer_of_another_release_is_counted_anew(scene: Scene) -> None:
+    await scene.store.depths(fresh=3600)
+    await scene.endpoint()
+    await scene.send(2)
+    await scene.raw.execute("UPDATE depths SET data = $1", b'{"other": 1}')
+    assert (await scene.store.depths(fresh=3600)).due == 2
+
+
+# ── what it costs ──
+
+
+def test_history_is_never_counted(engine: str) -> None:
+    sql = load(engine)
+    asked = [text for name, text in sql.items() if name.startswith("depths")]
+    if engine == "sqlite":
+        asked += [
+            sql[name]
+            for name in ("counts_delivering", "counts_queued", "outbox_waiting", "outbox_oldest", "outbox_aside")
+        ]
+    assert len(asked) >= 4
+    for text in asked:
+        tables = set(re.findall(r"\b(?:FROM|JOIN)\s+(?:hookline\.)?(\w+)", text))
+        assert not tables & {"message", "attempt", "delivery_done", "lane_event", "pulse"}, text
+
+
+async def test_dead_letters_that_were_resolved_are_not_read(scene: Scene) -> None:
+    await bulk.load(scene.raw, [await scene.endpoint()])
+    await scene.raw.execute("UPDATE dead_letter SET resolved_at = died_at WHERE id > 3000010")
+    await scene.raw.execute("ANALYZE")
+    if scene.store.engine == "sqlite":
+        plan = await scene.raw.rows(f"EXPLAIN QUERY PLAN {load('sqlite')['depths_dead']}")
+    else:
+        plan = await scene.raw.rows("EXPLAIN " + load("postgres")["depths"].replace("$1", "10"))
+    found = [line for line in (str(row.values()) for row in plan) if "dead_letter" in line]
+    assert found
+    assert not any(re.search(r"(Seq Scan|SCAN) (on )?dead_letter", line) for line in found), found
+    scene.broken_on_purpose = True  # some of what was loaded has no token

@@ -1,0 +1,135 @@
+"""Several processes shown as one: they add up, and what was counted never falls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline.cli.fleet import told
+from hookline.observe.fleet import Fleet, Report, report, write
+from hookline.observe.instruments import Snapshot
+from hookline.observe.tally import OTHER, Tally
+
+
+def accepted(found: Report) -> float:
+    return sum(each.values[0] for each in found.snapshot["hookline_messages_accepted_total"].series)
+
+
+def event_types(snapshot: Snapshot) -> dict[str, float]:
+    family = snapshot["hookline_delivery_latency_seconds"]
+    return {each.labels[0]: sum(each.values[:-1]) for each in family.series}
+
+
+def busy(messages: int, *, in_flight: int = 0, slots: int = 0) -> Tally:
+    tally = Tally()
+    tally.ingested(messages, 0.001)
+    tally.in_flight, tally.slots = in_flight, slots
+    return tally
+
+
+def test_processes_add_up(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    own = report(busy(1, in_flight=1, slots=2))
+    assert fleet.together(own).processes == 1
+    for messages in (10, 100):
+        write(fleet.born(), report(busy(messages, in_flight=3, slots=64)))
+    found = fleet.together(own)
+    assert (accepted(found), found.processes, found.in_flight, found.slots) == (111, 3, 7, 130)
+
+
+def test_one_that_has_not_said_anything_yet_is_not_counted(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.born()
+    found = fleet.together(report(busy(1)))
+    assert (accepted(found), found.processes) == (1, 1)
+
+
+def test_a_dead_process_stays_counted_and_is_not_there(tmp_path: Path) -> None:
+    fleet, own = Fleet(tmp_path), report(busy(0))
+    path = fleet.born()
+    write(path, report(busy(7, in_flight=3, slots=64)))
+    fleet.died(path)
+    found = fleet.together(own)
+    assert (accepted(found), found.processes, found.in_flight, found.slots) == (7, 1, 0, 0)
+    assert list(tmp_path.iterdir()) == []
+    write(fleet.born(), report(busy(2)))  # its successor begins at nothing
+    assert accepted(fleet.together(own)) == 9
+
+
+def test_what_a_dying_process_said_last_is_counted(tmp_path: Path) -> None:
+    """Also what nobody has read yet."""
+    fleet, own = Fleet(tmp_path), report(busy(0))
+    path = fleet.born()
+    write(path, report(busy(7)))
+    assert accepted(fleet.together(own)) == 7
+    write(path, report(busy(9)))
+    fleet.died(path)
+    assert accepted(fleet.together(own)) == 9
+
+
+def test_a_word_that_cannot_be_read_leaves_the_last_one(tmp_path: Path) -> None:
+    fleet, own = Fleet(tmp_path), report(busy(0))
+    path = fleet.born()
+    write(path, report(busy(7)))
+    fleet.together(own)
+    for broken in (b"", b"{", b'{"snapshot": 5}', b"\xff"):
+        path.write_bytes(broken)
+        assert accepted(fleet.together(own)) == 7
+    path.unlink()
+    assert accepted(fleet.together(own)) == 7
+    fleet.died(path)
+    assert accepted(fleet.together(own)) == 7
+
+
+def test_processes_together_name_no_more_event_types_than_one(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, event_types=3)
+    for names in (("a", "b"), ("b", "c", "d")):
+        tally = Tally()
+        for name in names:
+            tally.latency.observe(0.1, name)
+        write(fleet.born(), report(tally))
+    found = event_types(fleet.together(report(Tally())).snapshot)
+    assert found == {"a": 1, "b": 2, "c": 1, OTHER: 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["work", "tell", "die", "look"]), st.integers(0, 2), st.integers(1, 9))))
+def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int, int]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        fleet = Fleet(Path(directory))
+        lives = [(fleet.born(), Tally()) for _ in range(3)]
+        own, shown, done = Tally(), 0.0, 0
+        for what, which, number in steps:
+            path, tally = lives[which]
+            if what == "work":
+                tally.ingested(number, 0.001)
+                done += number
+            elif what == "tell":
+                write(path, report(tally))
+            elif what == "die":
+                fleet.died(path)
+                lives[which] = (fleet.born(), Tally())
+            now = accepted(fleet.together(report(own)))
+            assert shown <= now <= done
+            shown = now
+
+
+async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path: Path) -> None:
+    fleet, tally = Fleet(tmp_path), busy(1)
+    path = fleet.born()
+    async with told(path, tally):
+        async with asyncio.timeout(10):
+            while not path.exists():
+                await asyncio.sleep(0.01)
+        tally.ingested(4, 0.001)
+    assert accepted(fleet.together(report(busy(0)))) == 5
+
+
+async def test_a_file_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path) -> None:
+    async with told(tmp_path / "gone" / "1", Tally()):
+        await asyncio.sleep(0)
+    assert not (tmp_path / "gone").exists()

@@ -1,0 +1,222 @@
+"""One line per attempt: what it says, what it never says, and that it is whole."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from hookline.flow.outage import Outage
+from hookline.flow.recorder import Recorder
+from hookline.model import Dead, Job, Result
+from hookline.observe.logs import ATOMIC, Journal, LogSettings, chunks, told
+from hookline.states import ErrorKind, Health, Reason
+from tests.support import factory
+from tests.support.scene import Scene
+
+HOSTILE = "broken \x1b[2J\x9b2J\u2028\n2026-01-01T00:00:00Z [info     ] attempt forged"
+
+
+class Paper:
+    """What was written, by the write."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def __call__(self, chunk: bytes) -> None:
+        self.written.append(chunk)
+
+    @property
+    def lines(self) -> list[str]:
+        return b"".join(self.written).decode().splitlines()
+
+    def documents(self) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(line) for line in b"".join(self.written).splitlines()]
+
+
+def journal(**settings: Any) -> tuple[Journal, Paper]:
+    paper = Paper()
+    return Journal(LogSettings(**({"json": True} | settings)), paper), paper
+
+
+async def jobs(scene: Scene, count: int) -> list[Job]:
+    await scene.endpoint()
+    await scene.send(count)
+    return await scene.claim()
+
+
+def ended(result: Result, after: float = 0.8) -> Result:
+    return replace(result, ended_at=result.job.due_at + timedelta(seconds=after))
+
+
+def by_name(no: int) -> str:
+    return f"ep_{no}"
+
+
+# ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_outcome_says_what_came_of_it(scene: Scene) -> None:
+    one, two, three = await jobs(scene, 3)
+    refused = factory.result(three, Dead(reason=Reason.UNSENDABLE, detail="no key"), Health.NONE, factory.failed())
+    written, paper = journal()
+    batch = [ended(factory.delivered(one, detail="")), ended(factory.retry(two, after=5)), ended(refused)]
+    written.attempts(batch, by_name)
+
+    good, later, dead = paper.documents()
+    assert (good["message"], good["endpoint"]) == (one.message_id, f"ep_{one.endpoint_no}")
+    assert (good["event"], good["level"], good["number"], good["outcome"]) == ("attempt", "info", 1, "delivered")
+    assert (good["status"], good["event_type"], good["attempt"]) == (200, "order.paid", batch[0].attempt_id)
+    timing = batch[0].sent.timing
+    assert good["connect_ms"] == timing.connect / 1000
+    assert good["total_ms"] == timing.total / 1000
+    assert good["lag_ms"] == pytest.approx(800 - timing.total / 1000, abs=0.1)
+    assert not {"error", "reason", "next_s", "payload", "probe"} & set(good)
+    assert (later["outcome"], later["status"]) == ("retry", 503)
+    assert later["next_s"] >= 0
+    assert (dead["outcome"], dead["reason"], dead["error"], dead["detail"]) == (
+        "dead",
+        "unsendable",
+        ErrorKind.REFUSED.value,
+        "no key",
+    )
+
+
+async def test_a_failed_probe_does_not_say_when_it_is_tried_next(scene: Scene) -> None:
+    """Its circuit decides that: it is due at once, and held."""
+    [job] = await jobs(scene, 1)
+    written, paper = journal()
+    written.attempts([ended(factory.retry(replace(job, probe=True), after=0))], by_name)
+    [line] = paper.documents()
+    assert (line["outcome"], line["probe"]) == ("retry", True)
+    assert "next_s" not in line
+
+
+async def test_the_same_for_people(scene: Scene) -> None:
+    one, two = await jobs(scene, 2)
+    written, paper = journal(json=False)
+    written.attempts([ended(factory.delivered(one)), ended(factory.retry(two))], by_name)
+    first, second = paper.lines
+    assert f"message={one.message_id}" in first
+    assert "[info     ] attempt  " in first
+    assert "outcome=delivered status=200" in first
+    assert "outcome=retry status=503" in second
+    assert "next_s=" in second
+    coloured, painted = journal(json=False, colours=True)
+    coloured.attempts([ended(factory.delivered(one))], by_name)
+    assert "\x1b[32mdelivered\x1b[0m" in painted.lines[0]
+
+
+async def test_which_attempts_have_a_line(scene: Scene) -> None:
+    one, two = await jobs(scene, 2)
+    batch = [ended(factory.delivered(one)), ended(factory.retry(two))]
+    for wanted, outcomes in (("all", ["delivered", "retry"]), ("failures", ["retry"]), ("off", [])):
+        written, paper = journal(attempts=wanted)
+        written.attempts(batch, by_name)
+        assert [line["outcome"] for line in paper.documents()] == outcomes
+
+
+# ── what it never says ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_payloads_and_answers_only_where_asked_for_and_then_their_beginning(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(payload=b'"' + b"s3cret" * 1000 + b'"')
+    (job,) = await scene.claim()
+    result = ended(factory.delivered(job, body=b"their answer"))
+    written, paper = journal()
+    written.attempts([result], by_name)
+    assert "s3cret" not in paper.lines[0]
+    assert "answer" not in paper.lines[0]
+    asked, told_all = journal(payloads=True)
+    asked.attempts([result], by_name)
+    (line,) = told_all.documents()
+    assert line["payload"].startswith('"s3crets3cret')
+    assert len(line["payload"]) < 1100
+    assert line["response"] == "their answer"
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+async def test_a_text_of_an_endpoint_makes_no_line_of_its_own_and_moves_no_cursor(scene: Scene, form: str) -> None:
+    (job,) = await jobs(scene, 1)
+    sent = factory.failed(detail=HOSTILE)
+    dead = factory.result(job, Dead(reason=Reason.PERMANENT_FAILURE, detail=HOSTILE), Health.GOOD, sent)
+    written, paper = journal(json=form == "json", payloads=True)
+    written.attempts([ended(replace(dead, sent=replace(sent, body=HOSTILE.encode())))], by_name)
+    (text,) = b"".join(paper.written).split(b"\n")[:-1]
+    assert text.decode().isprintable()
+    if form == "json":
+        assert msgspec.json.decode(text)["response"] == HOSTILE
+
+
+def test_urls_lose_what_may_be_secret() -> None:
+    said = "moved to https://user:pass@host/path?token=s3cret#frag; redirects are not followed"
+    assert told(said) == "moved to https://…@host/path?…; redirects are not followed"
+    assert told("really? yes") == "really? yes"
+    assert told("x" * 1000) == "x" * 300 + "…"
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_write_is_as_large_as_a_pipe_keeps_whole() -> None:
+    lines = [b"x" * 999 + b"\n"] * 10 + [b"y" * 9999 + b"\n", b"z\n"]
+    made = list(chunks(lines))
+    assert b"".join(made) == b"".join(lines)
+    assert [len(chunk) for chunk in made] == [4000, 4000, 2000, 10_000, 2]
+    assert list(chunks([])) == []
+
+
+async def test_lines_of_several_processes_on_one_pipe_stay_whole(scene: Scene) -> None:
+    """Two writers at once, each with batches far larger than a pipe takes in one piece."""
+    batch = [ended(factory.delivered(job)) for job in await jobs(scene, 40)]
+    reading, writing = os.pipe()
+
+    def write(name: str) -> None:
+        own = Journal(LogSettings(json=True), lambda chunk: os.write(writing, chunk))
+        for _ in range(50):
+            own.attempts(batch, lambda _no: name)
+
+    writers = [threading.Thread(target=write, args=(f"ep_{letter * 20}",)) for letter in "ab"]
+    closing = threading.Thread(target=lambda: ([each.join() for each in writers], os.close(writing)))
+    for thread in (*writers, closing):
+        thread.start()
+    with os.fdopen(reading, "rb") as pipe:
+        found = [msgspec.json.decode(line)["endpoint"] for line in pipe]
+    assert sorted(set(found)) == ["ep_" + "a" * 20, "ep_" + "b" * 20]
+    assert len(found) == 2 * 50 * 40
+    assert ATOMIC <= 4096
+
+
+async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Scene) -> None:
+    (job,) = await jobs(scene, 1)
+
+    def broken(_chunk: bytes) -> None:
+        raise BrokenPipeError
+
+    recorder = Recorder(
+        scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=Journal(LogSettings(), broken)
+    )
+    recorder.add(ended(factory.delivered(job)))
+    recorder.close()
+    with capture_logs() as logged:
+        await recorder.run()
+    assert [entry["event"] for entry in logged] == []
+    assert len(await scene.store.attempts(job.message_id)) == 1
+
+
+async def test_what_could_not_be_recorded_is_still_told(scene: Scene) -> None:
+    (job,) = await jobs(scene, 1)
+    written, paper = journal()
+    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=written)
+    recorder.add(ended(factory.delivered(job)))
+    assert recorder.abandon() == 1
+    (line,) = paper.documents()
+    assert (line["message"], line["recorded"]) == (job.message_id, False)

@@ -1,0 +1,53 @@
+"""Metrics and health on a port of their own, of each command that has one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.deployed import Deployment, deployed, read, shows
+from tests.support.measured import Scrape
+from tests.support.processes import running
+from tests.support.receiver import Receiver
+from tests.support.serving import free_port
+
+TOKEN = "a-token-of-a-test-alone"
+
+pytestmark = pytest.mark.parametrize("engine", ["postgres"])
+
+
+@pytest.fixture
+async def deployment(database_url: str, receiver: Receiver) -> AsyncIterator[Deployment]:
+    async with deployed(database_url, receiver) as found:
+        yield found
+
+
+async def test_with_a_port_of_its_own_the_api_does_not_show_them(deployment: Deployment, tmp_path: Path) -> None:
+    own, api = deployment.env["HOOKLINE_METRICS_PORT"], free_port()
+    env = deployment.env | {"HOOKLINE_PORT": api}
+    with running(["serve"], env, tmp_path / "log") as process:
+        found = await shows(process, own, lambda found: "hookline_deliveries" in found.kinds)
+        assert found["hookline_processes"] == 1
+        assert (await read(api))[0] == 404
+        assert (await read(own, "/health/live"))[0] == 200
+        assert process.stop() == 0
+
+
+async def test_a_relay_shows_what_it_relays(deployment: Deployment, tmp_path: Path) -> None:
+    port = deployment.env["HOOKLINE_METRICS_PORT"]
+    env = deployment.env | {"HOOKLINE_METRICS_TOKEN": TOKEN}
+    with running(["relay"], env, tmp_path / "log") as process:
+        for _ in range(400):
+            try:
+                status, body = await read(port, token=TOKEN)
+                if status == 200:
+                    break
+            except OSError:
+                assert process.running, process.said()
+            await asyncio.sleep(0.05)
+        assert Scrape(body.decode()).value("hookline_outbox_rows_total", outcome="relayed") == 0
+        assert (await read(port))[0] == 401
+        assert process.stop() == 0

@@ -1,0 +1,152 @@
+"""`GET /metrics`: its two forms, and who may read it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from hookline.api.metrics import Gate
+from hookline.observe.metrics import wants_openmetrics
+from tests.support import factory
+from tests.support.measured import Measured, measuring
+from tests.support.scene import Scene
+
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+TOKEN = "a token that nobody guesses"
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"])
+
+
+async def test_the_text_format_is_the_default(measured: Measured) -> None:
+    status, headers, text = await measured.get("/metrics")
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert headers["cache-control"] == "no-store"
+    names = {family.name for family in plain(text.decode())}
+    assert {"hookline_attempts", "hookline_delivery_attempts", "hookline_build_info"} <= names
+
+
+async def test_openmetrics_where_it_is_liked_better(measured: Measured) -> None:
+    scene = measured.scene
+    await scene.endpoint()
+    await scene.send(2)
+    one, other = await scene.claim()
+    measured.tally.recorded(
+        [factory.delivered(one), factory.dead(other)], await scene.record(factory.delivered(one)), 0.01
+    )
+    await measured.sampler.take()
+    _, headers, text = await measured.get("/metrics", {"accept": PROMETHEUS})
+    assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    families = {family.name: family.type for family in openmetrics(text.decode())}  # strict: it must end with EOF
+    assert families["hookline_attempts"] == "counter"
+    assert families["hookline_delivery_latency_seconds"] == "histogram"
+    assert families["hookline_deliveries"] == "gauge"
+    _, _, other_text = await measured.get("/metrics")
+    assert {family.name for family in plain(other_text.decode())} == {
+        name + "_info" if kind == "info" else name for name, kind in families.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/html, text/plain", False),
+        (PROMETHEUS, True),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; Q=0.9, text/plain;q=0.1", True),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.5", False),
+        ("application/openmetrics-text;q=nan,;;q=,,", False),
+        ("application/openmetrics-text;version='\r\n", True),
+    ],
+)
+def test_what_a_caller_likes(accept: str, wanted: bool, engine: str) -> None:
+    assert wants_openmetrics(accept) is wanted
+
+
+async def test_it_is_packed_for_those_who_can_unpack(measured: Measured) -> None:
+    _, headers, packed = await measured.get("/metrics", {"accept-encoding": "gzip"})
+    assert headers["content-encoding"] == "gzip"
+    assert b"hookline_build_info" in gzip.decompress(packed)
+    for accepted in ("br", "gzip;q=0", "br, gzip; Q=0.0", ""):
+        _, headers, _ = await measured.get("/metrics", {"accept-encoding": accepted})
+        assert "content-encoding" not in headers, accepted
+
+
+async def test_it_is_only_read(measured: Measured) -> None:
+    assert (await measured.request("HEAD", "/metrics", None, {}))[0] == 200
+    status, _, body = await measured.request("POST", "/metrics", b"{}", {})
+    assert (status, b"method_not_allowed" in body) == (405, True)
+
+
+# ── who may ──
+
+
+async def test_without_a_token_only_this_machine_may(measured: Measured) -> None:
+    assert (await measured.get("/metrics"))[0] == 200
+    for header in ("forwarded", "x-forwarded-for", "x-real-ip", "via"):  # a proxy, on this machine, for somebody else
+        status, _, body = await measured.get("/metrics", {header: "203.0.113.7"})
+        assert status == 403
+        assert b"HOOKLINE_METRICS_TOKEN" in body
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "hooks.example.com"},  # as HAProxy passes it on, and as a rebound name in a browser has it
+        {"host": "hooks.example.com:8071"},
+        {"host": "127.0.0.1.example.com"},
+        {"host": "[::2]:8071"},
+        {"host": "]["},
+        {"x-forwarded-proto": "https"},
+        {"x-forwarded-host": "hooks.example.com"},
+        {"cf-connecting-ip": "203.0.113.7"},
+    ],
+)
+async def test_a_proxy_that_says_nothing_of_its_caller_is_known_all_the_same(
+    measured: Measured, given: dict[str, str]
+) -> None:
+    assert (await measured.get("/metrics", given))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8071", "LocalHost", "127.0.0.1:8071", "127.1.2.3", "[::1]:8071"]
+)
+async def test_this_machine_has_several_names(measured: Measured, host: str) -> None:
+    assert (await measured.get("/metrics", {"host": host}))[0] == 200
+
+
+async def test_a_caller_of_http_1_0_is_a_proxy(measured: Measured) -> None:
+    host, port = measured.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET /metrics HTTP/1.0\r\nhost: {measured.address}\r\nconnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    assert b" 403 " in answer.splitlines()[0]
+
+
+async def test_on_a_port_of_its_own_everybody_may(scene: Scene) -> None:
+    async with measuring(scene, gate=Gate(None, is_open=True)) as measured:
+        assert (await measured.get("/metrics", {"x-forwarded-for": "203.0.113.7"}))[0] == 200
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_with_a_token_whoever_has_it(scene: Scene, is_open: bool) -> None:
+    async with measuring(scene, gate=Gate(TOKEN, is_open=is_open)) as measured:
+        given = {"authorization": f"Bearer {TOKEN}", "x-forwarded-for": "203.0.113.7"}
+        assert (await measured.get("/metrics", given))[0] == 200
+        wrong = ("", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", "Bearer \xe9", "Bearer")
+        for authorization in wrong:
+            status, _, body = await measured.get("/metrics", {"authorization": authorization})
+            assert status == 401, authorization
+            assert TOKEN.encode() not in body
+        api = {"authorization": f"Bearer {measured.token}"}
+        assert (await measured.get("/metrics", api))[0] == 401  # a tenant's token is for the API

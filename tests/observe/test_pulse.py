@@ -1,0 +1,136 @@
+"""Pulses: what a process did since the last one; they add up, are kept by the database, and become minutes."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+from hookline.errors import StoreUnavailable
+from hookline.flow.beat import Heart
+from hookline.model import RecordReport, RelayReport, SweepReport
+from hookline.observe.pulse import Pulse, Pulser, sickest, together
+from hookline.observe.tally import OTHER, Names, Tally
+from tests.support import factory
+from tests.support.scene import Scene
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    one, two, three = await scene.claim()
+    tally = Tally()
+    pulser = Pulser(tally)
+    results = [factory.delivered(one), factory.retry(two, after=5), factory.dead(three)]
+    tally.recorded(results, RecordReport(recorded=3, stale=0), 0.01)
+    tally.ingested(7, 0.002)
+    tally.moved(RelayReport(relayed=2, set_aside=1))
+    tally.swept(SweepReport(leases=4, expired=1))
+    pulse = pulser.beat(AT)
+    assert pulse.attempts == {"delivered": 1, "retry": 1, "dead": 1}
+    assert pulse.accepted == 9
+    assert pulse.leases == 4
+    assert pulse.died == 2
+    assert pulse.relayed == {"relayed": 2, "set_aside": 1}
+    assert pulse.endpoints == {endpoint.no: [1, 2]}
+    assert sum(pulse.used[:-1]) == 1
+    after = pulser.beat(AT)
+    assert (after.attempted, after.accepted, after.endpoints, after.used) == (0, 0, {}, [])
+
+
+def test_pulses_add_up() -> None:
+    one = Pulse(at=AT, accepted=1, attempts={"delivered": 2}, latency=[1.0, 2.0], endpoints={7: [1, 1]}, slots=512)
+    other = Pulse(
+        at=AT,
+        accepted=2,
+        attempts={"delivered": 1, "dead": 4},
+        latency=[3.0, 4.0],
+        endpoints={7: [0, 2], 8: [0, 1]},
+        slots=512,
+    )
+    total = together([one, other], AT)
+    assert (total.accepted, total.processes, total.slots) == (3, 2, 1024)
+    assert total.attempts == {"delivered": 3, "dead": 4}
+    assert total.latency == [4.0, 6.0]
+    assert total.endpoints == {7: [1, 3], 8: [0, 1]}
+    assert one.attempts == {"delivered": 2}  # as it was
+
+
+def test_only_the_sickest_endpoints_are_told_apart() -> None:
+    assert sickest({1: [5, 0], 2: [0, 3], 3: [1, 9], 4: [0, 1]}, most=2) == {3: [1, 9], 2: [0, 3]}
+
+
+def test_names_are_bounded() -> None:
+    name = Names(most=2)
+    assert [name(each) for each in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
+
+
+async def test_the_database_keeps_pulses_of_all_processes(scene: Scene) -> None:
+    since = await scene.store.now() - timedelta(seconds=1)
+    await scene.store.add_pulse("one", Pulse(at=AT, accepted=3))
+    await scene.store.add_pulse("other", Pulse(at=AT, accepted=4))
+    found = await scene.store.pulses(since)
+    assert sorted((pulse.process, pulse.accepted) for pulse in found) == [("one", 3.0), ("other", 4.0)]
+    assert all(pulse.at > since for pulse in found)
+    assert await scene.store.pulses(await scene.store.now() + timedelta(seconds=1)) == []
+
+
+async def test_whole_minutes_are_made_of_pulses_once(scene: Scene) -> None:
+    for process, accepted in (("one", 1), ("one", 2), ("other", 4)):
+        await scene.store.add_pulse(process, Pulse(at=AT, accepted=accepted, slots=512))
+    await age_pulses(scene, seconds=300)
+    since = await scene.store.now() - timedelta(minutes=10)
+    for _ in range(2):
+        await scene.store.roll_pulses()
+        minutes = await scene.store.pulses(since, minutes=True)
+        assert sum(minute.accepted for minute in minutes) == 7
+    assert len(await scene.store.pulses(since)) == 3  # they stay for a while
+
+
+async def test_a_minute_that_is_not_over_waits(scene: Scene) -> None:
+    await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
+    await scene.store.roll_pulses()
+    assert await scene.store.pulses(await scene.store.now() - timedelta(minutes=5), minutes=True) == []
+
+
+async def test_old_pulses_are_forgotten(scene: Scene) -> None:
+    await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
+    await age_pulses(scene, seconds=3 * 3600)
+    await scene.store.roll_pulses()
+    since = await scene.store.now() - timedelta(days=1)
+    assert await scene.store.pulses(since) == []
+    assert [minute.accepted for minute in await scene.store.pulses(since, minutes=True)] == [1]
+    await age_pulses(scene, seconds=8 * 86_400)
+    await scene.store.roll_pulses()
+    assert await scene.store.pulses(since - timedelta(days=30), minutes=True) == []
+
+
+async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -> None:
+    class Away:
+        gone = True
+
+        async def add_pulse(self, process: str, pulse: Pulse) -> None:
+            if self.gone:
+                raise StoreUnavailable("away")
+            await scene.store.add_pulse(process, pulse)
+
+    tally, store = Tally(), Away()
+    heart = Heart(store, tally, random.Random(1))  # type: ignore[arg-type]
+    tally.ingested(3, 0.001)
+    await heart.beat()
+    tally.ingested(4, 0.001)
+    store.gone = False
+    await heart.beat()
+    await heart.beat()
+    found = await scene.store.pulses(await scene.store.now() - timedelta(minutes=1))
+    assert [pulse.accepted for pulse in found] == [7, 0]
+    assert found[0].processes == 1
+
+
+async def age_pulses(scene: Scene, *, seconds: int) -> None:
+    """As if they had been written that long ago."""
+    if scene.store.engine == "sqlite":
+        await scene.raw.execute(f"UPDATE pulse SET at = at - {seconds * 10**6}")
+    else:
+        await scene.raw.execute(f"UPDATE pulse SET at = at - interval '{seconds} seconds'")

@@ -1,0 +1,122 @@
+"""The sampler: how often it asks, what it does while the database is away, and which endpoints it names."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hookline.clock import EPOCH
+from hookline.errors import StoreUnavailable
+from hookline.model import Depths
+from hookline.observe.labels import EndpointLabels
+from hookline.observe.pulse import Pulse
+from hookline.observe.sample import MOST_NAMED, Sampler
+from hookline.store.base import COUNTING
+from tests.support.measured import measuring
+from tests.support.scene import Scene
+
+
+class Counted:
+    """A store whose counting takes as long as it is told, or fails."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.asked: list[float] = []
+        self.seconds = 0.0
+        self.away = False
+
+    async def depths(self, *, fresh: float) -> Depths:
+        self.asked.append(fresh)
+        if self.away:
+            raise StoreUnavailable("away")
+        return replace(await self._scene.store.depths(), seconds=self.seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scene.store, name)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_the_more_there_is_to_count_the_less_often_it_counts(scene: Scene) -> None:
+    store = Counted(scene)
+    sampler = Sampler(store, every=5.0)  # type: ignore[arg-type]
+    for seconds, rest in ((0.01, 5.0), (0.1, 5.0), (2.0, 2.0 * COUNTING)):
+        store.seconds = seconds
+        await sampler.take()
+        assert sampler._rest() == pytest.approx(rest)
+        assert seconds / sampler._rest() <= 0.02
+    assert store.asked == [5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_while_the_database_is_away_the_last_sample_stays(scene: Scene) -> None:
+    store = Counted(scene)
+    sampler = Sampler(store)  # type: ignore[arg-type]
+    store.away = True
+    await sampler.take()
+    assert sampler.last() is None
+    store.away = False
+    await sampler.take()
+    first = sampler.last()
+    assert first is not None
+    store.away = True
+    await sampler.take()
+    after = sampler.last()
+    assert after is not None
+    assert after.depths == first.depths
+    assert after.age >= first.age
+
+
+async def test_it_goes_on_until_it_is_stopped(scene: Scene) -> None:
+    sampler, stop = Sampler(scene.store, every=0.01), asyncio.Event()
+    running = asyncio.create_task(sampler.run(stop))
+    await scene.endpoint()
+    await scene.send(3)
+    async with asyncio.timeout(10):
+        while (found := sampler.last()) is None or found.depths.due != 3:
+            await asyncio.sleep(0.01)
+    stop.set()
+    await running
+
+
+# ── endpoints ──
+
+
+async def beat(scene: Scene, endpoints: dict[int, list[int]]) -> None:
+    await scene.store.add_pulse("one", Pulse(at=EPOCH, endpoints=endpoints))
+
+
+@pytest.mark.parametrize("labels", list(EndpointLabels))
+async def test_endpoints_are_named_only_where_asked_for(scene: Scene, labels: EndpointLabels) -> None:
+    sick, well = await scene.endpoint(), await scene.endpoint()
+    await beat(scene, {sick.no: [1, 3]})
+    await beat(scene, {sick.no: [0, 2], well.no: [9, 1]})
+    hashed = {each.id: hashlib.sha256(each.id.encode()).hexdigest()[:12] for each in (sick, well)}
+    sampler = Sampler(scene.store, endpoints=labels, every=0.0)
+    async with measuring(scene, sampler=sampler) as measured:
+        found = await measured.sampled()
+    names = {each: hashed[each] if labels == EndpointLabels.HASHED else each for each in hashed}
+    if labels == EndpointLabels.OFF:
+        assert not any("endpoint_" in name for name in found.kinds)
+        return
+    assert found.by("hookline_endpoint_failures", "endpoint") == {names[sick.id]: 5, names[well.id]: 1}
+    assert found.by("hookline_endpoint_attempts", "endpoint") == {names[sick.id]: 6, names[well.id]: 10}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_only_the_sickest_are_named_and_only_for_a_while(scene: Scene) -> None:
+    endpoints = [await scene.endpoint() for _ in range(MOST_NAMED + 3)]
+    await beat(scene, {each.no: [0, 1 + at] for at, each in enumerate(endpoints)} | {987_654: [0, 99]})
+    sampler = Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)
+    await sampler.take()
+    found = sampler.last()
+    assert found is not None
+    named = [each.name for each in found.endpoints]
+    assert named == [each.id for each in reversed(endpoints)][: MOST_NAMED - 1]  # the one that is gone has a place
+    await scene.age(400)
+    await sampler.take()
+    assert (after := sampler.last()) is not None
+    assert after.endpoints == ()

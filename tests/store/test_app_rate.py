@@ -1,0 +1,274 @@
+"""An application's throttle: all of its lanes together, over all workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hookline.model import Application, ApplicationChange, Endpoint, Job
+from hookline.states import Circuit, EndpointStatus
+from hookline.store import Store
+from tests.support import factory
+from tests.support.scene import Scene
+
+SLOW = 1  # a second: what a test does within one is one start
+
+
+async def limited(scene: Scene, rate: int | None = SLOW) -> Application:
+    return await scene.store.create_application(scene.organization.id, factory.new_application(throttle_rate=rate))
+
+
+async def fill(scene: Scene, app: Application, lanes: int, messages: int = 3, **fields: Any) -> list[Endpoint]:
+    made = [await scene.endpoint(app, **fields) for _ in range(lanes)]
+    await send(scene, app, messages)
+    return made
+
+
+async def send(scene: Scene, app: Application, messages: int = 1) -> None:
+    await scene.ingest(factory.new_messages(app.no, messages))
+
+
+async def turns(scene: Scene, endpoints: list[Endpoint]) -> list[datetime]:
+    found = [(await scene.lane(one)).turn_at for one in endpoints]
+    return sorted(at for at in found if at is not None)
+
+
+async def start_for(scene: Scene, seconds: int) -> list[Job]:
+    """What starts while so many seconds pass."""
+    jobs: list[Job] = []
+    for _ in range(seconds):
+        await scene.age(1)
+        jobs += await scene.claim_all()
+    return jobs
+
+
+async def test_its_lanes_share_one_rate(scene: Scene) -> None:
+    app = await limited(scene)
+    await fill(scene, app, lanes=5)
+    begun = await scene.store.now()
+    assert len(await scene.claim_all()) == 1
+    jobs = await start_for(scene, 8)
+    real = (await scene.store.now() - begun).total_seconds()
+    assert 7 <= len(jobs) <= 9 + real
+    assert await scene.store.audit(repair=False) == []
+
+
+async def test_lanes_take_turns_and_none_twice_before_all(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=4, messages=9)
+    jobs = await scene.claim_all() + await start_for(scene, 12)
+    counts = Counter(job.endpoint_no for job in jobs)
+    assert set(counts) == {one.no for one in endpoints}
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -> None:
+    app = await limited(scene)
+    others = await fill(scene, app, lanes=3, messages=9)
+    eager = await scene.endpoint(app, event_types=("fresh",))
+    taken: list[Job] = []
+    for _ in range(8):
+        await scene.ingest(factory.new_messages(app.no, 2, event_type="fresh"))
+        taken += await scene.claim_all()
+        await scene.age(1)
+    counts = Counter(job.endpoint_no for job in taken)
+    assert counts[eager.no] <= min(counts[one.no] for one in others) + 1
+
+
+async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
+    """Forty lanes wait for one start a second: they are not looked at before their turns, and have one token each."""
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=40)
+    (job,) = await scene.claim_all()
+    given = await turns(scene, endpoints)
+    assert len(given) == 40  # the one that was served is the last in line
+    assert (await scene.lane(next(one for one in endpoints if one.no == job.endpoint_no))).turn_at == given[-1]
+    gaps = [(later - at).total_seconds() for at, later in pairwise(given)]
+    assert min(gaps) >= 0.999
+    for endpoint in endpoints:
+        (token,) = await scene.tokens(endpoint)
+        assert token["at"] == (await scene.lane(endpoint)).turn_at
+
+
+async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=6)
+    await scene.claim_all()
+    before = await turns(scene, endpoints)
+    await send(scene, app)
+    assert await scene.claim_all() == []
+    assert await turns(scene, endpoints) == before
+
+
+async def test_other_applications_are_not_held_up(scene: Scene) -> None:
+    app = await limited(scene)
+    await fill(scene, app, lanes=3)
+    await scene.endpoint()
+    await scene.send(25)
+    jobs = await scene.claim_all()
+    assert Counter(job.app_no for job in jobs) == {scene.app.no: 25, app.no: 1}
+
+
+async def test_an_application_without_a_rate_has_no_pace_and_asks_for_none(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    assert await scene.raw.count("app_pace") == 0
+    await scene.raw.execute("DROP TABLE app_pace")  # whoever asks for it now fails
+    jobs = await scene.claim_all()
+    assert (await scene.record(*factory.all_delivered(jobs))).recorded == 3
+
+
+async def test_workers_share_the_rate(scene: Scene, second: Store) -> None:
+    app = await limited(scene, rate=2)
+    await fill(scene, app, lanes=12)
+    begun = await scene.store.now()
+    batches = await asyncio.gather(*(one.claim(20, held={}, share=20) for one in (scene.store, second) * 6))
+    real = (await scene.store.now() - begun).total_seconds()
+    assert 1 <= sum(len(batch.jobs) for batch in batches) <= 2 + 2 * real
+    assert await scene.store.audit(repair=False) == []
+
+
+async def test_a_probe_is_a_start_like_any_other(scene: Scene) -> None:
+    app = await limited(scene)
+    sick, well = await scene.endpoint(app), await scene.endpoint(app)
+    await scene.raw.execute(
+        "UPDATE lane SET circuit = 1, probe_at = $1, opened_at = $1 WHERE endpoint_no = $2",
+        await scene.store.now() - timedelta(seconds=5),
+        sick.no,
+    )
+    await send(scene, app, 2)
+    (first,) = await scene.claim_all()
+    await scene.age(1)
+    (second,) = await scene.claim_all()
+    assert {first.endpoint_no, second.endpoint_no} == {sick.no, well.no}
+    assert [job.endpoint_no for job in (first, second) if job.probe] == [sick.no]
+    assert (await scene.lane(sick)).circuit == Circuit.HALF_OPEN
+
+
+async def test_a_lanes_own_limits_hold_too_and_cost_the_others_nothing(scene: Scene) -> None:
+    app = await limited(scene, rate=50)
+    narrow, held, wide = await fill(scene, app, lanes=3, messages=30)
+    await scene.raw.execute("UPDATE lane SET concurrency = 1 WHERE endpoint_no = $1", narrow.no)
+    await scene.store.set_endpoint_status(held.no, EndpointStatus.PAUSED, "maintenance")
+    jobs = await start_for(scene, 10)
+    counts = Counter(job.endpoint_no for job in jobs)
+    assert (counts[narrow.no], counts[held.no]) == (1, 0)
+    assert counts[wide.no] >= 20
+    assert await scene.store.audit(repair=False) == []
+
+
+async def test_a_paused_lane_that_had_a_turn_comes_back(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=3, messages=1)
+    await scene.claim_all()
+    waiting = [one for one in endpoints if (await scene.lane(one)).turn_at is not None]
+    await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.PAUSED, "maintenance")
+    assert {job.endpoint_no for job in await start_for(scene, 5)} == {waiting[1].no}
+    await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.ACTIVE, "back")
+    assert [job.endpoint_no for job in await scene.claim_all()] == [waiting[0].no]
+    assert (await scene.lane(waiting[0])).turn_at is None
+
+
+async def test_what_is_due_later_waits_for_no_turn_meanwhile(scene: Scene) -> None:
+    app = await limited(scene)
+    await scene.endpoint(app)
+    busy = await scene.endpoint(app, event_types=("busy",))
+    later = await scene.store.now() + timedelta(hours=2)
+    await scene.ingest(factory.new_messages(app.no, 1, deliver_at=later, event_type="once"))
+    await scene.ingest(factory.new_messages(app.no, 3, event_type="busy"))
+    jobs = await scene.claim_all() + await start_for(scene, 6)
+    assert Counter(job.endpoint_no for job in jobs)[busy.no] == 3
+    assert len(jobs) == 6  # the three that are due, to both
+    assert await scene.store.audit(repair=False) == []
+
+
+# ── changed while it runs ──
+
+
+async def test_a_raised_rate_is_honoured_at_once(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=30)
+    assert len(await scene.claim_all()) == 1
+    changed = await scene.store.change_application(app.no, ApplicationChange(throttle_rate=400))
+    assert changed.throttle_rate == 400
+    assert {(await scene.lane(one)).app_rate for one in endpoints} == {400.0}
+    at_once = await scene.claim_all()
+    assert len(at_once) >= 20
+    assert len(at_once + await start_for(scene, 5)) == 89
+
+
+async def test_a_lifted_rate_leaves_nothing_behind(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=8)
+    assert len(await scene.claim_all()) == 1
+    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
+    assert len(await scene.claim_all()) == 23
+    assert await scene.raw.count("app_pace") == 0
+    assert {((await scene.lane(one)).app_rate, (await scene.lane(one)).turn_at) for one in endpoints} == {(None, None)}
+
+
+async def test_a_rate_can_come_later(scene: Scene) -> None:
+    app = await limited(scene, rate=None)
+    await fill(scene, app, lanes=3)
+    assert len(await scene.claim(2)) == 2
+    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW))
+    assert len(await scene.claim_all()) == 1
+    later = await scene.endpoint(app)
+    assert (await scene.lane(later)).app_rate == SLOW
+    await send(scene, app)
+    assert len(await scene.claim_all()) <= 1
+
+
+async def test_another_change_of_the_application_leaves_its_lanes_alone(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=4)
+    await scene.claim_all()
+    before = await turns(scene, endpoints)
+    await scene.store.change_application(app.no, ApplicationChange(name="Acme Ltd.", throttle_rate=SLOW))
+    assert await turns(scene, endpoints) == before
+
+
+async def test_a_deleted_application_takes_its_pace_with_it(scene: Scene) -> None:
+    app = await limited(scene)
+    await fill(scene, app, lanes=2)
+    await scene.claim_all()
+    await scene.store.delete_application(app.no)
+    assert await scene.raw.count("app_pace") == 0
+    assert await scene.claim_all() == []
+    assert (await scene.store.sweep_deleted()).deleted == 5
+
+
+async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Scene) -> None:
+    scene.broken_on_purpose = True
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=3, messages=1)
+    await scene.claim_all()
+    waiting = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
+    await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", waiting[0])
+    assert await scene.store.audit(repair=True) == waiting[:1]
+    assert len(await start_for(scene, 4)) == 2
+
+
+async def test_a_turn_that_is_minutes_away_is_in_time(scene: Scene) -> None:
+    app = await limited(scene)
+    endpoints = await fill(scene, app, lanes=2, messages=1)
+    await scene.claim_all()
+    (waiting,) = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
+    far = await scene.store.now() + timedelta(minutes=10)
+    await scene.raw.execute("UPDATE lane SET turn_at = $1 WHERE endpoint_no = $2", far, waiting)
+    await scene.raw.execute("UPDATE wake SET at = $1 WHERE endpoint_no = $2", far, waiting)
+    assert await scene.store.audit(repair=False) == []
+
+
+@pytest.mark.parametrize("rate", [1, 3, 40])
+async def test_everything_is_sent_at_last(scene: Scene, rate: int) -> None:
+    app = await limited(scene, rate=rate)
+    await fill(scene, app, lanes=3, messages=4)
+    jobs = await scene.claim_all() + await start_for(scene, 15)
+    assert len({job.delivery_id for job in jobs}) == 12
+    assert await scene.raw.count("wake") == 0

@@ -1,0 +1,98 @@
+"""An application's share of one worker: it is passed over, told, and woken when it gives slots back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER
+from hookline.model import Application, AppShare, ClaimBatch, Endpoint
+from hookline.states import Circuit
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def neighbour(scene: Scene) -> Application:
+    return await scene.store.create_application(scene.organization.id, factory.new_application())
+
+
+async def claim(scene: Scene, free: int, held: dict[int, int], *, most: float = 0.75, waiting: int = 0) -> ClaimBatch:
+    apps = AppShare(held=held, most=most, waiting=waiting)
+    return await scene.store.claim(free, held={}, share=1000, apps=apps)
+
+
+async def fill(scene: Scene, lanes: int, messages: int = 3) -> list[Endpoint]:
+    made = [await scene.endpoint() for _ in range(lanes)]
+    await scene.send(messages)
+    return made
+
+
+async def test_one_application_alone_gets_three_quarters(scene: Scene) -> None:
+    await fill(scene, lanes=10, messages=20)
+    batch = await claim(scene, 64, {})
+    again = await claim(scene, 64 - len(batch.jobs), {scene.app.no: len(batch.jobs)})
+    assert (len(batch.jobs), again.jobs) == (48, [])
+
+
+async def test_without_a_share_it_gets_all(scene: Scene) -> None:
+    await fill(scene, lanes=10, messages=20)
+    assert len((await claim(scene, 64, {}, most=1.0)).jobs) == 64
+    assert len(await scene.claim(64)) == 64
+
+
+async def test_the_next_application_is_served_beside_one_that_holds_its_share(scene: Scene) -> None:
+    endpoints = await fill(scene, lanes=10, messages=20)
+    other = await neighbour(scene)
+    await scene.endpoint(other)
+    await scene.ingest(factory.new_messages(other.no, 5))
+    batch = await claim(scene, 16, {scene.app.no: 48})
+    assert Counter(job.app_no for job in batch.jobs) == {other.no: 5}
+    passed = batch.crowded_apps
+    assert set(passed.values()) == {scene.app.no}
+    assert set(passed) <= {one.no for one in endpoints}
+    assert batch.crowded == ()
+
+
+async def test_lanes_that_were_passed_over_wake_by_themselves_a_few_at_a_time(scene: Scene) -> None:
+    """Another worker may have room for them; but they must not be all that anybody looks at."""
+    endpoints = await fill(scene, lanes=60)
+    passed: dict[int, int] = {}
+    while len(passed) < 60:
+        batch = await claim(scene, 16, {scene.app.no: 48}, waiting=len(passed))
+        assert batch.jobs == []
+        passed |= batch.crowded_apps
+    now = await scene.store.now()
+    looks = Counter([token["at"] for one in endpoints for token in await scene.tokens(one)])
+    assert looks.total() == 60
+    assert max(looks.values()) <= CROWDED_TOGETHER
+    assert max(looks) <= now + CROWDED_LONGEST
+    assert await scene.store.audit(repair=False) == []
+    await scene.age(CROWDED_LONGEST.total_seconds())
+    assert len((await claim(scene, 640, {})).jobs) >= 60
+
+
+async def test_what_its_outcomes_give_back_wakes_those_that_were_passed_over(scene: Scene) -> None:
+    endpoints = await fill(scene, lanes=2, messages=6)
+    batch = await claim(scene, 4, {})
+    first, passed = batch.jobs, dict(batch.crowded_apps)  # an engine that looks twice knows it after the first
+    assert len(first) == 3
+    for _ in range(4):
+        passed |= (await claim(scene, 1, {scene.app.no: 3})).crowded_apps
+    assert set(passed) == {one.no for one in endpoints}
+    await scene.raw.execute("UPDATE wake SET at = $1", await scene.store.now() + timedelta(hours=1))
+    assert (await claim(scene, 4, {})).jobs == []
+    report = await scene.store.record(factory.all_delivered(first), wake=set(passed))
+    assert report.recorded == 3
+    assert len((await claim(scene, 4, {})).jobs) == 3
+
+
+async def test_a_probe_is_passed_over_too_and_comes_when_there_is_room(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.trip(endpoint)
+    await scene.age(5000)
+    batch = await claim(scene, 16, {scene.app.no: 48})
+    assert (batch.jobs, batch.crowded_apps) == ([], {endpoint.no: scene.app.no})
+    assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
+    await scene.age(1)
+    (job,) = (await claim(scene, 64, {})).jobs
+    assert job.probe

@@ -1,0 +1,161 @@
+"""A real SMTP server on loopback: it keeps what it was given, asks for TLS and a password if told to, and can refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import threading
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+_PATIENCE = 10.0
+
+
+class Mailed(Struct, frozen=True, kw_only=True):
+    sender: str
+    recipients: list[str]
+    message: EmailMessage
+    encrypted: bool
+    login: tuple[str, str] | None
+
+
+class MailServer:
+    """`with MailServer() as server:`; it runs in a thread with a loop of its own."""
+
+    def __init__(self, *, starttls: ssl.SSLContext | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self.mails: list[Mailed] = []
+        self.tries = 0  # mails that were offered, taken or not
+        self.refuse = 0  # so many of the next mails are not taken
+        self.secrets: list[bytes] = []  # everything that came in the clear
+        self._starttls, self._tls = starttls, tls
+        self._news = threading.Condition()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="mail", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(_PATIENCE), "the mail server did not start"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_PATIENCE)
+
+    def wait_for(self, count: int) -> list[Mailed]:
+        with self._news:
+            if not self._news.wait_for(lambda: len(self.mails) >= count, _PATIENCE):
+                raise TimeoutError(f"{len(self.mails)} of {count} mails came")
+            return list(self.mails)
+
+    async def arrived(self, count: int) -> list[Mailed]:
+        return await asyncio.to_thread(self.wait_for, count)
+
+    def wait_for_tries(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: self.tries >= count, _PATIENCE), f"{self.tries} of {count} tries"
+
+    # ── its loop ──
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
+        self.port: int = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _Conversation(self, reader, writer, encrypted=self._tls is not None).hold()
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass
+        finally:
+            writer.close()
+
+    def taken(self, mail: Mailed) -> bool:
+        with self._news:
+            self.tries += 1
+            refused = self.refuse > 0
+            self.refuse -= refused
+            if not refused:
+                self.mails.append(mail)
+            self._news.notify_all()
+            return not refused
+
+    @property
+    def offers_tls(self) -> ssl.SSLContext | None:
+        return self._starttls
+
+
+class _Conversation:
+    def __init__(
+        self, server: MailServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, encrypted: bool
+    ) -> None:
+        self._server, self._reader, self._writer = server, reader, writer
+        self._encrypted = encrypted
+        self._login: tuple[str, str] | None = None
+        self._sender, self._recipients = "", [""]
+
+    async def hold(self) -> None:
+        await self._say("220 mail.test ESMTP")
+        while True:
+            line = (await self._reader.readline()).rstrip(b"\r\n")
+            if not self._encrypted:
+                self._server.secrets.append(line)
+            word, _, rest = line.decode().partition(" ")
+            match word.upper():
+                case "EHLO" | "HELO":
+                    await self._hello()
+                case "STARTTLS":
+                    await self._say("220 go ahead")
+                    context = self._server.offers_tls
+                    assert context is not None
+                    await self._writer.start_tls(context)
+                    self._encrypted = True
+                case "AUTH":
+                    _, name, password = base64.b64decode(rest.removeprefix("PLAIN ")).decode().split("\0")
+                    self._login = (name, password)
+                    await self._say("235 welcome")
+                case "MAIL":
+                    self._sender, self._recipients = rest.split("<")[1].split(">")[0], []
+                    await self._say("250 ok")
+                case "RCPT":
+                    self._recipients.append(rest.split("<")[1].split(">")[0])
+                    await self._say("250 ok")
+                case "DATA":
+                    await self._data()
+                case "QUIT" | "":
+                    return
+                case _:
+                    await self._say("250 ok")
+
+    async def _hello(self) -> None:
+        can = ["mail.test", "AUTH PLAIN"]
+        if self._server.offers_tls is not None and not self._encrypted:
+            can.append("STARTTLS")
+        await self._say("\r\n".join([*(f"250-{each}" for each in can[:-1]), f"250 {can[-1]}"]))
+
+    async def _data(self) -> None:
+        await self._say("354 go on")
+        raw = (await self._reader.readuntil(b"\r\n.\r\n")).removesuffix(b"\r\n.\r\n")
+        message = message_from_bytes(raw, policy=default)
+        mail = Mailed(
+            sender=self._sender,
+            recipients=self._recipients,
+            message=message,
+            encrypted=self._encrypted,
+            login=self._login,
+        )
+        await self._say("250 taken" if self._server.taken(mail) else "451 not now, s3cret-of-the-server")
+
+    async def _say(self, text: str) -> None:
+        self._writer.write(f"{text}\r\n".encode())
+        await self._writer.drain()

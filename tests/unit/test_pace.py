@@ -1,0 +1,373 @@
+"""The pace of a lane: a complaint slows it once, good answers bring it back, and it settles just under what is taken."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hookline.flow.circuit import LaneOutcome, fold
+from hookline.flow.lane import Admission, admit, after_claim
+from hookline.flow.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgotten, quicker, slower
+from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.states import Circuit, Health
+from tests.support.lanes import BEGIN
+
+POLICY = CircuitPolicy(recovery_window=3, recovery_rate=8.0, recovery_step=1.0, recovery_done=64)
+START = 24.0  # as fast as a recovery begins
+K = LaneEventKind
+
+
+def ahead(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def a_lane(**fields: object) -> Lane:
+    return replace(Lane(endpoint_no=29, app_no=6), **fields)
+
+
+def paced(pace: float, **fields: object) -> Lane:
+    begun: dict[str, object] = {"pace": pace, "pace_at": ahead(-50), "pace_top": 40.0, "slowed_at": ahead(-60)}
+    return a_lane(**(begun | fields))
+
+
+def complained(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
+    return slower(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
+
+
+def answered(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
+    return quicker(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
+
+
+# ── slower ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_unlimited_lane_goes_as_fast_as_a_recovery_begins():
+    lane = complained(a_lane())
+    assert lane == a_lane(pace=START, pace_at=BEGIN, pace_top=None, slowed_at=BEGIN)
+
+
+@pytest.mark.parametrize(("throttle", "pace"), [(10.0, 5.0), (47.0, 23.5), (400.0, START)])
+def test_a_throttled_lane_goes_at_half_its_throttle_if_that_is_less(throttle, pace):
+    lane = complained(a_lane(throttle_rate=throttle))
+    assert (lane.pace, lane.pace_top) == (pace, throttle)
+
+
+def test_a_recovering_lane_goes_at_half_of_what_its_window_allows():
+    lane = complained(a_lane(circuit=Circuit.RECOVERING, window=2, window_at=ahead(-1)))
+    assert (lane.pace, lane.pace_top) == (8.0, 16.0)
+
+
+def test_the_answers_to_one_burst_are_one_complaint():
+    lane = complained(a_lane())
+    for late in (0.01, 0.5, 0.99):
+        assert complained(lane, at=late, claimed=-0.2) == lane
+    assert complained(lane, at=7.0, claimed=-0.2) == lane  # a slow answer to a request from before the cut
+    assert complained(lane, at=0.5, claimed=0.2) == lane
+    assert complained(lane, at=1.0, claimed=0.2).pace == START / 2
+
+
+def test_a_complaint_right_after_a_raise_is_heard():
+    """A fixed window takes the first of each second and refuses the rest: were those not heard, the pace would run away."""
+    raised = paced(22.0, pace_at=ahead(-0.1))
+    assert complained(raised, claimed=-0.2).pace == 11.0
+
+
+def test_what_was_too_much_is_what_the_pace_had_been_raised_to():
+    lane = complained(paced(30.0, pace_top=64.0))
+    assert (lane.pace, lane.pace_top) == (15.0, 30.0)
+    again = complained(lane, at=1.5)
+    assert (again.pace, again.pace_top) == (7.5, 30.0)
+
+
+def test_a_second_cut_in_a_row_tells_that_the_first_pace_was_too_much():
+    lane = complained(complained(a_lane()), at=1.0)
+    assert (lane.pace, lane.pace_top) == (START / 2, START)
+
+
+def test_no_pace_is_slower_than_the_floor():
+    lane, at = a_lane(), 0.0
+    while can_slow(lane, POLICY):
+        at += 1.0
+        lane = complained(lane, at=at)
+    assert lane.pace == FLOOR
+    assert not can_slow(a_lane(throttle_rate=FLOOR / 2), POLICY)
+
+
+# ── quicker ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lane_without_a_pace_is_left_alone():
+    lane = a_lane(throttle_rate=3.0)
+    assert answered(lane) is lane
+
+
+def test_it_doubles_until_something_is_known_to_be_too_much():
+    lane, paces = complained(a_lane()), []
+    for at in range(1, 10):
+        lane = answered(lane, at=float(at))
+        paces.append(lane.pace)
+    assert paces == [
+        48,
+        96,
+        192,
+        384,
+        768,
+        1536,
+        None,
+        None,
+        None,
+    ]  # 64 * 8 is where a recovery ends, 4 times that is well above
+
+
+def test_it_goes_half_way_back_to_what_was_too_much_and_then_gently_beyond():
+    lane, paces = paced(20.0), []
+    for at in range(7):
+        lane = answered(lane, at=float(at))
+        paces.append(lane.pace)
+    assert paces == pytest.approx([30, 35, 37.5, 39.5, 41.5, 43.5, 45.5])
+
+
+def test_from_far_below_it_doubles():
+    lane, paces = paced(0.1, slowed_at=ahead(-1)), []
+    for at in range(0, 60, 5):
+        lane = answered(lane, at=float(at))
+        paces.append(lane.pace)
+    assert paces[:7] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8])
+    assert all(after <= 2 * before for before, after in pairwise(paces))
+
+
+def test_it_rises_once_a_step_and_by_an_answer_to_a_request_at_this_pace():
+    lane = paced(20.0, pace_at=BEGIN, slowed_at=BEGIN)
+    assert answered(lane, at=0.9) is lane
+    assert answered(lane, at=5.0, claimed=-0.1) is lane
+    raised = answered(lane, at=5.0, claimed=0.1)
+    assert (raised.pace, raised.pace_at, raised.slowed_at) == (30.0, ahead(5.0), BEGIN)
+
+
+def test_it_does_not_rise_past_the_throttle():
+    lane = paced(20.0, throttle_rate=22.0)
+    lane = answered(lane)
+    assert lane.pace == 22.0
+    assert answered(lane, at=2.0) is lane
+    lowered = replace(lane, throttle_rate=3.0)
+    assert answered(lowered, at=3.0) is lowered
+
+
+def test_well_above_what_was_too_much_it_is_forgotten():
+    lane = paced(WELL_ABOVE * 40.0 - 2.5)
+    assert answered(lane).pace == pytest.approx(159.5)
+    assert answered(replace(lane, pace=158.0)) == a_lane()
+
+
+def test_long_after_the_last_complaint_it_is_forgotten():
+    lane = paced(0.5, throttle_rate=1.0, slowed_at=BEGIN, pace_at=ahead(599.5))
+    assert answered(lane, at=599.9) is lane
+    assert answered(lane, at=QUIET.total_seconds()) == a_lane(throttle_rate=1.0)
+
+
+lanes = st.builds(
+    paced,
+    st.floats(FLOOR, 5000.0),
+    pace_at=st.floats(-700.0, 0.0).map(ahead),
+    pace_top=st.none() | st.floats(FLOOR, 5000.0),
+    slowed_at=st.floats(-700.0, 0.0).map(ahead),
+    throttle_rate=st.none() | st.floats(0.001, 5000.0),
+)
+
+
+@given(lane=lanes, claimed=st.none() | st.floats(-800.0, 0.0))
+def test_a_complaint_never_raises_it_and_a_good_answer_never_lowers_it(lane, claimed):
+    down, up = complained(lane, claimed=claimed), answered(lane, claimed=claimed)
+    assert down.pace is not None
+    assert FLOOR <= down.pace <= lane.pace
+    assert down.pace >= lane.pace / 2
+    assert up.pace is None or lane.pace <= up.pace <= 2 * lane.pace
+    assert (up.pace is None) == (up == forgotten(lane))
+    assert replace(forgotten(down), tat=lane.tat) == replace(forgotten(lane), tat=lane.tat)
+
+
+# ── against endpoints that refuse ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Limiter(ABC):
+    @abstractmethod
+    def takes(self, at: float) -> bool: ...
+
+    def back_at(self, at: float) -> datetime | None:
+        """As a Retry-After tells it."""
+        return None
+
+
+@dataclass
+class Bucket(Limiter):
+    """Takes so many a second, and a burst of that many at once."""
+
+    rate: float
+    burst: float
+    left: float = field(init=False)
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.left = self.burst
+
+    def takes(self, at: float) -> bool:
+        self.left = min(self.burst, self.left + (at - self.at) * self.rate)
+        self.at = at
+        taken = self.left >= 1
+        self.left -= taken
+        return taken
+
+
+@dataclass
+class Minute(Limiter):
+    """Takes so many in each span of the clock, and refuses all others."""
+
+    most: int
+    span: float
+    tells: bool = False  # by a Retry-After
+    seen: Counter[int] = field(default_factory=Counter)
+
+    def takes(self, at: float) -> bool:
+        self.seen[int(at // self.span)] += 1
+        return self.seen[int(at // self.span)] <= self.most
+
+    def back_at(self, at: float) -> datetime | None:
+        return ahead((at // self.span + 1) * self.span) if self.tells else None
+
+
+@dataclass
+class Endless:
+    """A lane that is never empty, in virtual time: the real admission, circuit and pace."""
+
+    endpoint: Limiter
+    latency: float
+    slots: int = 400
+    policy: CircuitPolicy = field(default_factory=CircuitPolicy)
+    lane: Lane = field(default_factory=a_lane)
+    now: datetime = BEGIN
+    good: Counter[int] = field(default_factory=Counter)  # by second
+    refused: Counter[int] = field(default_factory=Counter)
+    kinds: list[LaneEventKind] = field(default_factory=list)
+    chance: random.Random = field(default_factory=lambda: random.Random(11))
+    flying: list[tuple[datetime, int, datetime, Admission, int, bool]] = field(default_factory=list)
+    started: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return (self.now - BEGIN).total_seconds()
+
+    def run(self, seconds: float) -> None:
+        while self.seconds < seconds:
+            again = self.claim()
+            ends = [self.flying[0][0]] if self.flying else []
+            self.now = max(self.now + timedelta(microseconds=1), min([*ends, *([] if again is None else [again])]))
+            self.finish()
+
+    def claim(self) -> datetime | None:
+        free = self.slots - len(self.flying)
+        admission = admit(self.lane, now=self.now, want=free, crowded=None, policy=self.policy)
+        self.lane = after_claim(self.lane, admission, taken=admission.quota, left_floor=BEGIN, now=self.now, lease=60.0)
+        for _ in range(admission.quota):
+            self.started += 1
+            ends = self.now + timedelta(seconds=self.latency * self.chance.uniform(0.8, 1.2))
+            taken = self.endpoint.takes(self.seconds)
+            heapq.heappush(self.flying, (ends, self.started, self.now, admission, self.lane.epoch, taken))
+        return None if free <= admission.quota else admission.rest_at
+
+    def finish(self) -> None:
+        outcomes = []
+        while self.flying and self.flying[0][0] <= self.now:
+            _, _, claimed_at, admission, epoch, taken = heapq.heappop(self.flying)
+            (self.good if taken else self.refused)[int(self.seconds)] += 1
+            outcomes.append(
+                LaneOutcome(
+                    health=Health.GOOD if taken else Health.BAD,
+                    epoch=epoch,
+                    claimed_at=claimed_at,
+                    counted=admission.counted,
+                    probe=admission.probe,
+                    slow_down=not taken,
+                    hold_until=None if taken else self.endpoint.back_at(self.seconds),
+                )
+            )
+        folded = fold(self.lane, outcomes, now=self.now, policy=self.policy, chance=self.chance)
+        self.lane = folded.lane
+        self.kinds += [event.kind for event in folded.events]
+
+    def rates(self, first: int, last: int) -> tuple[float, float]:
+        """Taken and refused a second."""
+        span = range(first, last)
+        return tuple(sum(seen[at] for at in span) / len(span) for seen in (self.good, self.refused))
+
+
+@dataclass
+class Few(Limiter):
+    """Takes so many at once."""
+
+    most: int
+    world: Endless | None = None
+
+    def takes(self, at: float) -> bool:
+        assert self.world is not None
+        return sum(taken for *_, taken in self.world.flying) < self.most
+
+
+@pytest.mark.parametrize(("most", "latency"), [(5, 0.05), (5, 5.0), (1, 2.0)])
+def test_an_endpoint_that_takes_few_at_once_gets_few_at_once(most, latency):
+    endpoint = Few(most)
+    endpoint.world = world = Endless(endpoint, latency)
+    world.run(300.0)
+    taken, refused = world.rates(120, 300)
+    assert taken >= 0.6 * most / latency
+    assert refused <= 0.1
+    assert world.kinds == [K.LANE_SLOWED]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "latency", "least"),
+    [
+        (Bucket(rate=10.0, burst=10.0), 0.05, 9.0),
+        (Bucket(rate=10.0, burst=100.0), 0.05, 9.0),
+        (Bucket(rate=10.0, burst=1.0), 1.0, 7.0),
+        (Bucket(rate=100.0, burst=20.0), 0.05, 85.0),
+        (Minute(most=10, span=1.0), 0.05, 7.5),
+        (Minute(most=100, span=60.0, tells=True), 0.05, 1.6),
+        (Bucket(rate=0.5, burst=1.0), 0.05, 0.3),
+    ],
+    ids=["bucket", "deep bucket", "slow answers", "fast", "fixed window", "and tells", "one in two seconds"],
+)
+def test_it_settles_just_under_what_the_endpoint_takes(endpoint, latency, least):
+    world = Endless(endpoint, latency)
+    world.run(300.0)
+    taken, refused = world.rates(120, 300)
+    assert taken >= least
+    assert refused <= max(0.1, 0.06 * taken)
+    assert [kind for kind in world.kinds if kind != K.LANE_HELD] == [K.LANE_SLOWED]
+    assert world.lane.circuit == Circuit.CLOSED
+
+
+def test_an_endpoint_that_takes_more_again_gets_more_and_then_all():
+    world = Endless(Bucket(rate=10.0, burst=10.0), 0.05, slots=100)
+    world.run(100.0)
+    world.endpoint = Bucket(rate=1e9, burst=1e9)
+    while world.lane.pace is not None and world.seconds < 600:
+        world.run(world.seconds + 1)
+    assert world.kinds == [K.LANE_SLOWED, K.LANE_AT_SPEED]
+
+
+def test_an_endpoint_that_only_ever_refuses_is_an_outage_in_the_end():
+    world = Endless(Bucket(rate=0.0, burst=0.0), 0.05)
+    world.run(1200.0)
+    assert world.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
+    assert world.kinds[:2] == [K.LANE_SLOWED, K.CIRCUIT_OPENED]
+    assert world.started <= world.slots + 150

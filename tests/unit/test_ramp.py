@@ -1,0 +1,80 @@
+"""The numbers of the recovery ramp: an endpoint that is back sees little at first, and its backlog is not kept waiting for long.
+
+In the first ten seconds at most a fifth of what it gets from a lane that nothing holds back, in any second; and what that lane
+would have sent in 20 s or more is gone within twice the time. Below 8 s nobody can promise both: ten seconds at a fifth of the
+speed lose eight.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from datetime import timedelta
+
+import pytest
+
+from hookline.flow.circuit import LaneOutcome, fold
+from hookline.flow.lane import admit, after_claim
+from hookline.model import CircuitPolicy, Lane
+from hookline.states import Circuit, Health
+from tests.support.lanes import BEGIN
+
+SLOTS = 128  # that one lane may hold of one worker
+TICK = timedelta(milliseconds=10)
+POLICY = CircuitPolicy()
+WELL = Lane(endpoint_no=7, app_no=3)
+BACK = Lane(
+    endpoint_no=7,
+    app_no=3,
+    circuit=Circuit.RECOVERING,
+    epoch=4,
+    trips=1,
+    opened_at=BEGIN - timedelta(seconds=60),
+    window=POLICY.recovery_window,
+    window_at=BEGIN,
+)
+
+
+def starts(lane: Lane, messages: int, latency: float, workers: int = 1) -> list[float]:
+    """When each of so many starts, in seconds, if all wait from the beginning and each is answered well after `latency`."""
+    now, chance, began = BEGIN, random.Random(1), []
+    flying: deque[tuple[timedelta, LaneOutcome]] = deque()
+    while len(began) < messages:
+        done = []
+        while flying and flying[0][0] <= now - BEGIN:
+            done.append(flying.popleft()[1])
+        if done:
+            lane = fold(lane, done, now=now, policy=POLICY, chance=chance).lane
+        want = min(SLOTS * workers - len(flying), messages - len(began))
+        admission = admit(lane, now=now, want=want, crowded=None, policy=POLICY)
+        outcome = LaneOutcome(health=Health.GOOD, epoch=lane.epoch, counted=admission.counted)
+        flying += [(now - BEGIN + timedelta(seconds=latency), outcome)] * admission.quota
+        began += [(now - BEGIN).total_seconds()] * admission.quota
+        lane = after_claim(lane, admission, taken=admission.quota, left_floor=BEGIN, now=now, lease=60.0)
+        now += TICK
+    return began
+
+
+def busiest_second(instants: list[float]) -> int:
+    most = first = 0
+    for last, at in enumerate(instants):
+        while at - instants[first] >= 1.0:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+@pytest.mark.parametrize(("latency", "workers"), [(0.05, 1), (0.1, 1), (0.4, 1), (1.6, 1), (0.4, 4)])
+def test_an_endpoint_that_is_back_sees_a_fifth_for_ten_seconds_and_is_done_in_twice_the_time(
+    latency: float, workers: int
+) -> None:
+    messages = int(20 * workers * SLOTS / latency)
+    unlimited, ours = starts(WELL, messages, latency, workers), starts(BACK, messages, latency, workers)
+    assert 18 < unlimited[-1] <= 20
+    assert busiest_second([at for at in ours if at < 10]) <= busiest_second(unlimited) / 5
+    assert ours[-1] <= 2 * unlimited[-1]
+
+
+def test_a_few_messages_are_not_kept_waiting() -> None:
+    """The ramp is for backlogs: what an endpoint gets in an ordinary second goes out in the first."""
+    assert starts(BACK, 20, 0.05)[-1] < 1.1
