@@ -11,21 +11,16 @@ import asyncio
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.ground import BODY, application, database, drained, load_backlog, opened
+from bench.ground import BODY, application, database, drained, load_backlog, opened, worker
 from bench.receiver import BenchReceiver
 from bench.sender import bare_sender
 from hookline.clock import monotonic
-from hookline.config import load
-from hookline.runtime import work
-from hookline.store import Store
 from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
@@ -71,15 +66,15 @@ async def drain(url: str, messages: int, endpoints: int, console: Console) -> fl
         store = await opened(url, env)
         apps = [await application(store, f"{receiver.url}/{number}") for number in range(endpoints)]
         await load_backlog(store, apps, messages, console)
-        with running(["worker"], env, Path(directory) / "worker.log") as worker:
+        with running(["worker"], env, Path(directory) / "worker.log") as process:
             began = await _arrived(receiver, 1)
             # The store is asked only at the end: to count a backlog costs it some of the time that is measured.
             await _arrived(receiver, messages)
             await drained(store)
             seconds = monotonic() - began
-            worker.stop()
+            process.stop()
         if receiver.count != messages:
-            sys.exit(f"{receiver.count} of {messages} arrived\n{worker.said()}")
+            sys.exit(f"{receiver.count} of {messages} arrived\n{process.said()}")
         await store.close()
     return messages / seconds
 
@@ -91,7 +86,7 @@ async def steady(url: str, messages: int) -> list[float]:
     with Receiver() as receiver:
         store = await opened(url, env)
         app = await application(store, receiver.url)
-        async with _worker(store, env):
+        async with worker(store, env):
             await store.ingest(factory.new_messages(app.no, WARM, payload=BODY))
             await receiver.arrived(WARM, timeout=30)
             start = monotonic()
@@ -104,21 +99,6 @@ async def steady(url: str, messages: int) -> list[float]:
         await store.close()
     ids = [(received.headers["webhook-id"], received.at) for received in arrived]
     return [max(0.0, at - accepted[message_id]) * 1000 for message_id, at in ids if message_id in accepted]
-
-
-@asynccontextmanager
-async def _worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
-    """As it is deployed: beside the API in one process on SQLite, a process of its own on PostgreSQL."""
-    if store.engine == "sqlite":
-        stop = asyncio.Event()
-        task = asyncio.create_task(work(store, load(env), stop=stop))
-        yield
-        stop.set()
-        await task
-    else:
-        with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as worker:
-            yield
-            worker.stop()
 
 
 async def _arrived(receiver: BenchReceiver, count: int) -> float:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
+from hookline.config import load
 from hookline.model import Application, Secret
+from hookline.runtime import work
 from hookline.signing import new_secret
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import private_server
+from tests.support.processes import running
 
 BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4200, "note": "x" * 400}}).encode()
 
@@ -60,3 +64,19 @@ async def drained(store: Store) -> None:
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.01)  # another process does the work
+
+
+@asynccontextmanager
+async def worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
+    """As it is deployed: beside the API in one process on SQLite, a process of its own on PostgreSQL."""
+    if store.engine == "sqlite":
+        stop = asyncio.Event()
+        config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # they would go to the terminal of the benchmark
+        task = asyncio.create_task(work(store, config, stop=stop))
+        yield
+        stop.set()
+        await task
+    else:
+        with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as process:
+            yield
+            process.stop()

@@ -1,0 +1,203 @@
+"""One endpoint that hangs, with a great backlog, beside many healthy ones: what the healthy ones notice.
+
+Two runs, again and again, in turn: with the sick endpoint and without it. Each has a database of its own and a steady flow of
+messages to the healthy endpoints, one application each; a wait is from a message's acceptance (COMMIT has returned) to its
+arrival. The sick one's requests hang until the deadline of 30 s ends them, or are answered after `--answers` seconds.
+
+met: the healthy ones' p99 is within 1.5 times of the run without the sick one (medians over the rounds), and the sick lane never
+holds more of the worker than its share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import asyncpg
+import uvloop
+from msgspec import Struct
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from bench.ground import BODY, application, database, load_backlog, opened, worker
+from bench.witness import Account, Answer, Witness
+from hookline.clock import monotonic
+from hookline.config import load
+from hookline.model import Application
+from hookline.store import Store
+from tests.support import factory
+from tests.support.processes import environment
+
+HEALTHY, SICK = "healthy", "sick"
+WITHIN = 1.5
+PATIENCE = 60.0  # seconds that the last messages may take
+TICK = 0.002  # seconds between two transactions of the flow
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    engine: str
+    sick: bool
+    waits: list[float]  # milliseconds, sorted
+    most_sick: int  # requests of the sick lane in flight at once
+    sick_requests: int
+
+    def share(self, part: float) -> float:
+        return self.waits[min(len(self.waits) - 1, int(len(self.waits) * part))]
+
+
+def main() -> None:
+    options = _options()
+    console = Console()
+    runs: list[Run] = []
+    busy = []
+    for number in range(options.rounds):
+        busy.append(f"{os.getloadavg()[0]:.1f}")
+        for engine in options.engines:
+            for sick in (False, True) if number % 2 == 0 else (True, False):
+                with database(engine) as url:
+                    runs.append(uvloop.run(run(url, engine, sick, options, console)))
+    console.print(f"load of the machine before each round: {', '.join(busy)}; {os.cpu_count()} processors")
+    console.print(_table(runs))
+    verdicts = [_verdict(engine, [run for run in runs if run.engine == engine]) for engine in options.engines]
+    for met, text in verdicts:
+        console.print(f"{'met' if met else 'NOT MET'}: {text}", highlight=False)
+    sys.exit(not all(met for met, _ in verdicts))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.isolation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    both = ["sqlite", "postgres"]
+    parser.add_argument("--engines", nargs="+", choices=both, default=both)
+    parser.add_argument("--endpoints", type=int, default=200, help="that are healthy (200)")
+    parser.add_argument("--backlog", type=int, default=100_000, help="messages that wait for the sick one (100,000)")
+    parser.add_argument("--rate", type=int, default=200, help="messages a second to the healthy ones (200)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each run (60)")
+    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
+    parser.add_argument("--answers", type=float, help="the sick one answers 200 after so many seconds (never)")
+    return parser.parse_args()
+
+
+# ── one run ──
+
+
+async def run(url: str, engine: str, sick: bool, options: argparse.Namespace, console: Console) -> Run:
+    env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
+    with Witness() as witness:
+        witness.answer(Answer(part=SICK, hang=options.answers is None, delay=options.answers or 0.0))
+        async with _opened(url, env) as store:
+            apps = [await application(store, witness.url(f"{HEALTHY}/{n}")) for n in range(options.endpoints)]
+            if sick:
+                await load_backlog(store, [await application(store, witness.url(SICK))], options.backlog, console)
+            await _settled(url)
+            async with worker(store, env):
+                await _warm(store, apps, witness)
+                name = f"{engine} {'with' if sick else 'without'} the sick one"
+                accepted = await _flow(store, apps, options.rate, options.seconds, name, console)
+                await _until(witness, len(apps) + len(accepted))
+        account = witness.account()
+    return Run(
+        engine=engine,
+        sick=sick,
+        waits=_waits(account, accepted),
+        most_sick=account.most.get(SICK, 0),
+        sick_requests=sum(arrival.part == SICK for arrival in account.arrivals),
+    )
+
+
+@asynccontextmanager
+async def _opened(url: str, env: dict[str, str]) -> AsyncIterator[Store]:
+    store = await opened(url, env)
+    yield store
+    await store.close()
+
+
+async def _settled(url: str) -> None:
+    """The writing of the backlog is over: what the server still owes the disk would be counted as the sick lane's."""
+    if url.startswith("postgres"):
+        session = await asyncpg.connect(url)
+        await session.execute("CHECKPOINT")
+        await session.execute("VACUUM ANALYZE")
+        await session.close()
+
+
+async def _warm(store: Store, apps: Sequence[Application], witness: Witness) -> None:
+    await store.ingest([factory.new_message(app.no, payload=BODY) for app in apps])
+    await _until(witness, len(apps))
+
+
+async def _flow(
+    store: Store, apps: Sequence[Application], rate: int, seconds: float, name: str, console: Console
+) -> dict[str, float]:
+    """When each message was accepted. Whatever is due goes into one transaction, as in the API's group commit."""
+    chance = random.Random(1)
+    accepted: dict[str, float] = {}
+    total = int(rate * seconds)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, refresh_per_second=1) as progress:
+        task = progress.add_task(name, total=total)
+        start = monotonic()
+        while len(accepted) < total:
+            due = min(total, int((monotonic() - start) * rate)) - len(accepted)
+            messages = [factory.new_message(chance.choice(apps).no, payload=BODY) for _ in range(due)]
+            if messages:
+                await store.ingest(messages)
+                accepted |= dict.fromkeys((message.id for message in messages), monotonic())
+                progress.update(task, completed=len(accepted))
+            await asyncio.sleep(TICK)
+    return accepted
+
+
+async def _until(witness: Witness, count: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await asyncio.to_thread(witness.count, HEALTHY) < count:
+            await asyncio.sleep(0.05)  # another process receives them
+
+
+def _waits(account: Account, accepted: dict[str, float]) -> list[float]:
+    """What came sooner than its COMMIT's return counts as 0."""
+    first: dict[str, float] = {}
+    for arrival in account.arrivals:
+        first.setdefault(arrival.message_id, arrival.at)
+    return sorted(max(0.0, first[message] - at) * 1000 for message, at in accepted.items())
+
+
+# ── what came of them ──
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    table = Table(
+        "waits of the healthy, ms", "p50", "p90", "p99", "most", "p99 of each round", "sick in flight at most"
+    )
+    for engine, sick in dict.fromkeys((run.engine, run.sick) for run in sorted(runs, key=lambda run: run.engine)):
+        found = [run for run in runs if (run.engine, run.sick) == (engine, sick)]
+        medians = [f"{statistics.median(run.share(part) for run in found):.1f}" for part in (0.5, 0.9, 0.99, 1.0)]
+        rounds = ", ".join(f"{run.share(0.99):.1f}" for run in found)
+        most = f"{max(run.most_sick for run in found)} (of {sum(run.sick_requests for run in found)} requests)"
+        name = f"{engine}, {'with' if sick else 'without'} the sick one"
+        table.add_row(name, *medians, rounds, most if sick else "")
+    return table
+
+
+def _verdict(engine: str, runs: Sequence[Run]) -> tuple[bool, str]:
+    without, beside = (statistics.median(run.share(0.99) for run in runs if run.sick == sick) for sick in (False, True))
+    most = max(run.most_sick for run in runs)
+    config = load(environment("sqlite:///unused.db"))
+    met = beside <= WITHIN * without and 0 < most <= config.lane_share
+    text = (
+        f"{engine}: p99 {beside:.1f} ms beside the sick one, {without:.1f} ms without it: {beside / without:.2f} times "
+        f"(at most {WITHIN}); the sick lane held {most} of {config.concurrency} slots at most (its share: {config.lane_share})"
+    )
+    return met, text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""One worker, its lanes and the endpoints behind them, on a virtual clock. No I/O, no threads; one seed, one course of events.
+
+What is decided is decided by the real code: `claim`, `crowd` and `lane` say what may start, `judge` and `backoff` what follows
+from an answer, `record`, `circuit` and `pace` what it means to the lane. Played are the clock, the network, the database's
+tables (a heap of deliveries per lane, a heap of tokens), and the worker's loop around them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Protocol
+
+from hookline.flow import circuit
+from hookline.flow.claim import Division, fair_quota
+from hookline.flow.crowd import Crowd
+from hookline.flow.judge import judge
+from hookline.flow.lane import Admission
+from hookline.flow.record import moves_lane, outcomes_of
+from hookline.model import AppShare, CircuitPolicy, ClaimBatch, Delivered, Job, Lane, Result, Retry, RetryPolicy, Sent
+from hookline.states import Circuit
+from hookline.store.sqlite.claim import ROUNDS
+from hookline.worker import SETTLE, WorkerSettings
+
+BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
+CLAIMING = timedelta(milliseconds=2)  # one claim, and no other meanwhile
+RECORDING = timedelta(milliseconds=5)  # one batch of outcomes, and no other meanwhile
+SETTLING = timedelta(seconds=SETTLE)
+BATCH = 500  # outcomes in one
+LEASE = 60.0
+
+Row = tuple[datetime, int, int, float, datetime]  # due, number, attempts, last delay, accepted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A way to retry. Without a circuit outcomes leave the lane alone."""
+
+    name: str
+    retry: RetryPolicy
+    circuit: CircuitPolicy | None
+
+
+class Endpoint(Protocol):
+    def answer(self, now: datetime) -> tuple[Sent, timedelta]:
+        """What a request that starts now gets, and how long it takes."""
+
+
+class Watch:
+    """What an experiment wants to see. This one looks away."""
+
+    def started(self, no: int, now: datetime, *, probe: bool) -> None: ...
+
+    def delivered(self, job: Job, now: datetime) -> None: ...
+
+    def failed(self, no: int, attempts: int) -> None:
+        """The attempt failed, and another follows. `attempts` are those that are used up."""
+
+    def died(self, no: int) -> None: ...
+
+
+class World:
+    """Events run in the order of their instants, then of their making."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        endpoints: Sequence[Endpoint],
+        watch: Watch,
+        seed: str,
+        worker: WorkerSettings | None = None,
+        *,
+        per_application: int = 10,
+    ) -> None:
+        self.plan = plan
+        self.endpoints = endpoints
+        self.watch = watch
+        self.chance = random.Random(seed)
+        self.worker = worker or WorkerSettings()
+        self.policy = plan.circuit or CircuitPolicy()
+        self.budget = timedelta(seconds=plan.retry.max_age)
+        self.now = BEGIN
+        self.lanes = [Lane(endpoint_no=no, app_no=no // per_application) for no in range(len(endpoints))]
+        self.queues: list[list[Row]] = [[] for _ in endpoints]
+        self.free = self.worker.slots
+        self.held: Counter[int] = Counter()  # slots, by endpoint
+        self.held_by_app: Counter[int] = Counter()
+        self._tokens: list[tuple[datetime, int, int]] = []
+        self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
+        self._crowd = Crowd()
+        self._claimed: list[Job] = []  # in the claim that is going on
+        self._claim_at: datetime | None = None
+        self._claims: set[datetime] = set()  # for which there is an event; all but one came to nothing
+        self._ready_at = BEGIN  # the last claim is over
+        self._done: list[Result] = []
+        self._recording = False
+        self._events: list[tuple[datetime, int, Callable[[Any], None], Any]] = []
+        self._order = count()
+        self._numbers = count()
+
+    def run(self, until: datetime) -> None:
+        """Everything that happens before then."""
+        while self._events and self._events[0][0] < until:
+            self.now, _, act, given = heapq.heappop(self._events)
+            act(given)
+        self.now = until
+
+    def at(self, when: datetime, act: Callable[[Any], None], given: Any = None) -> None:
+        heapq.heappush(self._events, (when, next(self._order), act, given))
+
+    def publish(self, no: int, messages: int = 1) -> None:
+        """Messages for one endpoint, accepted now."""
+        for _ in range(messages):
+            heapq.heappush(self.queues[no], (self.now, next(self._numbers), 0, 0.0, self.now))
+        self.wake(no, self.now)
+
+    def waiting(self) -> int:
+        """Deliveries that are still open."""
+        return sum(map(len, self.queues)) + self.worker.slots - self.free + len(self._done)
+
+    # ── claim ──
+
+    def wake(self, no: int, when: datetime) -> None:
+        """Whoever serves a lane consumes all its tokens, so only the earliest matters."""
+        armed = self._armed[no]
+        if armed is None or when < armed:
+            self._armed[no] = when
+            heapq.heappush(self._tokens, (when, next(self._order), no))
+            self._claim_by(when)
+
+    def _claim_by(self, when: datetime) -> None:
+        when = max(when, self._ready_at)
+        if self._claim_at is None or when < self._claim_at:
+            self._claim_at = when
+            if when not in self._claims:
+                self._claims.add(when)
+                self.at(when, self._claim)
+
+    def _claim(self, _: None) -> None:
+        self._claims.discard(self.now)
+        if self._claim_at != self.now:
+            return  # an earlier one has taken its place
+        self._claim_at = None
+        if not self.free:
+            return  # the next request that ends makes room
+        division = self._divide()
+        for _round in range(ROUNDS):
+            due = self._due()
+            if not due:
+                break
+            for place, no in enumerate(due):
+                self._take(division, self.lanes[no], fair_quota(division.left, len(due) - place))
+        self._crowd.note(self._batch(division))
+        self._ready_at = self.now + CLAIMING
+        if self._tokens and self.free:
+            self._claim_by(self._tokens[0][0])
+
+    def _due(self) -> list[int]:
+        """Lanes with a token that is due, in its order; no more than can get something."""
+        due: list[int] = []
+        tokens, now, armed = self._tokens, self.now, self._armed
+        while tokens and tokens[0][0] <= now and len(due) < self.free:
+            when, _, no = heapq.heappop(tokens)
+            if armed[no] == when:  # otherwise it was consumed with an earlier one
+                armed[no] = None
+                due.append(no)
+        return due
+
+    def _divide(self) -> Division:
+        return Division(
+            now=self.now,
+            want=self.free,
+            held=self.held,
+            share=self.worker.share,
+            apps=AppShare(held=self.held_by_app, most=self.worker.app_share, waiting=len(self._crowd)),
+            policy=self.policy,
+        )
+
+    def _batch(self, division: Division) -> ClaimBatch:
+        jobs, self._claimed = self._claimed, []
+        crowded = tuple(sorted(division.crowded))
+        return ClaimBatch(jobs=jobs, now=self.now, next_at=None, crowded=crowded, crowded_apps=division.crowded_apps)
+
+    def _take(self, division: Division, lane: Lane, part: int) -> None:
+        admission = division.admit(lane, part)
+        no, now = lane.endpoint_no, self.now
+        queue = self.queues[no]
+        rows: list[Row] = []
+        while len(rows) < admission.quota and queue and queue[0][0] <= now:
+            row = heapq.heappop(queue)
+            if row[4] + self.budget > now:
+                rows.append(row)
+            else:
+                self.watch.died(no)  # the sweep would have found it by now
+        floor = queue[0][0] if queue else None
+        division.take(lane, len(rows))
+        self.lanes[no] = lane = division.after(lane, admission, taken=len(rows), floor=floor, lease=LEASE)
+        if floor is not None and admission.rest_at is not None:
+            self.wake(no, max(admission.rest_at, floor))
+        for row in rows:
+            self._start(lane, admission, row)
+
+    # ── send ──
+
+    def _start(self, lane: Lane, admission: Admission, row: Row) -> None:
+        no, now = lane.endpoint_no, self.now
+        self.free -= 1
+        self.held[no] += 1
+        self.held_by_app[lane.app_no] += 1
+        due_at, number, attempts, last_delay, accepted_at = row
+        job = Job(
+            delivery_id=number,
+            claim=1,
+            message_id="",
+            app_no=lane.app_no,
+            endpoint_no=no,
+            revision=1,
+            event_type="order.paid",
+            payload=b"",
+            attempts=attempts,
+            sent=attempts,
+            accepted_at=accepted_at,
+            expires_at=accepted_at + self.budget,
+            claimed_at=now,
+            lease_until=now,
+            due_at=due_at,
+            epoch=lane.epoch,
+            counted=admission.counted,
+            probe=admission.probe,
+            trigger=0,
+            last_delay=last_delay,
+        )
+        self._claimed.append(job)
+        self.watch.started(no, now, probe=admission.probe)
+        sent, took = self.endpoints[no].answer(now)
+        self.at(now + took, self._finish, (job, sent))
+
+    def _finish(self, given: tuple[Job, Sent]) -> None:
+        job, sent = given
+        self.free += 1
+        _less(self.held, job.endpoint_no)
+        _less(self.held_by_app, job.app_no)
+        judgement = judge(sent, job, self.plan.retry, now=self.now, chance=self.chance)
+        self._done.append(Result(job=job, attempt_id="", sent=sent, judgement=judgement))
+        if not self._recording:
+            self._recording = True
+            self.at(self.now + RECORDING, self._record)
+        if self._tokens and self._tokens[0][0] <= self.now:
+            roomy = self.free >= self.worker.slots / 4
+            self._claim_by(self.now if roomy else self.now + SETTLING)
+
+    # ── record ──
+
+    def _record(self, _: None) -> None:
+        results = self._done[:BATCH]
+        del self._done[:BATCH]
+        for result in results:
+            self._move(result)
+        if self.plan.circuit is not None:
+            self._fold(results)
+        woken = self._crowd.woken_by(result.job for result in results)
+        self._crowd.forget(woken)
+        for no in sorted(woken):
+            self.wake(no, self.now)
+        self._recording = bool(self._done)
+        if self._recording:
+            self.at(self.now + RECORDING, self._record)
+
+    def _move(self, result: Result) -> None:
+        job, verdict = result.job, result.judgement.verdict
+        if isinstance(verdict, Delivered):
+            self.watch.delivered(job, self.now)
+        elif isinstance(verdict, Retry):
+            attempts = job.attempts + verdict.spends
+            row = (verdict.at, job.delivery_id, attempts, verdict.delay, job.accepted_at)
+            heapq.heappush(self.queues[job.endpoint_no], row)
+            self.watch.failed(job.endpoint_no, attempts)
+            self.wake(job.endpoint_no, max(verdict.at, self.now))
+        else:
+            self.watch.failed(job.endpoint_no, job.attempts + 1)
+            self.watch.died(job.endpoint_no)
+
+    def _fold(self, results: Sequence[Result]) -> None:
+        """As the stores do it: a lane that is healthy and unlimited is neither read nor written."""
+        touched = {result.job.endpoint_no for result in results if moves_lane(result)}
+        touched |= {no for no in (result.job.endpoint_no for result in results) if unwell(self.lanes[no])}
+        if not touched:
+            return
+        for no, outcomes in outcomes_of(result for result in results if result.job.endpoint_no in touched).items():
+            folded = circuit.fold(self.lanes[no], outcomes, now=self.now, policy=self.policy, chance=self.chance)
+            self.lanes[no] = folded.lane
+            if folded.wake_at is not None:
+                self.wake(no, folded.wake_at)
+
+
+def _less(held: Counter[int], key: int) -> None:
+    if held[key] > 1:
+        held[key] -= 1
+    else:
+        del held[key]
+
+
+def unwell(lane: Lane) -> bool:
+    """The condition of `record_lanes` in both engines' SQL."""
+    return (
+        lane.circuit != Circuit.CLOSED or lane.failures > 0 or lane.failing_since is not None or lane.pace is not None
+    )

@@ -1,0 +1,211 @@
+"""A receiver in a process of its own that remembers what arrived and when, and can be told how to answer.
+
+Its clock is the machine's monotonic one, so that its instants and those of whoever started it can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+from msgspec import Struct
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_ID = re.compile(rb"\r\nwebhook-id: *([^\r]+)", re.IGNORECASE)
+CONTROL = "/~"  # paths that are for whoever started it
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """How the requests to one part (the first segment of the path) are answered."""
+
+    part: str
+    status: int = 200
+    delay: float = 0.0  # seconds
+    hang: bool = False  # never; the connection stays open
+
+
+class Arrival(Struct, frozen=True, array_like=True):
+    part: str
+    message_id: str
+    at: float  # monotonic
+    status: int  # 0: it hung
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """What the witness saw."""
+
+    arrivals: list[Arrival]
+    most: dict[str, int]  # requests in flight at once, by part
+
+
+# ── the process ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.arrivals: list[Arrival] = []
+        self.seen: Counter[str] = Counter()
+        self.flying: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def begin(self, part: str) -> None:
+        self.seen[part] += 1
+        self.flying[part] += 1
+        self.most[part] = max(self.most[part], self.flying[part])
+
+    def account(self) -> Account:
+        return Account(arrivals=self.arrivals, most=dict(self.most))
+
+
+class _Connection(asyncio.Protocol):
+    """One request at a time, kept alive."""
+
+    def __init__(self, memory: _Memory) -> None:
+        self._memory = memory
+        self._rest = b""
+        self._part: str | None = None  # of the request that is in flight
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def data_received(self, data: bytes) -> None:
+        self._rest += data
+        end = self._rest.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        found = _LENGTH.search(self._rest, 0, end + 2)
+        whole = end + 4 + (int(found[1]) if found else 0)
+        if len(self._rest) < whole:
+            return
+        head, body, self._rest = self._rest[: end + 2], self._rest[end + 4 : whole], self._rest[whole:]
+        path = head.split(b" ", 2)[1].decode()
+        if path.startswith(CONTROL):
+            self._transport.write(_said(200, self._control(path, body)))
+        else:
+            self._webhook(path.split("/")[1], head)
+
+    def _webhook(self, part: str, head: bytes) -> None:
+        memory = self._memory
+        found = _ID.search(head)
+        answer = memory.answers.get(part, Answer(part=part))
+        status = 0 if answer.hang else answer.status
+        memory.arrivals.append(Arrival(part, found[1].decode() if found else "", time.monotonic(), status))
+        memory.begin(part)
+        self._part = part
+        if answer.delay and not answer.hang:
+            asyncio.get_running_loop().call_later(answer.delay, self._answer, status)
+        elif not answer.hang:
+            self._answer(status)
+
+    def _answer(self, status: int) -> None:
+        if not self._transport.is_closing():
+            self._end()
+            self._transport.write(_said(status, b"ok"))
+
+    def _end(self) -> None:
+        if self._part is not None:
+            self._memory.flying[self._part] -= 1
+            self._part = None
+
+    def _control(self, path: str, body: bytes) -> bytes:
+        memory = self._memory
+        match path.removeprefix(CONTROL):
+            case "answer":
+                answer = msgspec.json.decode(body, type=Answer)
+                memory.answers[answer.part] = answer
+                return b"{}"
+            case "flying":
+                return msgspec.json.encode(memory.flying)
+            case "count":
+                return msgspec.json.encode(memory.seen)
+            case _:
+                return msgspec.json.encode(memory.account())
+
+
+def _said(status: int, body: bytes) -> bytes:
+    return b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+async def _serve() -> None:
+    memory = _Memory()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(memory), "127.0.0.1", 0, backlog=4_096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    # It ends with whoever started it: its standard input closes then.
+    await asyncio.to_thread(sys.stdin.buffer.read)
+    server.close()
+
+
+# ── whoever started it ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Witness:
+    """`with Witness() as witness:` starts it."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+    def answer(self, answer: Answer) -> None:
+        """From now on."""
+        self._ask("answer", msgspec.json.encode(answer))
+
+    def flying(self, part: str) -> int:
+        """Requests to this part that wait for their answer."""
+        found: int = msgspec.json.decode(self._ask("flying")).get(part, 0)
+        return found
+
+    def count(self, part: str) -> int:
+        """Requests that have arrived there."""
+        found: int = msgspec.json.decode(self._ask("count")).get(part, 0)
+        return found
+
+    def account(self) -> Account:
+        return msgspec.json.decode(self._ask("account"), type=Account)
+
+    def _ask(self, what: str, body: bytes = b"") -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("POST", CONTROL + what, body)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
+
+def main() -> None:
+    runner: Any = asyncio
+    try:
+        import uvloop
+    except ImportError:
+        pass
+    else:
+        runner = uvloop
+    runner.run(_serve())
+
+
+if __name__ == "__main__":
+    main()
