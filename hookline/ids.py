@@ -24,6 +24,14 @@ TASK = "qtask_"
 API_KEY = "key_"
 EVENT = "evt_"  # of an event that was published without an id of its own
 
+# The id that a fresh Svix server has too: tokens of a team that moves over keep naming an organization that exists.
+DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
+
+
+def org_option(org_id: str | None) -> str:
+    """What a command needs to find what belongs to that organization: nothing, where it is the default one or none."""
+    return "" if org_id in (None, DEFAULT_ORG) else f" --org {org_id}"
+
 
 def mint(prefix: str, at: datetime, chance: random.Random = quick_chance) -> str:
     """A new id. The first five bytes hold the instant in steps of 4 ms, the other fifteen are random.

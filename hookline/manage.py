@@ -32,8 +32,7 @@ from hookline.model import (
 from hookline.states import EndpointStatus
 from hookline.store.base import Page, Store
 
-# The id that a fresh Svix server has too: tokens of a team that moves over keep naming an organization that exists.
-DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
+DEFAULT_ORG = ids.DEFAULT_ORG
 CHANGE_TRIES = 5  # of a change that others overtake
 
 

@@ -476,6 +476,7 @@ class Result(Struct, frozen=True, kw_only=True):
     judgement: Judgement
     ended_at: datetime | None = None  # when the answer was in, by the database's clock
     last_left: bool = False  # the attempt that follows is the last of its budget
+    ready_at: datetime | None = None  # from when it waited for a worker alone: a pause that held it does not count
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hookline import ids
+from hookline.ids import DEFAULT_ORG, org_option
 from hookline.model import (
     Attempt,
     DeadLetter,
@@ -68,6 +69,7 @@ class Way(Struct, frozen=True, kw_only=True):
     events: list[LaneEvent]  # of its lane, while it was under way; oldest first
     holding: list[LaneEvent]  # those before it that still held the lane when it was accepted
     letter: DeadLetter | None
+    org_id: str = DEFAULT_ORG
 
     def end(self, now: datetime) -> datetime:
         return self.delivery.finished_at or now
@@ -78,6 +80,7 @@ class Story(Struct, frozen=True, kw_only=True):
     now: datetime
     ways: list[Way]
     untold: int  # deliveries of which only the state is known here
+    org_id: str = DEFAULT_ORG
 
     @property
     def published_at(self) -> datetime | None:
@@ -92,15 +95,17 @@ class Story(Struct, frozen=True, kw_only=True):
 # ── reading it ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read(store: Store, message: Message) -> Story:
+async def read(store: Store, message: Message, org_id: str) -> Story:
+    """Of a message of that organization."""
     deliveries = await store.deliveries(message.id)
     attempts = await store.attempts(message.id)
     told = sorted(deliveries, key=lambda each: (_rank(each), each.id))[:MOST_TOLD]
     return Story(
         message=message,
         now=await store.now(),
-        ways=[await _way(store, each, attempts) for each in sorted(told, key=lambda each: each.id)],
+        ways=[await _way(store, each, attempts, org_id) for each in sorted(told, key=lambda each: each.id)],
         untold=len(deliveries) - len(told),
+        org_id=org_id,
     )
 
 
@@ -109,7 +114,7 @@ def _rank(delivery: Delivery) -> int:
     return int(delivery.state == DeliveryState.DELIVERED)
 
 
-async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt]) -> Way:
+async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> Way:
     own = [attempt for attempt in attempts if attempt.delivery_id == delivery.id]
     lane = await store.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
     eventful = delivery.state != DeliveryState.DELIVERED or delivery.sent != 1
@@ -122,6 +127,7 @@ async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt]) ->
         events=await _events(store, delivery) if eventful else [],
         holding=await _holding(store, delivery) if eventful else [],
         letter=await store.dead_letter(delivery.id) if closed else None,
+        org_id=org_id,
     )
 
 
@@ -330,9 +336,8 @@ _REMEDIES = {
 def advice(way: Way, now: datetime) -> list[str]:
     """What to do next, and the command for it. Nothing, where all goes its way."""
     delivery = way.delivery
-    letter = f"{ids.DEAD_LETTER}{delivery.id}"
     if delivery.state == DeliveryState.DEAD and delivery.reason is not None:
-        return [_REMEDIES[delivery.reason], *_remedy(delivery.reason, letter, delivery.endpoint_id)]
+        return [_REMEDIES[delivery.reason], *_remedy(way, delivery.reason)]
     if delivery.state not in OPEN or way.lane is None:
         return []
     return _release(way, way.lane.lane, now)
@@ -340,7 +345,7 @@ def advice(way: Way, now: datetime) -> list[str]:
 
 def _release(way: Way, lane: Lane, now: datetime) -> list[str]:
     """What sends it sooner."""
-    delivery, endpoint = way.delivery, way.delivery.endpoint_id
+    delivery, endpoint = way.delivery, _endpoint(way)
     if lane.status != EndpointStatus.ACTIVE:
         return ["it is sent when the endpoint is resumed:", f"hookline endpoints resume {endpoint}"]
     if lane.circuit == Circuit.OPEN:
@@ -356,8 +361,14 @@ def _release(way: Way, lane: Lane, now: datetime) -> list[str]:
     return ["is a worker running?", "hookline top"] if overdue and not is_limited(way) else []
 
 
-def _remedy(reason: Reason, letter: str, endpoint: str) -> list[str]:
+def _endpoint(way: Way) -> str:
+    """As a command finds it."""
+    return f"{way.delivery.endpoint_id}{org_option(way.org_id)}"
+
+
+def _remedy(way: Way, reason: Reason) -> list[str]:
+    letter = f"{ids.DEAD_LETTER}{way.delivery.id}{org_option(way.org_id)}"
     if reason == Reason.ENDPOINT_DELETED:
         return [f"hookline dead resolve {letter} --note '...'"]
-    first = [f"hookline endpoints resume {endpoint}"] if reason == Reason.ENDPOINT_GONE else []
+    first = [f"hookline endpoints resume {_endpoint(way)}"] if reason == Reason.ENDPOINT_GONE else []
     return [*first, f"hookline dead replay {letter}"]

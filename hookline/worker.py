@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline import clock, ids
 from hookline.errors import SignatureError, StoreUnavailable
@@ -350,7 +351,9 @@ class Worker:
             last_left = judgement.verdict.spends and job.attempts + 2 == policy.max_attempts
             if judgement.verdict.fresh and len(self._fresh) < MOST_FRESH:
                 self._fresh.add(job.delivery_id)
-        return _kept(job, sent, judgement, now, last_left)
+        # The time budget begins anew when a pause ends, so that it tells when this one did.
+        ready_at = max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age))
+        return replace(_kept(job, sent, judgement, now), last_left=last_left, ready_at=ready_at)
 
     # ── record ──
 
@@ -375,11 +378,9 @@ class Worker:
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
 
 
-def _kept(job: Job, sent: Sent, judgement: Judgement, ended_at: datetime, last_left: bool = False) -> Result:
+def _kept(job: Job, sent: Sent, judgement: Judgement, ended_at: datetime) -> Result:
     attempt_id = ids.mint(ids.ATTEMPT, sent.started_at)
-    return Result(
-        job=job, attempt_id=attempt_id, sent=sent, judgement=judgement, ended_at=ended_at, last_left=last_left
-    )
+    return Result(job=job, attempt_id=attempt_id, sent=sent, judgement=judgement, ended_at=ended_at)
 
 
 def _unsendable(flight: Flight, detail: str) -> tuple[Request, Sent]:

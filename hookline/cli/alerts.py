@@ -183,7 +183,7 @@ async def _mail(opened: Session, smtp_url: str, notice: Notice) -> Told:
     channels = opened.config.channels
     post = Post(smtp_url, opened.config.ca_bundle)
     try:
-        await asyncio.to_thread(post.send, words.mail(notice, channels))
+        await post.send(words.mail(notice, channels))
     except FAULTS as error:
         return Told(channel=EMAIL, state="failed", detail=shown(error))
     return Told(channel=EMAIL, state="sent", detail=", ".join(channels.emails))

@@ -16,6 +16,7 @@ from hookline.cli.lanes import who
 from hookline.cli.output import Cell, Output, ago, span
 from hookline.cli.session import Session, run, session
 from hookline.errors import NotFound
+from hookline.ids import org_option
 from hookline.model import Attempt, LaneEvent, Message, SetAside
 from hookline.store.base import Page
 from hookline.story import Story, Way
@@ -44,7 +45,7 @@ def trace(
 
 async def _read(org: str, ref: str, app_ref: str | None) -> Story:
     async with session(org) as opened:
-        return await story.read(opened.store, await _find(opened, ref, app_ref))
+        return await story.read(opened.store, await _find(opened, ref, app_ref), opened.org_id)
 
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
@@ -116,7 +117,7 @@ def _print(out: Output, told: Story) -> None:
     out.fields(_head(told))
     if not told.ways:
         out.line("no endpoint matched: nothing was to be delivered")
-        out.note(f"  hookline endpoints list --app {told.message.app_id}")
+        out.note(f"  hookline endpoints list --app {told.message.app_id}{org_option(told.org_id)}")
     for way in told.ways:
         out.line()
         _print_way(out, way, told.now)

@@ -78,7 +78,7 @@ class Dashboard:
         found = await store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None
         if found is None or await store.application(org_id, found.app_id) is None:
             return None
-        return await story.read(store, found)
+        return await story.read(store, found, org_id)
 
     async def _shown(self, request: Request, page: Callable[[Caller], Awaitable[Response]]) -> Response:
         """To whoever has signed in."""

@@ -18,6 +18,11 @@ CROWDED_TOGETHER = 16  # lanes that were passed over and are looked at again at 
 CROWDED_LONGEST = timedelta(seconds=5)  # until one of them is looked at again, however many there are
 LATE_LONGEST = timedelta(seconds=1)  # until a lane that has missed its turn is looked at again, beyond the next start
 FARTHEST_TURN = timedelta(hours=1)  # one that lies further ahead was given by a clock that was wrong
+UNUSED = timedelta(milliseconds=50)  # a start that nobody has taken for so long is anybody's
+LOOK_WITHIN = timedelta(seconds=2)  # a lane that waits for its turn looks this often whether there is such a start ...
+LOOK_LATER = timedelta(
+    milliseconds=10
+)  # ... or less often: so much for each turn in front of it, so that many do not look all the time
 
 
 def fair_quota(want: int, lanes: int) -> int:
@@ -53,6 +58,8 @@ class Starts:
 
     A lane that gets nothing is given a turn: the next start that is nobody's yet. So each start wakes the one lane whose turn
     it is, however many wait, and a lane with much to send goes to the back of the line after each start like all others.
+    The lane whose turn it is may have nothing to send by then, or may not: paused, its circuit open. So those behind look now
+    and then whether a start was left unused, and take it before their turn.
     """
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
@@ -63,32 +70,40 @@ class Starts:
         self._now = now
         self._since = _not_late(pace.tat, now, self._step / 2)
         self.left, self._next_at = gcra(pace.tat, self._since, rate)
+        self._unused = pace.tat is None or now - pace.tat >= UNUSED
         self._tail = pace.tail_at
         self._taken = 0
         self._late = 0  # lanes that have missed their turn
 
-    def part(self) -> int:
-        """Of the next lane in line."""
+    def part(self, turn_at: datetime | None) -> int:
+        """Of the next lane in line. One that looks before its turn gets only what those in front have left."""
         part = fair_quota(self.left, max(1, self.lanes))
         self.lanes -= 1
-        return part
+        early = turn_at is not None and self._now < turn_at <= self._now + FARTHEST_TURN
+        return part if self._unused or not early else 0
 
     def take(self, count: int) -> None:
         """Less than none: they were not used after all."""
         self.left -= count
         self._taken += count
 
-    def wait(self, turn_at: datetime | None) -> tuple[datetime, datetime]:
-        """The turn of a lane that got nothing, and when to look at it again."""
+    def wait(self, turn_at: datetime | None, *, served: bool) -> tuple[datetime, datetime]:
+        """The turn of a lane that got nothing, or nothing more, and when to look at it again."""
         if turn_at is None or turn_at > self._now + FARTHEST_TURN:
             self._tail = self._next_turn()
-            return self._tail, self._tail
+            # Who has just taken a start that was left unused may find the next one so, too.
+            soon = self._next_at + UNUSED if self._unused and served else self._tail
+            return self._tail, min(soon, self._look_at(self._tail))
         if turn_at > self._now:
-            return turn_at, turn_at
+            return turn_at, self._look_at(turn_at)
         # A start that came late has put off all turns behind it. They keep their places before the others.
         late = min(LATE_LONGEST, self._late * self._step)
         self._late += 1
         return turn_at, self._next_at + late
+
+    def _look_at(self, turn_at: datetime) -> datetime:
+        in_front = max(0, (turn_at - self._next_at) // self._step)
+        return min(turn_at, self._now + max(LOOK_WITHIN, in_front * LOOK_LATER))
 
     def _next_turn(self) -> datetime:
         behind = self._next_at if self._tail is None else max(self._next_at, self._tail + self._step)
@@ -129,6 +144,7 @@ class Division:
         self._held_by_app = {} if apps is None else dict(apps.held)
         self._passed_over = 0 if apps is None else apps.waiting
         self._starts: dict[int, Starts] = {}
+        self._served: set[int] = set()  # endpoints whose applications have a rate, and that got a start
 
     # ── rates of applications ──
 
@@ -185,7 +201,7 @@ class Division:
         own = self._share - self._held.get(lane.endpoint_no, 0)
         admission = admit(lane, now=self.now, want=part, crowded=own, policy=self._policy)
         starts = self._starts_of(lane)
-        started = None if starts is None else starts.part()
+        started = None if starts is None else starts.part(lane.turn_at)
         if admission.crowded:
             return replace(admission, rest_at=self._after_the_others())
         if not admission.quota:
@@ -218,6 +234,8 @@ class Division:
         starts = self._starts_of(lane)
         if starts is not None:
             starts.take(count)
+            if count > 0:
+                self._served.add(no)
 
     def after(self, lane: Lane, admission: Admission, *, taken: int, floor: datetime | None, lease: float) -> Lane:
         """The lane once `taken` were leased; `floor` is the smallest due instant of what was left, if anything was."""
@@ -234,5 +252,6 @@ class Division:
         """A lane to which its application's rate has left nothing: with its turn, and when to look at it again."""
         if floor > self.now:  # it waits for nothing yet
             return replace(lane, turn_at=None), floor
-        turn_at, look_at = self._starts[lane.app_no].wait(lane.turn_at)
+        served = lane.endpoint_no in self._served
+        turn_at, look_at = self._starts[lane.app_no].wait(lane.turn_at, served=served)
         return replace(lane, turn_at=turn_at), look_at

@@ -29,6 +29,7 @@ SECONDS = (
     10.0,
     30.0,
     60.0,
+    120.0,
     300.0,
     3600.0,
     21600.0,
@@ -161,3 +162,13 @@ def quantile(part: float, row: Sequence[float], bounds: Sequence[float]) -> floa
         seen += inside
         low = bound
     return bounds[-1] if bounds else math.nan
+
+
+def at_least(part: float, row: Sequence[float], bounds: Sequence[float]) -> float:
+    """The lower bound of the bucket where it falls: what is known of it, where `quantile` guesses."""
+    rank, seen = part * count(row), 0.0
+    for low, inside in zip((0.0, *bounds), row[:-1], strict=True):
+        seen += inside
+        if inside and seen >= rank:
+            return low
+    return bounds[-1]

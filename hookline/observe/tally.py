@@ -232,8 +232,8 @@ class Tally:
         job, verdict, total = result.job, result.judgement.verdict, result.sent.timing.total / 1e6
         outcome, event_type = _OUTCOMES[type(verdict)], self._event_type(job.event_type)
         put(self.attempt_seconds.of(outcome, event_type), SECONDS, total)
-        if result.ended_at is not None:
-            began = (result.ended_at - job.due_at).total_seconds() - total
+        if result.ended_at is not None and not job.counted:  # a limited lane is late because it is told to be
+            began = (result.ended_at - (result.ready_at or job.due_at)).total_seconds() - total
             put(self.lag.of(event_type), SECONDS, max(0.0, began))
             if not job.sent:
                 put(self.first_latency.of(), SECONDS, max(0.0, began))

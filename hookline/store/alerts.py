@@ -27,6 +27,7 @@ def alert(row: Row, reading: Reading) -> Alert:
         id=row["id"],
         name=row["name"],
         subject=row["subject"],
+        org_id=row["org_id"],
         severity=Severity(row["severity"]),
         began_at=reading.instant(row["began_at"]),
         fired_at=reading.instant(row["fired_at"]),
@@ -50,6 +51,7 @@ def unwell(row: Row, reading: Reading) -> Unwell:
     return Unwell(
         endpoint_no=row["endpoint_no"],
         endpoint_id=row["endpoint_id"],
+        org_id=row["org_id"],
         app_id=row["app_id"],
         app_uid=row["app_uid"],
         status=EndpointStatus(row["status"]),
@@ -64,6 +66,7 @@ def fired(change: Fire, alert_id: int, now: datetime) -> Notice:
         id=alert_id,
         name=reading.name.value,
         subject=reading.subject,
+        org_id=reading.org_id,
         severity=change.severity,
         began_at=change.began_at,
         fired_at=now,

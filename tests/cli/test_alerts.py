@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterator
+from ipaddress import ip_network
 
 import pytest
 
+from hookline.flow.guard import Guard
+from hookline.observe.alerts import home
+from hookline.observe.alerts.mail import LAST_CHANCE
+from hookline.observe.alerts.words import WEBHOOK, Channels
+from hookline.operational import MANAGEMENT
 from hookline.receive import Verifier
 from tests.cli.conftest import both_engines
 from tests.support import factory
@@ -14,6 +22,8 @@ from tests.support.cli import Cli
 from tests.support.mail import MailServer
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.scene import Scene
+
+LOOPBACK = Guard([ip_network("127.0.0.0/8")])
 
 
 @pytest.fixture
@@ -37,6 +47,28 @@ async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
     assert {each["name"]: each["firing"] for each in past} == {"dead_letters": True, "circuit_open": False}
     (older,) = (await cli.json("alerts", "history", "--after", str(past[0]["id"])))["data"]
     assert older == past[1]
+
+
+@both_engines
+async def test_where_to_look_works_whoever_the_endpoint_belongs_to(cli: Cli, scene: Scene, receiver: Receiver) -> None:
+    """Also of the endpoints that alerts themselves are delivered to."""
+    other = await scene.store.save_organization(factory.organization())
+    app = await scene.store.create_application(other.id, factory.new_application())
+    theirs, ours = await scene.endpoint(app), await scene.endpoint()
+    channels = Channels(webhook_url=receiver.url)
+    await home.settle(scene.store, LOOPBACK, channels)
+    channel = (await home.endpoints(scene.store))[WEBHOOK]
+    for endpoint in (theirs, ours, channel):
+        await scene.store.open_circuit(endpoint.no, "by hand")
+    await Fleet(scene, only(circuits=True), channels, guard=LOOPBACK).look()
+    looks = {each["subject"]: each["look"] for each in (await cli.json("alerts", "list"))["data"]}
+    assert looks == {
+        theirs.id: f"hookline endpoints show {theirs.id} --org {other.id}",
+        ours.id: f"hookline endpoints show {ours.id}",
+        channel.id: f"hookline endpoints show {channel.id} --org {MANAGEMENT}",
+    }
+    for command in looks.values():
+        assert (await cli(*command.split()[1:])).code == 0
 
 
 async def test_for_people(cli: Cli, scene: Scene) -> None:
@@ -72,6 +104,19 @@ async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Recei
     assert Verifier(key).verify(by_path["/alerts"].headers, by_path["/alerts"].body)
     assert b"this is a test: nothing is wrong" in by_path["/slack"].body.lower()
     assert await Fleet(scene).firing() == []
+
+
+async def test_a_mail_server_that_drips_holds_up_no_stop(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    with MailServer(drips=0.5) as server:
+        told = cli.using(HOOKLINE_ALERT_EMAIL="ops@example.com", HOOKLINE_SMTP_URL=f"smtp://127.0.0.1:{server.port}")
+        async with told.running("worker") as worker:
+            await asyncio.to_thread(server.wait_for_callers, 1)
+            async with asyncio.timeout(LAST_CHANCE + 10):
+                done = await worker.stop(signal.SIGTERM)
+    assert done.code == 0, done
+    assert "alert_mail_lost" in done.out + done.err
 
 
 async def test_a_test_that_does_not_arrive_says_why(cli: Cli, scene: Scene, receiver: Receiver) -> None:

@@ -179,6 +179,7 @@ def test_what_tenants_wrote_moves_no_cursor_and_no_line_is_wider_than_the_screen
     sick = Unwell(
         endpoint_no=7,
         endpoint_id="ep_7",
+        org_id="org_1",
         app_id="app_1",
         app_uid="\x1b[2J\x9bevil" + "x" * 200,
         status=EndpointStatus.ACTIVE,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from hookline import clock, ids
 from hookline.model import Actor, ActorKind, Dead
-from hookline.states import Health, Reason
+from hookline.states import EndpointStatus, Health, Reason
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli
@@ -60,6 +62,28 @@ async def test_another_organizations_needs_its_name(cli: Cli, scene: Scene) -> N
     [message] = await scene.send()
     other = await scene.store.save_organization(factory.organization())
     (await cli("trace", message, "--org", other.id)).refused(3, "of another organization", "--org")
+
+
+@pytest.mark.parametrize("state", ["paused", "open", "held", "dead"])
+async def test_what_it_advises_about_another_organization_works(cli: Cli, scene: Scene, state: str) -> None:
+    other = await scene.store.save_organization(factory.organization())
+    scene.app = await scene.store.create_application(other.id, factory.new_application())
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    if state == "paused":
+        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
+    elif state == "open":
+        await scene.store.open_circuit(endpoint.no, "they deploy")
+    elif state == "held":
+        [job] = await scene.claim()
+        await scene.record(factory.retry(job, after=1, hold_until=job.claimed_at + timedelta(seconds=100)))
+    elif state == "dead":
+        await die(scene)
+    told = await cli("trace", message, "--org", other.id)
+    [command] = [line.strip() for line in (told.out + told.err).splitlines() if line.strip().startswith("hookline ")]
+    assert command.endswith(f" --org {other.id}")
+    done = await cli(*command.split()[1:])
+    assert done.code == 0, done
 
 
 async def test_one_that_was_resolved_has_its_note(cli: Cli, scene: Scene) -> None:

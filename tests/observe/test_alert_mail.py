@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import smtplib
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from hookline.observe.alerts import mail as sending
 from hookline.observe.alerts.alert import Alert, Notice, Severity
 from hookline.observe.alerts.mail import MOST_WAITING, Mailer, Post
 from hookline.observe.alerts.words import Channels, mail
@@ -51,9 +53,9 @@ async def mailing(mailer: Mailer) -> AsyncIterator[None]:
         await running
 
 
-def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
+async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
     with MailServer() as server:
-        Post(f"smtp://127.0.0.1:{server.port}").send(message())
+        await Post(f"smtp://127.0.0.1:{server.port}").send(message())
         (found,) = server.wait_for(1)
     assert found.sender == "hookline@example.com"
     assert found.recipients == ["ops@example.com", "night@example.com"]
@@ -71,32 +73,32 @@ def test_one_that_is_over_says_how_long_it_lasted() -> None:
     assert "It lasted 2 h 3 min, from 2026-03-04 05:03:07 UTC to 2026-03-04 07:06:07 UTC." in found.get_content()
 
 
-def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
+async def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     bundle = str(authority.bundle)
     with MailServer(starttls=authority.context("127.0.0.1")) as server:
-        Post(f"smtp://hook%40line:s3cret@127.0.0.1:{server.port}", bundle).send(message())
+        await Post(f"smtp://hook%40line:s3cret@127.0.0.1:{server.port}", bundle).send(message())
         (found,) = server.wait_for(1)
         assert found.encrypted
         assert found.login == ("hook@line", "s3cret")
         assert not any(b"AUTH" in line for line in server.secrets)
     with MailServer() as plain, pytest.raises(smtplib.SMTPNotSupportedError):
-        Post(f"smtp://hookline:s3cret@127.0.0.1:{plain.port}", bundle).send(message())
+        await Post(f"smtp://hookline:s3cret@127.0.0.1:{plain.port}", bundle).send(message())
     assert not any(b"AUTH" in line for line in plain.secrets)
     assert plain.mails == []
 
 
-def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with MailServer(tls=authority.context("127.0.0.1")) as server:
         url = f"smtps://hookline:s3cret@127.0.0.1:{server.port}"
-        Post(url, str(authority.bundle)).send(message())
+        await Post(url, str(authority.bundle)).send(message())
         assert server.wait_for(1)[0].encrypted
         with pytest.raises(ssl.SSLCertVerificationError):
-            Post(url).send(message())
+            await Post(url).send(message())
     with MailServer(starttls=authority.context("127.0.0.1", self_signed=True)) as server:
         with pytest.raises(ssl.SSLCertVerificationError):
-            Post(f"smtp://127.0.0.1:{server.port}", str(authority.bundle)).send(message())
+            await Post(f"smtp://127.0.0.1:{server.port}", str(authority.bundle)).send(message())
         assert server.mails == []
 
 
@@ -125,7 +127,7 @@ async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
 
 
 async def test_no_more_wait_than_a_person_reads() -> None:
-    mailer = Mailer(lambda _: None)
+    mailer = Mailer(Post("smtp://127.0.0.1:1").send)
     with capture_logs() as logs:
         for _ in range(MOST_WAITING + 2):
             mailer.post(message())
@@ -142,3 +144,77 @@ async def test_what_waits_when_the_process_ends_has_one_more_chance() -> None:
             await asyncio.to_thread(server.wait_for_tries, 1)
         names = [found.message["Subject"] for found in server.mails]
         assert names == ["[Hookline] critical: Dead letters", "[Hookline] critical: Backlog"]
+
+
+# ── servers that stall ──
+
+
+def talking() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "alert-mail"]
+
+
+def assert_hung_up() -> None:
+    """No thread is left that would still send it."""
+    for thread in talking():
+        thread.join(5)
+    assert talking() == []
+
+
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it sends a byte: the time is that of the whole mail."""
+    monkeypatch.setattr(sending, "DEADLINE", 0.3)
+    with MailServer(drips=0.02 if scheme == "smtp" else None, silent=scheme == "smtps") as server:
+        with pytest.raises(TimeoutError, match=r"the mail server did not take it within 0\.3 s"):
+            async with asyncio.timeout(5):
+                await Post(f"{scheme}://127.0.0.1:{server.port}").send(message())
+        assert_hung_up()
+        assert server.callers == 1
+
+
+async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "DEADLINE", 0.3)
+    with MailServer(drips=0.02) as server, capture_logs() as logs:
+        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=())
+        async with mailing(mailer):
+            mailer.post(message())
+            await asyncio.to_thread(server.wait_for_callers, 1)
+            server.drips = None
+            mailer.post(message(replace(ALERT, name="backlog")))
+            (found,) = await server.arrived(1)
+    assert found.message["Subject"] == "[Hookline] critical: Backlog"
+    assert [line["event"] for line in logs] == ["alert_mail_failed", "alert_mail_lost"]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way has the same last chance as what waits; each that is lost is told."""
+    monkeypatch.setattr(sending, "LAST_CHANCE", 0.3)
+    with MailServer(drips=None if silent else 0.02, silent=silent) as server, capture_logs() as logs:
+        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send)
+        async with asyncio.timeout(5), mailing(mailer):
+            mailer.post(message())
+            mailer.post(message(replace(ALERT, name="backlog")))
+            await asyncio.to_thread(server.wait_for_callers, 1)
+        assert_hung_up()
+        assert server.callers == 1
+    assert [(line["event"], line["subject"]) for line in logs] == [
+        ("alert_mail_lost", "[Hookline] critical: Dead letters"),
+        ("alert_mail_lost", "[Hookline] critical: Backlog"),
+    ]
+
+
+async def test_what_fails_while_the_stop_comes_is_tried_once_more() -> None:
+    stop = asyncio.Event()
+    tries = 0
+
+    async def refuse(_: EmailMessage) -> None:
+        nonlocal tries
+        tries += 1
+        stop.set()
+        raise ConnectionRefusedError
+
+    mailer = Mailer(refuse)
+    mailer.post(message())
+    await mailer.run(stop)
+    assert tries == 2

@@ -79,6 +79,16 @@ def test_a_rule_without_a_duration_fires_at_once() -> None:
     assert change == Fire(reading=reading(), severity=WARNING, began_at=AT)
 
 
+def test_what_knows_since_when_it_is_began_then() -> None:
+    began = AT - timedelta(minutes=7)
+    seen = replace(reading(Name.CIRCUIT_OPEN, subject="ep_1"), since=began)
+    (change,) = judge([seen], known())
+    assert change == Fire(reading=seen, severity=WARNING, began_at=began)
+    (ahead,) = judge([replace(seen, since=AT + timedelta(seconds=3))], known())  # by a clock that was set back since
+    assert isinstance(ahead, Fire)
+    assert ahead.began_at == AT
+
+
 def test_one_with_a_duration_must_last() -> None:
     seen = reading(Name.BACKLOG)
     assert judge([seen], known()) == [Begin(name="backlog", subject="")]

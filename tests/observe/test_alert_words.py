@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from hookline import config
+from hookline import config, manage
 from hookline.observe.alerts import words
 from hookline.observe.alerts.alert import OTHERS, Alert, Name, Notice, Severity
 from hookline.observe.alerts.rules import RULES, Thresholds
@@ -52,6 +53,15 @@ def test_every_rule_says_where_to_look() -> None:
         assert re.fullmatch(r"hookline [a-z ]+( ep_17)?", words.look(alert(name.value)))
         assert words.look(alert(name.value, OTHERS)) == "hookline top"
     assert words.look(alert("a rule of tomorrow")) == "hookline doctor"
+
+
+def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
+    assert words.look(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    elsewhere = replace(alert(), org_id="org_9")
+    assert words.look(elsewhere) == "hookline endpoints show ep_17 --org org_9"
+    assert words.look(replace(elsewhere, subject=OTHERS)) == "hookline top"
+    said = words.lines(Notice(alert=elsewhere, at=AT), None)[1]
+    assert said.endswith("Look at it: hookline endpoints show ep_17 --org org_9")
 
 
 def test_slack_sees_text_and_nothing_else() -> None:

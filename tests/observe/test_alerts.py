@@ -21,13 +21,24 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
     await scene.trip(endpoint)
     await fleet.look()
     (alert,) = await fleet.firing()
-    assert (alert.name, alert.subject) == ("circuit_open", endpoint.id)
+    assert (alert.name, alert.subject, alert.org_id) == ("circuit_open", endpoint.id, scene.organization.id)
     await scene.record(factory.delivered(await scene.probe(endpoint)))
     await fleet.look()
     assert await fleet.names() == ["circuit_open"]  # it recovers
     await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.look()
     assert await fleet.firing() == []
+
+
+async def test_it_tells_since_when_the_circuit_is_open_not_since_when_it_is_seen(scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.age(600)
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert alert.began_at == (await scene.lane(endpoint)).opened_at
+    assert " is open for 10 min 15 s: nothing but probes is sent to it" in alert.text
 
 
 async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None:

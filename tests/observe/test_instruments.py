@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.observe.instruments import SECONDS, Counter, Histogram, added, count, quantile, snapshot
+from hookline.observe.instruments import SECONDS, Counter, Histogram, added, at_least, count, quantile, snapshot
 
 
 def test_a_counter_counts_by_its_labels() -> None:
@@ -43,6 +43,13 @@ def test_buckets_of_another_release_are_left_out() -> None:
     one.observe(1)
     other.observe(1)
     assert added([snapshot([one]), snapshot([other])])["x"].series[0].values == [1.0, 0.0, 0.0, 1.0]
+
+
+def test_what_is_known_of_a_quantile_is_where_its_bucket_begins() -> None:
+    histogram = Histogram("x", "X.", (1.0, 2.0))
+    for value, part, known in ((0.5, 1.0, 0.0), (1.5, 1.0, 1.0), (9.0, 0.5, 1.0), (9.0, 1.0, 2.0)):
+        histogram.observe(value)
+        assert at_least(part, histogram.of(), (1.0, 2.0)) == known
 
 
 def test_a_quantile_lies_in_the_bucket_of_its_value() -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from hookline.errors import StoreUnavailable
 from hookline.flow.beat import Heart
-from hookline.model import RecordReport, RelayReport, SweepReport
+from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
+from hookline.observe.instruments import SECONDS
 from hookline.observe.pulse import Pulse, Pulser, sickest, together
 from hookline.observe.tally import OTHER, Names, Tally
+from hookline.states import EndpointStatus
 from tests.support import factory
+from tests.support.receiver import Receiver
 from tests.support.scene import Scene
+from tests.support.timeshift import age
+from tests.support.working import working
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -134,3 +141,22 @@ async def age_pulses(scene: Scene, *, seconds: int) -> None:
         await scene.raw.execute(f"UPDATE pulse SET at = at - {seconds * 10**6}")
     else:
         await scene.raw.execute(f"UPDATE pulse SET at = at - interval '{seconds} seconds'")
+
+
+@pytest.mark.parametrize("held_by", ["pause", "throttle", "nobody"])
+async def test_what_waited_because_it_was_told_to_was_not_late(scene: Scene, held_by: str) -> None:
+    """A tenant must not be able to set off the alert of late first attempts."""
+    tally = Tally()
+    with Receiver() as receiver:
+        throttle = 50.0 if held_by == "throttle" else None
+        endpoint = await scene.endpoint(url=receiver.url, throttle_rate=throttle)
+        if held_by == "pause":
+            await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a look at it")
+        await scene.send(3)
+        await age(scene.raw, 600)
+        if held_by == "pause":
+            await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "well again")
+        async with working(scene.store, tally=tally, retry=RetryPolicy()):
+            await receiver.arrived(3)
+    late = sum(tally.first_latency.of()[SECONDS.index(300.0) + 1 : -1])
+    assert late == (3 if held_by == "nobody" else 0)

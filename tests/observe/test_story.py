@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, ids, story
+from hookline import clock, ids, manage, story
 from hookline.cli import life
 from hookline.model import (
     Actor,
@@ -207,7 +207,7 @@ def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
 async def read(scene: Scene, message_id: str) -> story.Story:
     message = await scene.store.message_by_id(message_id)
     assert message is not None
-    return await story.read(scene.store, message)
+    return await story.read(scene.store, message, manage.DEFAULT_ORG)
 
 
 async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> None:
@@ -253,6 +253,16 @@ async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> Non
 def test_each_reason_has_its_own_advice(reason: Reason, words: str) -> None:
     dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
     assert words in "\n".join(story.advice(replace(way(), delivery=dead), at(0)))
+
+
+@pytest.mark.parametrize("reason", [Reason.ATTEMPTS_EXHAUSTED, Reason.ENDPOINT_GONE, Reason.ENDPOINT_DELETED])
+def test_commands_name_the_organization_where_it_is_not_the_default_one(reason: Reason) -> None:
+    dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
+    own = replace(way(), delivery=dead)
+    assert "--org" not in str(story.advice(own, at(0)))
+    commands = story.advice(replace(own, org_id="org_9"), at(0))[1:]
+    assert commands
+    assert all(" --org org_9" in command for command in commands)
 
 
 def test_every_reason_has_advice() -> None:

@@ -81,7 +81,7 @@ async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -
 
 
 async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
-    """Forty lanes wait for one start a second: they are not looked at before their turns, and have one token each."""
+    """Forty lanes wait for one start a second: they have one token each, for their turn or for a look in between."""
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=40)
     (job,) = await scene.claim_all()
@@ -92,7 +92,9 @@ async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
     assert min(gaps) >= 0.999
     for endpoint in endpoints:
         (token,) = await scene.tokens(endpoint)
-        assert token["at"] == (await scene.lane(endpoint)).turn_at
+        turn_at = (await scene.lane(endpoint)).turn_at
+        assert turn_at is not None
+        assert token["at"] == turn_at or token["at"] <= turn_at - timedelta(seconds=1)
 
 
 async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""A real SMTP server on loopback: it keeps what it was given, asks for TLS and a password if told to, and can refuse."""
+"""A real SMTP server on loopback: it keeps what it was given, asks for TLS and a password if told to, and can refuse or stall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,17 @@ class Mailed(Struct, frozen=True, kw_only=True):
 class MailServer:
     """`with MailServer() as server:`; it runs in a thread with a loop of its own."""
 
-    def __init__(self, *, starttls: ssl.SSLContext | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        starttls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None,
+        drips: float | None = None,
+        silent: bool = False,
+    ) -> None:
+        self.drips = drips  # seconds between two bytes of a greeting that never ends
+        self.silent = silent  # accepts, and says nothing
+        self.callers = 0  # connections so far
         self.mails: list[Mailed] = []
         self.tries = 0  # mails that were offered, taken or not
         self.refuse = 0  # so many of the next mails are not taken
@@ -55,6 +65,10 @@ class MailServer:
                 raise TimeoutError(f"{len(self.mails)} of {count} mails came")
             return list(self.mails)
 
+    def wait_for_callers(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: self.callers >= count, _PATIENCE), f"{self.callers} of {count} callers"
+
     async def arrived(self, count: int) -> list[Mailed]:
         return await asyncio.to_thread(self.wait_for, count)
 
@@ -73,12 +87,27 @@ class MailServer:
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._news:
+            self.callers += 1
+            self._news.notify_all()
         try:
+            if self.silent or self.drips is not None:
+                await self._stall(reader, writer)
             await _Conversation(self, reader, writer, encrypted=self._tls is not None).hold()
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
         finally:
             writer.close()
+
+    async def _stall(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until the caller hangs up."""
+        writer.write(b"" if self.silent else b"220-")
+        while not reader.at_eof():
+            try:
+                async with asyncio.timeout(self.drips):
+                    await reader.read()
+            except TimeoutError:
+                writer.write(b"x")
 
     def taken(self, mail: Mailed) -> bool:
         with self._news:

@@ -38,11 +38,11 @@ def environment(database_url: str, **settings: str) -> dict[str, str]:
 class Process:
     """One `hookline` command in the background. Its output goes to a file, shown when something fails."""
 
-    def __init__(self, arguments: list[str], env: Mapping[str, str], log: Path) -> None:
+    def __init__(self, arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline") -> None:
         self.log = log
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "hookline", *arguments], env=dict(env), stdout=output, stderr=output
+                [sys.executable, "-m", module, *arguments], env=dict(env), stdout=output, stderr=output
             )
 
     @property
@@ -76,8 +76,8 @@ class Process:
 
 
 @contextmanager
-def running(arguments: list[str], env: Mapping[str, str], log: Path) -> Iterator[Process]:
-    process = Process(arguments, env, log)
+def running(arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline") -> Iterator[Process]:
+    process = Process(arguments, env, log, module)
     try:
         yield process
     finally:

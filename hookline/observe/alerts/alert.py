@@ -41,6 +41,8 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     name: Name
     subject: str = ""  # what it is about, where that is not the whole: an endpoint's id
+    org_id: str | None = None  # the subject's
+    since: datetime | None = None  # when it began, where that is known; else it is when it was first seen
     value: float
     threshold: float
     severity: Severity | None  # that the value is worth; None: all is well
@@ -54,6 +56,7 @@ class Alert(Struct, frozen=True, kw_only=True):
     id: int
     name: str  # of a `Name`; a row may be another release's
     subject: str
+    org_id: str | None = None  # the subject's
     severity: Severity
     began_at: datetime
     fired_at: datetime
@@ -167,6 +170,7 @@ class Unwell(Struct, frozen=True, kw_only=True):
 
     endpoint_no: int
     endpoint_id: str
+    org_id: str
     app_id: str
     app_uid: str | None
     status: EndpointStatus

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hookline.model import Depths
 from hookline.observe.alerts.alert import Look, Name, Reading, Severity, Unwell
-from hookline.observe.instruments import SECONDS, count
+from hookline.observe.instruments import SECONDS, at_least, count
 from hookline.observe.pulse import Pulse, together
 from hookline.states import Circuit, EndpointStatus
 from hookline.texts import lasting
@@ -128,7 +128,7 @@ def failed_lately(sight_pulses: Sequence[Pulse], now: datetime, thresholds: Thre
 
 def _backlog(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     due = sight.depths.due
-    text = f"{due:,} deliveries are due and not sent (more than {at.backlog:,}), the oldest since {_age(sight)}"
+    text = f"{due:,} deliveries are due and not sent (more than {at.backlog:,}), the oldest for {_age(sight)}"
     yield from _above(Name.BACKLOG, due, at.backlog, text)
 
 
@@ -175,10 +175,8 @@ def _latency(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     slow = total.first_latency_at(0.95)
     if slow is None or count(total.first_latency) < LEAST_FIRST_ATTEMPTS:
         return
-    beyond = "more than " if slow >= SECONDS[-1] else ""
-    text = (
-        f"5 % of first attempts begin {beyond}{lasting(slow)} or more after they were due (limit {lasting(at.latency)})"
-    )
+    known = lasting(at_least(0.95, total.first_latency, SECONDS))
+    text = f"5 % of first attempts begin more than {known} after they were due (limit {lasting(at.latency)})"
     yield from _above(Name.FIRST_ATTEMPT_LATENCY, slow, at.latency, text)
 
 
@@ -265,15 +263,17 @@ def _circuits(sight: Sight, at: Thresholds) -> Iterator[Reading]:
         return
     for lane in sight.unwell:
         if lane.circuit != Circuit.CLOSED and lane.status == EndpointStatus.ACTIVE:
-            since = "" if lane.opened_at is None else f" since {lasting((sight.now - lane.opened_at).total_seconds())}"
+            lasts = "" if lane.opened_at is None else f" for {lasting((sight.now - lane.opened_at).total_seconds())}"
             yield Reading(
                 name=Name.CIRCUIT_OPEN,
                 subject=lane.endpoint_id,
+                org_id=lane.org_id,
+                since=lane.opened_at,
                 value=1.0,
                 threshold=0.0,
                 severity=Severity.WARNING if lane.circuit in _SHUT else None,
                 lingering=Severity.WARNING,
-                text=f"the circuit of {_named(lane)} is open{since}: nothing but probes is sent to it",
+                text=f"the circuit of {_named(lane)} is open{lasts}: nothing but probes is sent to it",
             )
 
 
@@ -303,6 +303,7 @@ def _endpoint(lane: Unwell, parts: Sequence[_Attempts], at: Thresholds) -> Readi
     return Reading(
         name=Name.ENDPOINT_FAILING,
         subject=lane.endpoint_id,
+        org_id=lane.org_id,
         value=part,
         threshold=at.endpoint,
         severity=Severity.WARNING if bad else None,

@@ -42,15 +42,16 @@ def judge(readings: Iterable[Reading], known: Remembered) -> list[Change]:
 
 
 def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterator[Change]:
-    """Not firing yet. What has to last is remembered from the first time that it was seen."""
+    """Not firing yet. What has to last is remembered from the first time that it was seen, unless it says since when it is."""
     name, subject = reading.name.value, reading.subject
     if reading.severity is None:
         if began_at is not None:
             yield Forget(name=name, subject=subject)
         return
     lasts = timedelta(seconds=RULES[reading.name].lasts)
-    if now - (began_at or now) >= lasts:
-        yield Fire(reading=reading, severity=reading.severity, began_at=began_at or now)
+    since = min(reading.since or began_at or now, now)  # a clock may have been set back
+    if now - since >= lasts:
+        yield Fire(reading=reading, severity=reading.severity, began_at=since)
         if began_at is not None:
             yield Forget(name=name, subject=subject)
     elif began_at is None:
@@ -117,6 +118,8 @@ def _together(rest: Sequence[Reading]) -> Reading:
     return replace(
         worst,
         subject=OTHERS,
+        org_id=None,
+        since=None,
         value=float(len(rest)),
         threshold=0.0,
         text=f"{len(rest):,} more of these; one of them: {worst.text}",

@@ -9,6 +9,7 @@ from email.utils import format_datetime
 import msgspec
 from msgspec import Struct
 
+from hookline.ids import org_option
 from hookline.observe.alerts.alert import OTHERS, Alert, Notice, Outgoing, Severity
 from hookline.observe.alerts.rules import rule_of
 from hookline.texts import lasting
@@ -60,7 +61,12 @@ def lines(notice: Notice, public_url: str | None) -> list[str]:
 def look(alert: Alert) -> str:
     """The command to begin with."""
     command = rule_of(alert.name).look
-    return "hookline top" if alert.subject == OTHERS else command.format(subject=alert.subject)
+    return "hookline top" if alert.subject == OTHERS else command.format(subject=_found(alert))
+
+
+def _found(alert: Alert) -> str:
+    """As a command finds it."""
+    return f"{alert.subject}{org_option(alert.org_id)}"
 
 
 def _sentence(text: str) -> str:

@@ -8,7 +8,8 @@ ORDER BY l.at
 
 -- name: alert_unwell
 -- $1 endpoints that were asked for, $2 how many of the others: those whose circuit is not closed.
-SELECT n.endpoint_no, e.id AS endpoint_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit, n.opened_at
+SELECT n.endpoint_no, e.id AS endpoint_id, a.org_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit,
+       n.opened_at
 FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE circuit > 0 LIMIT $2::integer) o
       UNION SELECT unnest($1::bigint[])) f
 JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no
@@ -20,7 +21,9 @@ ORDER BY n.endpoint_no
 SELECT now() AS now, (SELECT max(at) FROM hookline.alert_look WHERE at <= now()) AS last
 
 -- name: alerts_firing
-SELECT * FROM hookline.alert WHERE resolved_at IS NULL ORDER BY id
+SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
+             WHERE e.id = l.subject COLLATE "C") AS org_id
+FROM hookline.alert l WHERE resolved_at IS NULL ORDER BY id
 
 -- name: alerts_pending
 SELECT name, subject, began_at FROM hookline.alert_pending
@@ -63,11 +66,15 @@ DELETE FROM hookline.alert WHERE fired_at < now() - make_interval(days => $1) AN
 
 -- name: alerts
 -- $1 only those that fire (true) or are resolved (false), $2 before this number, $3 how many.
-SELECT * FROM hookline.alert
+SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
+             WHERE e.id = l.subject COLLATE "C") AS org_id
+FROM hookline.alert l
 WHERE ($1::boolean IS NULL OR (resolved_at IS NULL) = $1::boolean) AND id < $2
 ORDER BY id DESC LIMIT $3
 
 -- name: alerts_back
-SELECT * FROM hookline.alert
+SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
+             WHERE e.id = l.subject COLLATE "C") AS org_id
+FROM hookline.alert l
 WHERE ($1::boolean IS NULL OR (resolved_at IS NULL) = $1::boolean) AND id > $2
 ORDER BY id LIMIT $3

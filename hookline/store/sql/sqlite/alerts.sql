@@ -5,7 +5,8 @@ SELECT at, backlog FROM alert_look WHERE at > :since ORDER BY at;
 
 -- name: alert_unwell
 -- Those that were asked for; and of the others, whose circuit is not closed, so many.
-SELECT n.endpoint_no, e.id AS endpoint_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit, n.opened_at
+SELECT n.endpoint_no, e.id AS endpoint_id, a.org_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit,
+       n.opened_at
   FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM lane WHERE circuit > 0 LIMIT :most)
         UNION SELECT value FROM json_each(:nos)) f
   JOIN lane n ON n.endpoint_no = f.endpoint_no
@@ -17,7 +18,8 @@ SELECT n.endpoint_no, e.id AS endpoint_id, a.id AS app_id, a.uid AS app_uid, n.s
 SELECT max(at) FROM alert_look WHERE at <= :now;
 
 -- name: alerts_firing
-SELECT * FROM alert WHERE resolved_at IS NULL AND name > '' ORDER BY id;
+SELECT l.*, (SELECT a.org_id FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.id = l.subject) AS org_id
+  FROM alert l WHERE resolved_at IS NULL AND name > '' ORDER BY id;
 
 -- name: alerts_pending
 SELECT name, subject, began_at FROM alert_pending;
@@ -54,11 +56,13 @@ DELETE FROM alert_look WHERE at < :before OR at > :now;
 DELETE FROM alert WHERE fired_at < :before AND resolved_at IS NOT NULL;
 
 -- name: alerts
-SELECT * FROM alert
+SELECT l.*, (SELECT a.org_id FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.id = l.subject) AS org_id
+  FROM alert l
  WHERE (:firing IS NULL OR (resolved_at IS NULL) = :firing) AND id < :number
  ORDER BY id DESC LIMIT :most;
 
 -- name: alerts_back
-SELECT * FROM alert
+SELECT l.*, (SELECT a.org_id FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.id = l.subject) AS org_id
+  FROM alert l
  WHERE (:firing IS NULL OR (resolved_at IS NULL) = :firing) AND id > :number
  ORDER BY id LIMIT :most;

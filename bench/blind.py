@@ -1,0 +1,24 @@
+"""`hookline`, blind: it tallies nothing, beats no pulse and watches no alerts. What `bench.observe` measures against."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hookline import runtime
+from hookline.cli import main
+from hookline.observe.tally import Tally
+
+
+def _nothing(*_given: object, **_named: object) -> None:
+    return None
+
+
+async def _never(*_given: object, stop: asyncio.Event, **_named: object) -> None:
+    await stop.wait()
+
+
+if __name__ == "__main__":
+    for stage in ("ingested", "moved", "claimed", "recorded", "swept", "changed", "refused", "answered"):
+        setattr(Tally, stage, _nothing)
+    runtime.beat = runtime.watch = _never  # type: ignore[assignment]
+    main()
