@@ -42,7 +42,7 @@ async def read(port: str, path: str = "/metrics", token: str = "") -> tuple[int,
     reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
     try:
         bearer = f"authorization: Bearer {token}\r\n" if token else ""
-        writer.write(f"GET {path} HTTP/1.1\r\nhost: h\r\n{bearer}connection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{bearer}connection: close\r\n\r\n".encode())
         answer = await reader.read()
     finally:
         writer.close()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hookline.vault import new_key
@@ -58,6 +58,14 @@ class Process:
         self._popen.send_signal(signal.SIGKILL)
         self._popen.wait(10)
 
+    def end(self) -> None:
+        """With the workers that it looks after: left alone, they would go on, on a database that others get."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        self.kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+
     def pause(self) -> None:
         self._popen.send_signal(signal.SIGSTOP)
 
@@ -82,4 +90,4 @@ def running(arguments: list[str], env: Mapping[str, str], log: Path, module: str
         yield process
     finally:
         if process.running:
-            process.kill()
+            process.end()

@@ -19,7 +19,7 @@ SELECT max(at) FROM alert_look WHERE at <= :now;
 
 -- name: alerts_firing
 SELECT l.*, (SELECT a.org_id FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.id = l.subject) AS org_id
-  FROM alert l WHERE resolved_at IS NULL AND name > '' ORDER BY id;
+  FROM alert l WHERE resolved_at IS NULL AND name > '' ORDER BY +id;
 
 -- name: alerts_pending
 SELECT name, subject, began_at FROM alert_pending;
