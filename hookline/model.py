@@ -884,7 +884,7 @@ class Depths(Struct, frozen=True, kw_only=True):
     oldest_due: datetime | None  # of these
     held: int  # that wait in lanes that are held back, due or not
     dead: dict[str, int]  # unresolved dead letters, by reason
-    circuits: dict[str, int]  # of lanes: closed, open, half_open, recovering
+    circuits: dict[str, int]  # of lanes that are active: closed, open, half_open, recovering
     lanes: dict[str, int]  # paused, disabled, held (by a Retry-After), slowed; a lane may be several of these
     outbox_waiting: int  # of this database; counted up to a bound, as those set aside are
     outbox_oldest: datetime | None  # of those that wait

@@ -3,7 +3,8 @@ what follows. `hookline trace` and the message's page draw it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -79,7 +80,7 @@ class Story(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
     ways: list[Way]
-    untold: int  # deliveries of which only the state is known here
+    untold: dict[str, int]  # deliveries of which only the state is known here: how many, by state
     org_id: str = DEFAULT_ORG
 
     @property
@@ -92,6 +93,11 @@ class Story(Struct, frozen=True, kw_only=True):
         return None if at is None or at > self.message.created_at + timedelta(seconds=1) else at
 
 
+def counted(states: Mapping[str, int]) -> str:
+    """`3 dead, 1,204 delivered`."""
+    return ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
+
+
 # ── reading it ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -99,12 +105,13 @@ async def read(store: Store, message: Message, org_id: str) -> Story:
     """Of a message of that organization."""
     deliveries = await store.deliveries(message.id)
     attempts = await store.attempts(message.id)
-    told = sorted(deliveries, key=lambda each: (_rank(each), each.id))[:MOST_TOLD]
+    by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
+    told = by_rank[:MOST_TOLD]
     return Story(
         message=message,
         now=await store.now(),
         ways=[await _way(store, each, attempts, org_id) for each in sorted(told, key=lambda each: each.id)],
-        untold=len(deliveries) - len(told),
+        untold=dict(Counter(each.state.name.lower() for each in by_rank[MOST_TOLD:])),
         org_id=org_id,
     )
 

@@ -31,7 +31,7 @@ from hookline.observe.pulse import EVERY, Pulse
 from hookline.store.base import Page, Store
 
 MOST_SICK = 8
-MOST_ALERTS = 10
+MOST_ALERTS = 100  # more than fire at once: each rule tells of some twenty by name, and of the rest as one
 FRESH = 2.0  # seconds that a counting of what is open is good for
 _LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was seen
 

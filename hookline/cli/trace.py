@@ -123,7 +123,7 @@ def _print(out: Output, told: Story) -> None:
         _print_way(out, way, told.now)
     if told.untold:
         out.line()
-        out.line(f"and {told.untold:,} more that were delivered")
+        out.line(f"and {sum(told.untold.values()):,} more: {story.counted(told.untold)}")
 
 
 def _head(told: Story) -> list[tuple[str, Cell]]:
@@ -151,10 +151,9 @@ def _head(told: Story) -> list[tuple[str, Cell]]:
 
 def _fan_out(told: Story) -> str:
     states = Counter(story.standing(way, told.now) for way in told.ways)
-    states["delivered"] += told.untold
+    states.update(told.untold)
     total = states.total()
-    words = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
-    return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {words}"
+    return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {story.counted(states)}"
 
 
 def _print_way(out: Output, way: Way, now: datetime) -> None:

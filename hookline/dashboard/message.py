@@ -28,10 +28,17 @@ def message_page(told: Story) -> Safe:
         _head(told),
         *(_way(way, told.now) for way in told.ways),
         None if told.ways else tag("p", "No endpoint matched: nothing was to be delivered.", class_="quiet"),
-        tag("p", f"and {count(told.untold, 'endpoint')} more, delivered", class_="quiet") if told.untold else None,
+        _untold(told),
         tag("p", f"As of {told.now:%Y-%m-%d %H:%M:%S} UTC; the same in a terminal:", class_="quiet"),
         tag("pre", tag("code", f"hookline trace {told.message.id}")),
     )
+
+
+def _untold(told: Story) -> Safe | None:
+    if not told.untold:
+        return None
+    number = count(sum(told.untold.values()), "endpoint")
+    return tag("p", f"and {number} more: {story.counted(told.untold)}", class_="quiet")
 
 
 def missing_page() -> Safe:
@@ -60,7 +67,7 @@ def _head(told: Story) -> Safe:
     if message.trace is not None:
         pairs.append(("Trace id", _id(trace_id(message.trace))))
     states = Counter(story.standing(way, told.now) for way in told.ways)
-    states["delivered"] += told.untold
+    states.update(told.untold)
     fan_out = join(*(tag("span", marked(state, f"{number:,} {state} ")) for state, number in states.items() if number))
     return _fields([*pairs, ("Fan-out", fan_out or "none")])
 

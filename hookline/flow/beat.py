@@ -34,17 +34,22 @@ class Heart:
             await self.beat()
 
     async def beat(self) -> None:
-        pulse = self._pulser.beat(clock.wall())
-        if self._untold is not None:
-            gauges = {"in_flight": pulse.in_flight, "slots": pulse.slots, "processes": 1}
-            pulse = together((self._untold, pulse), pulse.at)
-            for name, value in gauges.items():
-                setattr(pulse, name, value)
+        """Never raises: what cannot be told is no reason to stop delivering."""
         try:
+            pulse = self._pulse()
+            self._untold = pulse
             await self._store.add_pulse(self.process, pulse)
-            self._untold = None
         except StoreUnavailable:
-            self._untold = pulse  # the parts that need the database say so
+            return  # it is told with the next one; the parts that need the database say that it is away
         except Exception:
             log.exception("beat_failed")
-            self._untold = None
+        self._untold = None
+
+    def _pulse(self) -> Pulse:
+        """What happened since the last one that was told."""
+        pulse = self._pulser.beat(clock.wall())
+        if self._untold is None:
+            return pulse
+        total = together((self._untold, pulse), pulse.at)
+        total.in_flight, total.slots, total.processes = pulse.in_flight, pulse.slots, 1
+        return total

@@ -45,10 +45,12 @@ def fold(
 ) -> Fold:
     """The lane after these outcomes, in the order of completion."""
     step = _Step(now, policy, chance)
+    before = lane
     for outcome in outcomes:
         lane = step.apply(lane, outcome)
     events = tuple(step.events)
-    freed = any(outcome.counted for outcome in outcomes)
+    # Room is given back, or the doubt that made the lane narrow is over.
+    freed = any(outcome.counted for outcome in outcomes) or (before.failures > 0 and not lane.failures)
     if lane.waiting_floor is None or not (freed or events):
         return Fold(lane=lane, events=events)
     return Fold(

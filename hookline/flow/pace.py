@@ -41,7 +41,8 @@ def slower(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: Ci
     if lane.pace is None:
         pace = gentle if rate is None else min(gentle, rate / 2)
         return replace(lane, pace=max(FLOOR, pace), pace_at=now, pace_top=rate, slowed_at=now)
-    pace = max(FLOOR, lane.pace / 2)
+    # Of the rate that was complained of: a window or a throttle may have kept the lane well below its pace.
+    pace = max(FLOOR, (lane.pace if rate is None else min(lane.pace, rate)) / 2)
     return replace(lane, pace=pace, pace_at=now, pace_top=_too_much(lane), slowed_at=now)
 
 
@@ -63,7 +64,7 @@ def quicker(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: C
 
 def failing(lane: Lane, policy: CircuitPolicy) -> Lane:
     """At the first failure in a row: what the endpoint gets now may be what knocks it down. From here on the window narrows."""
-    if lane.circuit == Circuit.RECOVERING or lane.pace is not None:
+    if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
     return lane
 
@@ -71,9 +72,10 @@ def failing(lane: Lane, policy: CircuitPolicy) -> Lane:
 def fallen(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
     """As the circuit opens, if the endpoint fell under load."""
     loaded = LOADED * policy.recovery_window * policy.recovery_rate
-    if lane.pace_top is None or lane.pace_top < loaded:
+    rate = lane.pace_top if lane.pace is None else lane.pace
+    if rate is None or rate < loaded:
         return lane
-    pace = lane.pace_top / 2
+    pace = rate / 2
     return replace(lane, pace=pace, pace_at=now, pace_top=pace, slowed_at=now)
 
 

@@ -15,7 +15,7 @@ from hookline.flow.crowd import Crowd
 from hookline.flow.outage import Outage
 from hookline.model import Dead, Job, RecordReport, Result
 from hookline.observe.logs import Journal, silent, told
-from hookline.observe.tally import Tally
+from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces
 from hookline.store.base import Store
 
@@ -121,8 +121,12 @@ class Recorder:
             self._traces.recorded(batch, report, self._name_of)
         # It is written: a log that cannot be must not have it written again.
         with suppress(OSError):
-            self._journal.attempts(batch, self._name_of)
-            tell(batch, report, self._name_of)
+            held = kept(batch, report)
+            self._journal.attempts(held, self._name_of)
+            if len(held) < len(batch):
+                lost = [result for result in batch if result.attempt_id in report.lost]
+                self._journal.attempts(lost, self._name_of, recorded=False)
+            tell(held, report, self._name_of)
 
     def _wrote(self, count: int) -> None:
         self._writing -= count

@@ -163,9 +163,11 @@ def _error_type(result: Result) -> str:
 
 
 def _fault(result: Result) -> str:
+    """Not the words for people where there was an answer: a redirect's name its location, and there are secrets in paths."""
     sent, verdict = result.sent, result.judgement.verdict
-    detail = verdict.detail if isinstance(verdict, Dead) else sent.detail
-    return told(detail) if detail else _error_type(result)
+    if sent.status is not None:
+        return f"{verdict.reason.value}: {sent.status}" if isinstance(verdict, Dead) else str(sent.status)
+    return told(sent.detail) if sent.detail else _error_type(result)
 
 
 def delivery(result: Result, message: Context, context: Context, endpoint: str, reason: Reason | None) -> Span:

@@ -48,6 +48,17 @@ def result_class(status: int | None, error: ErrorKind | None) -> str:
     return f"{status // 100}xx" if 100 <= status <= 599 else "odd"
 
 
+def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
+    """Without those of lost leases: somebody else has the delivery, and tells what becomes of it.
+
+    Where a COMMIT's answer was lost its results come again as such, and are not counted at all.
+    """
+    if not report.lost:
+        return batch
+    lost = frozenset(report.lost)
+    return [result for result in batch if result.attempt_id not in lost]
+
+
 class Names:
     """The first so many names as they are; the rest share one, so that nobody's choice of names can fill a database."""
 
@@ -178,8 +189,9 @@ class Tally:
         self.record_size.observe(len(batch))
         self.record_seconds.observe(seconds)
         self.stale.add(report.stale)
-        self._count(batch)
-        for result in batch:
+        held = kept(batch, report)
+        self._count(held)
+        for result in held:
             self._time(result)
         self.changed(report.events)
 

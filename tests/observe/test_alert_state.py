@@ -153,6 +153,16 @@ def test_of_too_many_those_that_fire_already_stay_and_the_rest_is_one() -> None:
     assert {each.subject for each in fired} == {OTHERS} | {f"ep_{number}" for number in range(35, 50)}
 
 
+def test_as_one_of_the_told_ends_none_of_the_others_is_told_as_new() -> None:
+    still = [reading(Name.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(1, 50)]
+    firing = [replace(alert(Name.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MOST_TOLD)]
+    others = replace(alert(Name.CIRCUIT_OPEN, subject=OTHERS), id=99)
+    changes = judge(still, known(*firing, others))
+    assert [change for change in changes if isinstance(change, Fire)] == []
+    (rest,) = [each.alert for each in changes if isinstance(each, Update) and each.alert.subject == OTHERS]
+    assert rest.value == len(still) - (MOST_TOLD - 1)
+
+
 severities = st.sampled_from([None, WARNING, CRITICAL])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -88,3 +88,12 @@ def test_channels_do_not_show_their_addresses() -> None:
     )
     assert repr(channels) == "Channels(webhook, slack, email)"
     assert repr(Channels()) == "Channels(log)"
+
+
+def test_each_turn_of_an_alert_is_a_message_of_its_own() -> None:
+    """Critical, a warning for a while, critical again: the second time is not taken for a copy of the first."""
+    channels = Channels(webhook_url="https://w.example.com/x")
+    turns = [
+        Notice(alert=replace(alert(), severity=Severity.CRITICAL), at=AT + timedelta(hours=hour)) for hour in (0, 2)
+    ]
+    assert len({words.outgoing(turn, channels)[0].event_id for turn in turns}) == 2

@@ -99,9 +99,10 @@ async def test_lanes_that_are_paused_disabled_held_and_slowed(scene: Scene) -> N
     until = await scene.store.now() + timedelta(seconds=60)
     await scene.raw.execute("UPDATE lane SET held_until = $1 WHERE endpoint_no = $2", until, held.no)
     await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", slowed.no)
+    await scene.raw.execute("UPDATE lane SET circuit = 1 WHERE endpoint_no = $1", disabled.no)
     found = await scene.store.depths()
     assert found.lanes == {"paused": 1, "disabled": 1, "held": 1, "slowed": 1}
-    assert found.circuits["closed"] == 4
+    assert (found.circuits["closed"], found.circuits["open"]) == (2, 0)  # of those that are sent to
     assert (found.due, found.held) == (1, 4)  # the slowed one is slow, not held back
     await scene.age(100)
     assert (await scene.store.depths()).lanes["held"] == 0

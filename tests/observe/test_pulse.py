@@ -46,6 +46,20 @@ async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> No
     assert (after.attempted, after.accepted, after.endpoints, after.used) == (0, 0, {}, [])
 
 
+async def test_what_came_of_a_lost_lease_is_told_by_whoever_has_the_delivery(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(2)
+    one, two = await scene.claim()
+    tally, late = Tally(), factory.dead(two)
+    report = RecordReport(recorded=1, stale=1, lost=(late.attempt_id,))
+    tally.recorded([factory.delivered(one), late], report, 0.01)
+    pulse = Pulser(tally)
+    assert tally.dead.values.get(("permanent_failure",), [0.0]) == [0.0]
+    assert sum(values[0] for values in tally.attempts.values.values()) == 1
+    assert tally.stale.values[()] == [1.0]
+    assert pulse.beat(AT).attempted == 0
+
+
 def test_pulses_add_up() -> None:
     one = Pulse(at=AT, accepted=1, attempts={"delivered": 2}, latency=[1.0, 2.0], endpoints={7: [1, 1]}, slots=512)
     other = Pulse(

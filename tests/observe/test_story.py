@@ -359,8 +359,22 @@ async def test_of_very_many_deliveries_those_that_went_well_are_counted(
     jobs = await scene.claim_all()
     await scene.record(*(factory.delivered(job) for job in jobs[:3]))
     told = await read(scene, message)
-    assert (len(told.ways), told.untold) == (2, 2)
+    assert (len(told.ways), told.untold) == (2, {"delivered": 2})
     assert sorted(story.standing(each, told.now) for each in told.ways) == ["delivered", "delivering"]
+
+
+async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(story, "MOST_TOLD", 2)
+    await asyncio.gather(*(scene.endpoint() for _ in range(5)))
+    [message] = await scene.send()
+    first, second, *_ = await scene.claim_all()
+    await scene.record(factory.delivered(first), factory.dead(second))
+    told = await read(scene, message)
+    assert sum(told.untold.values()) == 3
+    assert told.untold["delivered"] == 1
+    assert story.counted(told.untold) != "3 delivered"
 
 
 async def test_when_it_was_published_is_in_an_event_id_of_ours_alone(scene: Scene) -> None:

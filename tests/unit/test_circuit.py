@@ -461,3 +461,11 @@ def test_what_the_endpoint_asks_for_in_an_answer_from_before_a_reset_is_done() -
     clean = reset(a_lane(failures=2, epoch=6), now=ahead(0), cause="").lane
     late = folded(clean, a_complaint(epoch=6, hold_until=ahead(30)), at=1.0)
     assert late.lane == replace(clean, held_until=ahead(30)), "held, but not slowed down"
+
+
+def test_a_success_that_ends_the_doubt_wakes_what_waits_for_room():
+    """Two that were counted hang; another, claimed before the lane was narrow, goes well."""
+    narrow = a_lane(failures=5, failing_since=BEGIN, in_flight=2, waiting_floor=BEGIN)
+    result = folded(narrow, an_outcome(Health.GOOD), at=2.0)
+    assert (result.lane.failures, result.lane.waiting_floor) == (0, None)
+    assert (result.wake_at, result.wake_floor) == (ahead(2.0), BEGIN)

@@ -90,6 +90,12 @@ def test_one_that_falls_again_comes_back_with_half_of_that():
     assert (well.circuit, well.pace) == (Circuit.OPEN, 200.0)
 
 
+def test_a_stray_failure_leaves_what_a_lane_has_learnt():
+    lane = Lane(endpoint_no=3, app_no=1, pace=5.0, pace_at=BEGIN, pace_top=20.0, slowed_at=BEGIN)
+    lane = told(told(lane, Health.BAD, 0.1).lane, Health.GOOD, 0.2).lane
+    assert (lane.pace, lane.pace_top) == (5.0, 20.0)
+
+
 def test_a_lane_that_learnt_a_low_pace_keeps_it_through_an_outage():
     lane = Lane(endpoint_no=3, app_no=1, pace=5.0, pace_at=BEGIN, pace_top=6.0, slowed_at=BEGIN)
     assert fell(lane).lane.pace == 5.0

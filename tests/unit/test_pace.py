@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hookline.flow.circuit import LaneOutcome, fold
-from hookline.flow.lane import Admission, admit, after_claim
+from hookline.flow.lane import Admission, admit, after_claim, effective_rate
 from hookline.flow.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgotten, quicker, slower
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
 from hookline.states import Circuit, Health
@@ -111,6 +111,14 @@ def test_a_lane_without_a_pace_is_left_alone():
     assert answered(lane) is lane
 
 
+@pytest.mark.parametrize("bound", [{"throttle_rate": 8.0}, {"circuit": Circuit.RECOVERING, "window": 1}])
+def test_a_complaint_slows_a_lane_that_is_kept_below_its_pace(bound):
+    """By a throttle, or by the window of a recovery."""
+    lane = paced(320.0, slowed_at=ahead(-60), **bound)
+    assert effective_rate(lane, POLICY) == 8.0
+    assert effective_rate(complained(lane), POLICY) == 4.0
+
+
 def test_it_doubles_until_something_is_known_to_be_too_much():
     lane, paces = complained(a_lane()), []
     for at in range(1, 10):
@@ -190,7 +198,7 @@ def test_a_complaint_never_raises_it_and_a_good_answer_never_lowers_it(lane, cla
     down, up = complained(lane, claimed=claimed), answered(lane, claimed=claimed)
     assert down.pace is not None
     assert FLOOR <= down.pace <= lane.pace
-    assert down.pace >= lane.pace / 2
+    assert down.pace >= min(lane.pace, lane.throttle_rate or lane.pace) / 2
     assert up.pace is None or lane.pace <= up.pace <= 2 * lane.pace
     assert (up.pace is None) == (up == forgotten(lane))
     assert replace(forgotten(down), tat=lane.tat) == replace(forgotten(lane), tat=lane.tat)

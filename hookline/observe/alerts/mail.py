@@ -207,7 +207,9 @@ class Mailer:
     async def _try(self, message: EmailMessage) -> bool:
         try:
             await self._send(message)
-        except FAULTS as error:
+        except (
+            Exception
+        ) as error:  # of any kind, no thread to be had among them: delivering goes on in the same process
             log.warning("alert_mail_failed", subject=message["Subject"], error=shown(error))
             return False
         return True

@@ -105,12 +105,20 @@ def _crowd(found: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Readi
         return list(found)
 
     def place(reading: Reading) -> tuple[bool, bool, float]:
-        fires = (reading.name.value, reading.subject) in firing
-        return (not fires, reading.severity is None, -reading.value)
+        return (not _fires(reading, firing), reading.severity is None, -reading.value)
 
     ordered = sorted(found, key=place)
-    rest = [reading for reading in ordered[MOST_TOLD:] if reading.severity is not None]
-    return [*ordered[:MOST_TOLD], *([_together(rest)] if rest else [])]
+    # While the others fire as one, none of them moves up as one of the told ends: it would be told as if it were new.
+    alone = (
+        sum(_fires(reading, firing) for reading in ordered) if (ordered[0].name.value, OTHERS) in firing else MOST_TOLD
+    )
+    told = ordered[: min(alone, MOST_TOLD)]
+    rest = [reading for reading in ordered[len(told) :] if reading.severity is not None]
+    return [*told, *([_together(rest)] if rest else [])]
+
+
+def _fires(reading: Reading, firing: Mapping[_Key, Alert]) -> bool:
+    return (reading.name.value, reading.subject) in firing
 
 
 def _together(rest: Sequence[Reading]) -> Reading:

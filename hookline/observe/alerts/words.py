@@ -115,10 +115,9 @@ def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
 
 
 def _event_id(notice: Notice, channel: str) -> str:
-    """The same for the same turn of the same alert, so that it becomes one message."""
-    turn = "resolved" if notice.resolved else notice.alert.severity.value
-    kind = f"test.{notice.at:%Y%m%d%H%M%S%f}" if notice.test else f"{notice.alert.id}.{turn}"
-    return f"alert.{kind}.{channel}"
+    """One for each turn: an alert may become critical, less so, and critical again, and each time is told."""
+    turn = "test" if notice.test else "resolved" if notice.resolved else notice.alert.severity.value
+    return f"alert.{notice.alert.id}.{turn}.{notice.at:%Y%m%d%H%M%S%f}.{channel}"
 
 
 def _webhook(notice: Notice, public_url: str | None) -> bytes:

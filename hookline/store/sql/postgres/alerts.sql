@@ -10,7 +10,7 @@ ORDER BY l.at
 -- $1 endpoints that were asked for, $2 how many of the others: those whose circuit is not closed.
 SELECT n.endpoint_no, e.id AS endpoint_id, a.org_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit,
        n.opened_at
-FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE circuit > 0 LIMIT $2::integer) o
+FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE circuit > 0 ORDER BY opened_at, endpoint_no LIMIT $2::integer) o
       UNION SELECT unnest($1::bigint[])) f
 JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no
 JOIN hookline.endpoint e ON e.no = n.endpoint_no AND e.deleted_at IS NULL

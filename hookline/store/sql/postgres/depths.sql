@@ -26,7 +26,7 @@ SELECT now() AS at, s.waiting - s.scheduled AS pending, s.scheduled, s.due, s.ol
        (SELECT count(*) FROM lanes WHERE status = 2) AS disabled,
        (SELECT count(*) FROM lanes WHERE lanes.held) AS held_lanes,
        (SELECT count(*) FROM lanes WHERE slowed) AS slowed,
-       ARRAY(SELECT (circuit, count(*)) FROM lanes GROUP BY circuit) AS circuits,
+       ARRAY(SELECT (circuit, count(*)) FROM lanes WHERE status = 0 GROUP BY circuit) AS circuits,
        ARRAY(SELECT (reason, count(*)) FROM hookline.dead_letter WHERE resolved_at IS NULL GROUP BY reason) AS dead,
        ARRAY(SELECT (name, severity, count(*)) FROM hookline.alert WHERE resolved_at IS NULL GROUP BY name, severity) AS alerts,
        (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NULL LIMIT $1::integer) w) AS outbox_waiting,

@@ -147,11 +147,14 @@ CROSS JOIN LATERAL (
       WHERE e.endpoint_no = m.endpoint_no AND e.kind IN ('endpoint_resumed', 'endpoint_enabled')), '-infinity')) c
 WHERE c.count > $1::integer
 ORDER BY m.endpoint_no
+FOR NO KEY UPDATE OF l SKIP LOCKED
 
 -- name: sweep_failing_long
 SELECT endpoint_no, failing_since FROM hookline.lane
 WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0 AND circuit <> 0
 ORDER BY endpoint_no
+-- Under its lock: whoever holds it may be recording the answer that ends the failure.
+FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: audit
 -- One snapshot: a token and what it announces commit together. A lane that waits for room is woken by whoever is in flight.

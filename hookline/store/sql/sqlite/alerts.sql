@@ -7,7 +7,7 @@ SELECT at, backlog FROM alert_look WHERE at > :since ORDER BY at;
 -- Those that were asked for; and of the others, whose circuit is not closed, so many.
 SELECT n.endpoint_no, e.id AS endpoint_id, a.org_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit,
        n.opened_at
-  FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM lane WHERE circuit > 0 LIMIT :most)
+  FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM lane WHERE circuit > 0 ORDER BY opened_at, endpoint_no LIMIT :most)
         UNION SELECT value FROM json_each(:nos)) f
   JOIN lane n ON n.endpoint_no = f.endpoint_no
   JOIN endpoint e ON e.no = n.endpoint_no AND e.deleted_at IS NULL

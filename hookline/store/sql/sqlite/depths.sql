@@ -12,7 +12,7 @@ SELECT n.endpoint_no IS NULL OR n.status > 0 OR n.circuit IN (1, 2) OR coalesce(
   LEFT JOIN lane n ON n.endpoint_no = w.endpoint_no;
 
 -- name: depths_circuits
-SELECT circuit, count(*), sum(status = 1), sum(status = 2), sum(coalesce(held_until > :now, 0)), sum(pace IS NOT NULL)
+SELECT circuit, sum(status = 0), sum(status = 1), sum(status = 2), sum(coalesce(held_until > :now, 0)), sum(pace IS NOT NULL)
   FROM lane WHERE status < 3 GROUP BY circuit;
 
 -- name: depths_dead
