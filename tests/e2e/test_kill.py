@@ -17,7 +17,7 @@ import pytest
 
 from hookline.model import Application, Endpoint, Secret
 from hookline.signing import new_secret, verify
-from hookline.states import DeliveryState
+from hookline.states import DeliveryState, ErrorKind
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory
@@ -179,16 +179,18 @@ async def _check(
             else:
                 dead += 1
                 assert delivery.reason is not None
-            _check_copies(message_id, accepted, kills)
+            if _copies_without_a_kill(accepted, kills):
+                # On a machine that stalls, an answer may come after the deadline: accepted there, a timeout here.
+                tried = [each for each in await store.attempts(message_id) if each.delivery_id == delivery.id]
+                assert any(each.error == ErrorKind.TIMEOUT for each in tried), (
+                    f"{message_id} was accepted twice without a kill between: {tried}"
+                )
     assert delivered + dead == 2 * len(acknowledged) == 2 * MESSAGES
     assert delivered > dead
 
 
-def _check_copies(message_id: str, accepted: list[float], kills: list[float]) -> None:
-    for first, second in pairwise(accepted):
-        assert any(first - 1 <= kill <= second for kill in kills), (
-            f"{message_id} was accepted twice without a kill between"
-        )
+def _copies_without_a_kill(accepted: list[float], kills: list[float]) -> bool:
+    return not all(any(first - 1 <= kill <= second for kill in kills) for first, second in pairwise(accepted))
 
 
 async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(

@@ -165,7 +165,9 @@ def answered(status: int, **fields: Any) -> Sent:
         "truncated": True,
         "address": f"192.0.2.{number() % 250 + 1}",
         "started_at": clock.wall(),
-        "timing": Timing(dns=11, connect=230 + number(), tls=3_400, first_byte=45_000, total=560_000 + number()),
+        "timing": Timing(
+            dns=11, connect=230 + number() % 1_000, tls=3_400, first_byte=45_000, total=560_000 + number()
+        ),
     }
     return Sent(**(given | fields))
 
