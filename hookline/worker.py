@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 
 import structlog
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hookline import clock, ids
 from hookline.errors import SignatureError, StoreUnavailable
@@ -353,7 +352,7 @@ class Worker:
                 self._fresh.add(job.delivery_id)
         # The time budget begins anew when a pause ends, so that it tells when this one did.
         ready_at = max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age))
-        return replace(_kept(job, sent, judgement, now), last_left=last_left, ready_at=ready_at)
+        return _kept(job, sent, judgement, now, last_left, ready_at)
 
     # ── record ──
 
@@ -378,9 +377,23 @@ class Worker:
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
 
 
-def _kept(job: Job, sent: Sent, judgement: Judgement, ended_at: datetime) -> Result:
-    attempt_id = ids.mint(ids.ATTEMPT, sent.started_at)
-    return Result(job=job, attempt_id=attempt_id, sent=sent, judgement=judgement, ended_at=ended_at)
+def _kept(
+    job: Job,
+    sent: Sent,
+    judgement: Judgement,
+    ended_at: datetime,
+    last_left: bool = False,
+    ready_at: datetime | None = None,
+) -> Result:
+    return Result(
+        job=job,
+        attempt_id=ids.mint(ids.ATTEMPT, sent.started_at),
+        sent=sent,
+        judgement=judgement,
+        ended_at=ended_at,
+        last_left=last_left,
+        ready_at=ready_at,
+    )
 
 
 def _unsendable(flight: Flight, detail: str) -> tuple[Request, Sent]:
