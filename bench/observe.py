@@ -1,6 +1,6 @@
 """What it costs to be seen: the same backlog drained by a worker that sees everything, and by one that is blind.
 
-seen    a log line for each attempt (JSON, to a file), tally, pulses, alerts, and `/metrics` read every second
+seen    a log line for each attempt (JSON, to a file), tally, pulses, alerts, and `/metrics` read every five seconds
 quiet   the same without the lines
 blind   none of it
 
@@ -96,7 +96,7 @@ async def _arrived(receiver: BenchReceiver, count: int) -> float:
 async def _read_metrics(port: str) -> None:
     while True:
         await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/metrics")
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
 
 
 def _read(url: str) -> None:
