@@ -20,9 +20,7 @@ LATE_LONGEST = timedelta(seconds=1)  # until a lane that has missed its turn is 
 FARTHEST_TURN = timedelta(hours=1)  # one that lies further ahead was given by a clock that was wrong
 UNUSED = timedelta(milliseconds=50)  # a start that nobody has taken for so long is anybody's
 LOOK_WITHIN = timedelta(seconds=2)  # a lane that waits for its turn looks this often whether there is such a start ...
-LOOK_LATER = timedelta(
-    milliseconds=10
-)  # ... or less often: so much for each turn in front of it, so that many do not look all the time
+LOOK_LATER = timedelta(milliseconds=10)  # ... or less often, where many wait: so much for each turn in front of it
 
 
 def fair_quota(want: int, lanes: int) -> int:
@@ -38,19 +36,6 @@ def app_room(free: int, held: int, most: float) -> int:
     """
     room = int(most * free - (1 - most) * held + 1e-9)
     return room if held else max(1, room)
-
-
-def admissions(
-    lanes: Sequence[Lane],
-    *,
-    now: datetime,
-    want: int,
-    held: Mapping[int, int],
-    share: int,
-    policy: CircuitPolicy,
-) -> list[Admission]:
-    """One admission per lane, in order, together at most `want`. What a lane may not take goes to those after it."""
-    return Division(now=now, want=want, held=held, share=share, policy=policy).admissions(lanes)
 
 
 class Starts:

@@ -111,7 +111,7 @@ async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart
     await _gone(pid)
     async with asyncio.timeout(20):
         while apart.sender.ready.is_set():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # there is no event to await for it
         await apart.sender.ready.wait()
 
 

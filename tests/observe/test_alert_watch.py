@@ -92,7 +92,7 @@ async def until_free(scene: Scene) -> None:
     """A session that is ended gives up its locks a moment later; there is no event for it."""
     async with asyncio.timeout(10):
         while await scene.raw.count("pg_locks", "locktype = 'advisory' AND classid = 1214543 AND objid = 7"):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # there is no event to await for it
 
 
 async def test_a_clock_that_was_set_back_does_not_stop_the_looks(scene: Scene) -> None:

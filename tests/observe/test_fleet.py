@@ -124,7 +124,7 @@ async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path:
     async with told(path, tally):
         async with asyncio.timeout(10):
             while not path.exists():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # there is no event to await for it
         tally.ingested(4, 0.001)
     assert accepted(fleet.together(report(busy(0)))) == 5
 

@@ -133,7 +133,7 @@ async def becomes(client: Client, status: int, word: str = "") -> None:
             answer = await client.get("/health/ready")
             if answer.status == status and word in answer.body.decode():
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # there is no event to await for it
 
 
 async def test_the_real_command_is_not_ready_while_another_process_migrates(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def counted(measured: Measured, name: str, wanted: float, **labels: str) -
     """Once it has been counted: that is a moment after it was recorded."""
     async with asyncio.timeout(10):
         while (found := await measured.scrape()).samples.get((name, frozenset(labels.items()))) != wanted:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # there is no event to await for it
     return found
 
 

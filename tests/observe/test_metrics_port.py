@@ -47,7 +47,7 @@ async def test_a_relay_shows_what_it_relays(deployment: Deployment, tmp_path: Pa
                     break
             except OSError:
                 assert process.running, process.said()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # there is no event to await for it
         assert Scrape(body.decode()).value("hookline_outbox_rows_total", outcome="relayed") == 0
         assert (await read(port))[0] == 401
         assert process.stop() == 0

@@ -77,7 +77,7 @@ async def test_it_goes_on_until_it_is_stopped(scene: Scene) -> None:
     await scene.send(3)
     async with asyncio.timeout(10):
         while (found := sampler.last()) is None or found.depths.due != 3:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # there is no event to await for it
     stop.set()
     await running
 

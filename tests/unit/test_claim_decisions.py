@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER, FARTHEST_TURN, Division, admissions, fair_quota
+from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER, FARTHEST_TURN, Division, fair_quota
 from hookline.flow.lane import CROWDED_PAUSE, Admission, burst
 from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus
@@ -20,7 +20,8 @@ NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
 
 def decide(lanes: list[Lane], want: int, *, held: dict[int, int] | None = None, share: int = 1000) -> list[Admission]:
-    return admissions(lanes, now=NOW, want=want, held=held or {}, share=share, policy=CircuitPolicy())
+    division = Division(now=NOW, want=want, held=held or {}, share=share, policy=CircuitPolicy())
+    return division.admissions(lanes)
 
 
 def healthy(count: int) -> list[Lane]:
