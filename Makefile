@@ -17,12 +17,15 @@ NODE_22 := node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 
 TRY_NETS := 127.0.0.0/8,::1/128
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve listen test sdk check format bench simulate lock clean
+.PHONY: help setup demo serve listen test sdk check format bench screenshots simulate lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.runtime ## Set up .venv with what Hookline needs to run
+
+demo: $(VENV)/.runtime ## See it alive: customers whose endpoints behave, fail, hang and recover; prints a link that signs in
+	@exec $(BIN)/hookline demo
 
 serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard in one process
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline serve
@@ -30,7 +33,7 @@ serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard i
 listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the application "demo", and a first webhook
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline listen --register demo --ping
 
-test: $(VENV)/.dev sdk ## Run every test; a PostgreSQL server is started for them
+test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; a PostgreSQL server is started for them, a Chromium is found or got
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 sdk: $(SDK)/svix-1/.ready $(SDK)/node/.ready ## Install the Svix SDKs that the tests run against the API
@@ -49,6 +52,9 @@ bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the ou
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.outbox
+
+screenshots: $(VENV)/.browser ## Make docs/screenshots anew, of `make demo` as it is after a minute and a half
+	$(BIN)/python -m tests.browser.screenshots
 
 simulate: $(VENV)/.dev ## Make docs/simulations anew, from the code as it is: some minutes
 	$(BIN)/python -m bench.simulate
@@ -92,6 +98,11 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.runtime
+
+# The tests of the pages need a Chromium: the machine's, Playwright's, or the distribution's where we may install it.
+$(VENV)/.browser: $(VENV)/.dev
+	@$(BIN)/python -m tests.support.chromium
+	@touch $@
 
 $(SDK)/svix-1/.ready: requirements/svix-1.txt | $(VENV)/.dev
 	@$(BIN)/python -m venv --clear --without-pip $(SDK)/svix-1

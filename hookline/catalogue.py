@@ -47,6 +47,7 @@ MAX_SECRETS = 10
 MAX_METADATA = 50
 MAX_METADATA_SIZE = 16 * 1024
 MAX_SCHEMAS_SIZE = 256 * 1024
+MAX_NOTE = 4096
 
 A = TypeVar("A", NewApplication, ApplicationChange)
 
@@ -202,7 +203,7 @@ def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
 
 
 def check_note(note: str) -> str:
-    return check_text("note", note, 4096, shortest=1)
+    return check_text("note", note, MAX_NOTE, shortest=1)
 
 
 def check_chosen(field: str, value: str | None) -> str | None:

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from hookline.observe.labels import EndpointLabels
 from hookline.parsers import (
     Parser,
     choice,
+    color,
     database_url,
     duration,
     durations,
@@ -53,6 +54,7 @@ from hookline.parsers import (
     smtp_url,
     span,
     sqlite_path,
+    title,
     volume,
     web_url,
 )
@@ -73,6 +75,9 @@ class Config(Struct, frozen=True, kw_only=True):
     port: int
     public_url: str | None
     portal_origins: tuple[str, ...]
+    portal_name: str
+    portal_color: str | None
+    portal_logo: str | None
     rate_limit: float  # 0: none
     rate_limit_organization: float
     access_log: str
@@ -107,6 +112,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_batch: int
     retention_days: int
     dead_retention_days: int
+    audit_retention_days: int
     idempotency_window: float
     pool_size: int
     auto_migrate: bool
@@ -192,6 +198,7 @@ class Config(Struct, frozen=True, kw_only=True):
             lease=self.lease,
             retention_days=self.retention_days,
             dead_retention_days=self.dead_retention_days,
+            audit_retention_days=self.audit_retention_days,
             idempotency_hours=self.idempotency_window / 3600,
             max_payload=self.max_payload,
             outbox_poll=self.outbox_poll,
@@ -292,7 +299,19 @@ SETTINGS: tuple[Setting, ...] = (
         "portal_origins",
         origins,
         "",
-        "Sites whose scripts may call the API (CORS) with an application's token: `https://portal.example.com`, by commas.",
+        "Sites that may show the portal in a frame, and whose scripts may call the API (CORS) with an application's token: "
+        "`https://portal.example.com`, by commas.",
+    ),
+    Setting("portal_name", title(60), "Hookline", "What the portal is called."),
+    Setting(
+        "portal_color",
+        color,
+        "",
+        "Colour of its links and buttons: `#1a73e8`. Darker in the light theme and lighter in the dark one where it could not "
+        "be read.",
+    ),
+    Setting(
+        "portal_logo", existing_file, "", "A picture for its top: a PNG, SVG, JPEG or WebP file of at most 256 KiB."
     ),
     Setting(
         "rate_limit",
@@ -388,6 +407,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_batch", size(64 * 1024, 1024**3), "16MiB", "The largest request body of a batch of messages."),
     Setting("retention_days", integer(1, 3650), "30", "Days that finished messages, deliveries and attempts are kept."),
     Setting("dead_retention_days", integer(1, 3650), "30", "Days that dead letters are kept."),
+    Setting("audit_retention_days", integer(1, 3650), "365", "Days that the audit log is kept."),
     Setting("idempotency_window", duration(60, 30 * DAY), "24h", "How long an idempotency key is remembered."),
     Setting("pool_size", integer(2, 1000), "10", "PostgreSQL connections per process."),
     Setting(
@@ -681,6 +701,33 @@ def table() -> str:
     """The settings in Markdown."""
     rows = [f"| `{s.variable}` | {f'`{s.default}`' if s.default else ''} | {s.help} |" for s in SETTINGS]
     return "\n".join(["| variable | default | what it does |", "|---|---|---|", *rows])
+
+
+def written(setting: Setting, value: Any) -> str:
+    """A value as one would write it in the variable: the first of several ways that is read as the same."""
+    for text in _ways(setting, value):
+        try:
+            if setting.parse(text) == value:
+                return text
+        except ValueError:
+            continue
+    return str(value)
+
+
+def _ways(setting: Setting, value: Any) -> Iterator[str]:
+    yield setting.default
+    if isinstance(value, bool):
+        yield "on" if value else "off"
+    elif isinstance(value, int | float):
+        yield from (() if value else ("off",))
+        yield from (
+            span(value),
+            volume(round(value)),
+            f"{value * 100:g}%" if 0 < value < 1 else f"{value:g}",
+            f"{value}",
+        )
+    elif isinstance(value, tuple):
+        yield ",".join(span(each) if isinstance(each, float) else str(each) for each in value)
 
 
 if __name__ == "__main__":

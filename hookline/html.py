@@ -13,7 +13,7 @@ class Safe(str):
 
 Child = Safe | str | int | None
 
-_VOID = frozenset({"br", "hr", "input", "link", "meta", "wbr"})
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
 def join(*children: Child) -> Safe:

@@ -348,6 +348,19 @@ class MessageFilter(Struct, frozen=True, kw_only=True):
     before: datetime | None = None
 
 
+class FoundFilter(MessageFilter, frozen=True, kw_only=True):
+    """For people who search."""
+
+    app_no: int | None = None  # None: every application of the organization
+    ref: str | None = None  # a message's id, or an event's
+    state: str | None = None  # delivered (everywhere), open (somewhere), dead (somewhere), none (no endpoint matched)
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    message: Message
+    states: dict[str, int]  # its deliveries: pending, scheduled, queued, delivering, delivered, dead, resolved
+
+
 # ── deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -589,13 +602,15 @@ class ActorKind(StrEnum):
     TOKEN = "token"  # noqa: S105
     APPLICATION_KEY = "application_key"
     APPLICATION_TOKEN = "application_token"  # noqa: S105
+    OPERATOR = "operator"  # who signed in to the dashboard with a password
+    PORTAL = "portal"  # a customer, in their portal
 
 
 class Actor(Struct, frozen=True, kw_only=True):
     """Who did something by hand."""
 
     kind: ActorKind
-    name: str | None = None  # of an API key
+    name: str | None = None  # of an API key, or an operator
 
 
 class LaneEvent(Struct, frozen=True, kw_only=True):
@@ -687,6 +702,27 @@ class DeadStats(Struct, frozen=True, kw_only=True):
     oldest: datetime | None = None
 
 
+class DeadGroup(Struct, frozen=True, kw_only=True):
+    """Dead letters of one endpoint that have the same reason."""
+
+    app_id: str
+    endpoint_no: int
+    endpoint_id: str
+    endpoint_url: str
+    reason: Reason
+    dead: int
+    oldest: datetime
+
+
+class DeadSummary(Struct, frozen=True, kw_only=True):
+    groups: tuple[DeadGroup, ...]  # the largest first
+    more: bool  # older ones were not looked at: each number may be larger
+
+    @property
+    def dead(self) -> int:
+        return sum(group.dead for group in self.groups)
+
+
 # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -718,6 +754,7 @@ class TaskWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason | None = None
     outcome: DeliveryState | None = None  # of a bulk replay: only what was delivered, or only what is dead
     note: str = ""
+    batch: str = ""  # tasks of several applications that were asked for at once, and are shown together
 
 
 class NewTask(Struct, frozen=True, kw_only=True):
@@ -857,6 +894,27 @@ class LaneView(Struct, frozen=True, kw_only=True):
     depth: int  # open deliveries, counted up to a bound
     oldest_due: datetime | None
     last_error: str | None = None
+
+
+class Troubled(Struct, frozen=True, kw_only=True):
+    """A lane that is held back, whose last attempts have failed, or that has dead letters."""
+
+    view: LaneView
+    org_id: str
+    app_name: str
+    dead: int  # dead letters that nobody has resolved, counted up to a bound
+    dead_since: datetime | None = None  # when the first of these died
+    stopped_at: datetime | None = None  # when it was last paused or disabled
+
+
+class Backlog(Struct, frozen=True, kw_only=True):
+    """What waits in the lanes of one organization or application. Deliveries are counted up to a bound."""
+
+    lanes: int
+    held_lanes: int
+    waiting: int  # in lanes that are not held back, due or not
+    held: int  # in those that are
+    oldest_due: datetime | None  # of those that wait and are not held back
 
 
 class Counts(Struct, frozen=True, kw_only=True):

@@ -182,6 +182,23 @@ def web_url(text: str) -> str | None:
     return text.rstrip("/") or None
 
 
+def title(most: int) -> Parser:
+    """A name for people."""
+
+    def parse(text: str) -> str:
+        if len(text) > most or not text.isprintable():
+            raise ValueError(f"a name of at most {most} characters")
+        return text
+
+    return parse
+
+
+def color(text: str) -> str | None:
+    if text and not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise ValueError("a colour such as #1a73e8")
+    return text.lower() or None
+
+
 def origins(text: str) -> tuple[str, ...]:
     found = tuple(_parts(text))
     for origin in found:

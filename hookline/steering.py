@@ -57,6 +57,14 @@ class Missed(Struct, frozen=True, kw_only=True):
     task: Task | None = None  # that sends them
 
 
+async def missed(store: Store, endpoint: Endpoint) -> Missed | None:
+    """What `resume` would find, before it is done; None: it was never disabled."""
+    missing = await _missing(store, endpoint)
+    if missing is None or missing.work.since is None:
+        return None
+    return Missed(since=missing.work.since, messages=await store.task_total(missing))
+
+
 class Resumed(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     missed: Missed | None = None  # None: it was not disabled, so everything that came has waited for it

@@ -14,6 +14,7 @@ from hookline import ids
 from hookline.ids import DEFAULT_ORG, org_option
 from hookline.model import (
     Attempt,
+    AttemptFilter,
     DeadLetter,
     Delivery,
     Lane,
@@ -28,6 +29,7 @@ from hookline.store.base import Page, Store
 
 MOST_TOLD = 50  # deliveries of a message of which everything is looked up
 MOST_EVENTS = 200  # of one endpoint
+MOST_ATTEMPTS = 500  # of a message that are told without what was answered: the newest ones
 OVERDUE = timedelta(seconds=30)  # from then on something is wrong, where nothing holds it
 
 K = LaneEventKind
@@ -80,8 +82,13 @@ class Story(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
     ways: list[Way]
-    untold: dict[str, int]  # deliveries of which only the state is known here: how many, by state
+    beyond: list[Delivery]  # of which nothing more is looked up
     org_id: str = DEFAULT_ORG
+
+    @property
+    def untold(self) -> dict[str, int]:
+        """Deliveries of which only the state is known here: how many, by state."""
+        return dict(Counter(each.state.name.lower() for each in self.beyond))
 
     @property
     def published_at(self) -> datetime | None:
@@ -101,19 +108,24 @@ def counted(states: Mapping[str, int]) -> str:
 # ── reading it ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read(store: Store, message: Message, org_id: str) -> Story:
-    """Of a message of that organization."""
+async def read(store: Store, message: Message, org_id: str, *, most: int | None = None, content: bool = True) -> Story:
+    """Of a message of that organization. `most` deliveries are told whole; without content, not what was answered."""
     deliveries = await store.deliveries(message.id)
-    attempts = await store.attempts(message.id)
+    attempts = await store.attempts(message.id) if content else await _outlines(store, message)
     by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
-    told = by_rank[:MOST_TOLD]
+    most = MOST_TOLD if most is None else most
     return Story(
         message=message,
         now=await store.now(),
-        ways=[await _way(store, each, attempts, org_id) for each in sorted(told, key=lambda each: each.id)],
-        untold=dict(Counter(each.state.name.lower() for each in by_rank[MOST_TOLD:])),
+        ways=[await _way(store, each, attempts, org_id) for each in sorted(by_rank[:most], key=lambda each: each.id)],
+        beyond=by_rank[most:],
         org_id=org_id,
     )
+
+
+async def _outlines(store: Store, message: Message) -> list[Attempt]:
+    newest = await store.message_attempts(message, AttemptFilter(), Page(limit=MOST_ATTEMPTS), content=False)
+    return newest[::-1]
 
 
 def _rank(delivery: Delivery) -> int:
@@ -126,14 +138,16 @@ async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], or
     lane = await store.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
     eventful = delivery.state != DeliveryState.DELIVERED or delivery.sent != 1
     closed = delivery.state in (DeliveryState.DEAD, DeliveryState.RESOLVED)
+    letter = await store.dead_letter(delivery.id) if closed else None
+    urls = [own[-1].endpoint_url if own else None, lane and lane.url, letter and letter.endpoint_url]
     return Way(
         delivery=delivery,
         attempts=own,
-        url=own[-1].endpoint_url if own else (None if lane is None else lane.url),
+        url=next((url for url in urls if url), None),
         lane=lane,
         events=await _events(store, delivery) if eventful else [],
         holding=await _holding(store, delivery) if eventful else [],
-        letter=await store.dead_letter(delivery.id) if closed else None,
+        letter=letter,
         org_id=org_id,
     )
 
@@ -267,26 +281,38 @@ def _last_phase(attempt: Attempt) -> Phase:
 # ── what follows ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def held_by(way: Way, now: datetime) -> str | None:
+class Prospect(Struct, frozen=True, kw_only=True):
+    """One thing that comes next, or why nothing does: words, often with an instant in them."""
+
+    words: str
+    at: datetime | None = None
+    after: str = ""
+    exact: bool = False  # the instant itself matters, more than how far away it is
+
+    def told(self, when: Callable[[datetime], str]) -> str:
+        """`when` puts an instant into words."""
+        if self.at is None:
+            return self.words
+        at = self.at.isoformat(timespec="seconds") if self.exact else when(self.at)
+        return f"{self.words} {at}{self.after}"
+
+
+def held_by(way: Way, now: datetime) -> Prospect | None:
     """Why it is not sent, though it may be due."""
     if way.lane is None:
         return None
     lane, due = way.lane.lane, way.delivery.due_at
     if lane.status != EndpointStatus.ACTIVE:
-        return f"the endpoint is {lane.status.name.lower()}"
+        return Prospect(words=f"the endpoint is {lane.status.name.lower()}")
     if lane.circuit == Circuit.OPEN:
         probe = lane.probe_at
-        until = "" if probe is None else f"; next probe {_instant(probe)}"
-        return f"the circuit is open{until}"
+        words = "the circuit is open" if probe is None else "the circuit is open; next probe"
+        return Prospect(words=words, at=probe, exact=True)
     if lane.circuit == Circuit.HALF_OPEN:
-        return "the circuit is half-open: a probe is under way"
+        return Prospect(words="the circuit is half-open: a probe is under way")
     if lane.held_until is not None and lane.held_until > now and (due is None or due < lane.held_until):
-        return f"the endpoint asked to be left alone until {_instant(lane.held_until)}"
+        return Prospect(words="the endpoint asked to be left alone until", at=lane.held_until, exact=True)
     return None
-
-
-def _instant(at: datetime) -> str:
-    return at.isoformat(timespec="seconds")
 
 
 def standing(way: Way, now: datetime) -> str:
@@ -296,28 +322,33 @@ def standing(way: Way, now: datetime) -> str:
 
 def prospects(way: Way, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
     """What comes next, or why nothing does. `when` puts an instant into words."""
+    return (each.told(when) for each in outlook(way, now))
+
+
+def outlook(way: Way, now: datetime) -> Iterator[Prospect]:
     delivery = way.delivery
     held = held_by(way, now)
     if delivery.state in WAITING and held:
         yield held
     elif delivery.state in WAITING and delivery.due_at is not None:
-        yield _turn(way, delivery.due_at, now, when)
+        yield _turn(way, delivery.due_at, now)
     if delivery.state == DeliveryState.QUEUED:
-        yield "waits for its turn behind others of its ordering key"
+        yield Prospect(words="waits for its turn behind others of its ordering key")
     if delivery.state == DeliveryState.DELIVERING:
-        yield "a request is under way"
+        yield Prospect(words="a request is under way")
     if delivery.reason is not None:
-        yield f"gave up: {delivery.reason.value}: {delivery.detail or ''}"
+        yield Prospect(words=f"gave up: {delivery.reason.value}: {delivery.detail or ''}")
     if way.letter is not None and way.letter.note:
-        yield f"resolved: {way.letter.note}"
+        yield Prospect(words=f"resolved: {way.letter.note}")
 
 
-def _turn(way: Way, due_at: datetime, now: datetime, when: Callable[[datetime], str]) -> str:
+def _turn(way: Way, due_at: datetime, now: datetime) -> Prospect:
     if due_at > now:
-        return f"next attempt {when(due_at)}"
+        return Prospect(words="next attempt", at=due_at)
     if is_limited(way):
-        return f"due {when(due_at)}: waits for its turn, because the endpoint is sent only so much at a time"
-    return f"due {when(due_at)}: no worker has taken it yet"
+        after = ": waits for its turn, because the endpoint is sent only so much at a time"
+        return Prospect(words="due", at=due_at, after=after)
+    return Prospect(words="due", at=due_at, after=": no worker has taken it yet")
 
 
 def is_limited(way: Way) -> bool:

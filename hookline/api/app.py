@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from hookline.api import docs, hot, openapi
+from hookline.api import audit, docs, hot, openapi
 from hookline.api.call import Call
 from hookline.api.errors import on_crash, on_error, on_http_exception
 from hookline.api.front import Front
@@ -70,12 +70,18 @@ async def _handle(call: Call) -> Response:
     """Those that accept a message keep their idempotency keys themselves, in the message's own transaction."""
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
-        return await operation.handler(call)
+        return await _done(call)
     app_id = "" if call.caller.app is None else call.caller.app.id
     holder = (str(call.caller.holder),) if operation.own else ()
     key = key_of(given, call.caller.org_id, app_id, operation.method, call.request.scope["path"], *holder)
     request = request_of(call.request.scope["query_string"], await call.raw_body(MOST_KEYED))
-    return await call.services.answers.once(key, request, lambda: operation.handler(call))
+    return await call.services.answers.once(key, request, lambda: _done(call))
+
+
+async def _done(call: Call) -> Response:
+    answer = await call.operation.handler(call)
+    await audit.remember(call, answer)
+    return answer
 
 
 def _health() -> _Endpoint:

@@ -36,12 +36,14 @@ class Caller(Struct, frozen=True, kw_only=True):
     key_id: str | None = None  # of an API key
     key_name: str | None = None  # likewise
     token: bytes | None = None  # of a token: its hash
+    issued_at: datetime | None = None  # likewise
+    session: bytes | None = None  # of somebody who has signed in to the pages: its hash
     expires_at: datetime | None = None
 
     @property
     def holder(self) -> Hashable:
-        """One token or key."""
-        return self.key_id or self.token
+        """One token or key; or a session, of whoever signed in with a password."""
+        return self.key_id or self.token or self.session
 
     @property
     def actor(self) -> Actor:
@@ -121,7 +123,14 @@ class Auth:
             if app is None:
                 raise SignatureError("the token's application does not exist")
             _check_issued(grant.issued_at, app)
-        return Caller(org_id=org.id, app=app, scope=grant.scope, token=hashed, expires_at=grant.expires_at)
+        return Caller(
+            org_id=org.id,
+            app=app,
+            scope=grant.scope,
+            token=hashed,
+            issued_at=grant.issued_at,
+            expires_at=grant.expires_at,
+        )
 
     async def _of_key(self, text: str) -> Caller:
         found = await self._store.api_key_by_hash(keys.hashed(keys.check(text)))

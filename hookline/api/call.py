@@ -30,6 +30,8 @@ class Call:
         self.services = services
         self.caller = caller
         self.operation = operation
+        self.app = caller.app  # the one that it is about, once it is known
+        self.subject: str | None = None  # the id of what else it is about, once it is found
         self._raw: bytes | None = None
 
     @property
@@ -42,11 +44,17 @@ class Call:
         return without_controls(name, value)
 
     async def application(self) -> Application:
-        return await self.services.auth.application(self.caller, self.path("app_id"))
+        self.app = await self.services.auth.application(self.caller, self.path("app_id"))
+        return self.app
 
     def organization(self) -> str:
         """The caller's organization's id; `Operation.whole` has kept out those of one application."""
         return self.caller.org_id
+
+    @property
+    def raw(self) -> bytes:
+        """What has been read of the body: all, or nothing."""
+        return self._raw or b""
 
     async def raw_body(self, most: int = MOST_BODY) -> bytes:
         """Read once, however often it is asked for."""

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hookline.api.auth import Auth
 from hookline.api.front import FrontSettings
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
 from hookline.flow.guard import Guard
-from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, NewMessage
+from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, NewMessage, RetryPolicy
+from hookline.observe.history import History
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.schema import Schemas
 from hookline.store.base import Store
+
+
+class Brand(Struct, frozen=True, kw_only=True):
+    """How the portal looks to a customer of whoever runs this."""
+
+    name: str = "Hookline"
+    color: str | None = None  # #rrggbb
+    logo: str | None = None  # a file
+
+
+class ShownSetting(Struct, frozen=True, kw_only=True):
+    """A line of the page of settings."""
+
+    variable: str
+    value: str  # of a secret: only whether it is set
+    default: str
+    help: str
+
+
+class PagesSettings(Struct, frozen=True, kw_only=True):
+    key: bytes  # signs what pages give to browsers and want back
+    brand: Brand = Brand()
+    settings: tuple[ShownSetting, ...] = ()
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -38,4 +63,9 @@ class Services(Struct, frozen=True, kw_only=True):
     retention_days: int  # of finished messages
     traces: Traces | None = None
     circuit: CircuitPolicy = CircuitPolicy()
+    retry: RetryPolicy = RetryPolicy()
+    request_timeout: float = 30.0  # seconds that an endpoint has to answer
     body_time: float = 30.0  # seconds in which a request's whole body must have come
+    pages: PagesSettings
+    history: History = field(default_factory=History)
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end

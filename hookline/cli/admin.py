@@ -105,6 +105,9 @@ async def _token(org: str, app_ref: str | None, days: float | None, revoke_all: 
         if revoke_all:
             await opened.store.revoke_tokens(opened.org_id, None if app is None else app.no, clock.wall())
         app_id = None if app is None else app.id
+        if revoke_all:
+            await opened.remember("token.revoke_all", app_id or opened.org_id, app_id=app_id)
+        await opened.remember("token.create", app_id or opened.org_id, app_id=app_id)
         return {"token": issue(opened, app_id, days), "orgId": opened.org_id, "appId": app_id}
 
 

@@ -15,11 +15,13 @@ from hookline.cli import (
     alerts,
     apps,
     dead,
+    demo,
     doctor,
     endpoints,
     event_types,
     keys,
     listen,
+    operators,
     outbox,
     relay,
     send,
@@ -106,6 +108,7 @@ app.command("listen")(listen.listen)
 app.command("trace")(trace.trace)
 app.command("top")(top.top)
 app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
 app.add_typer(apps.app, name="apps")
 app.add_typer(endpoints.app, name="endpoints")
 app.add_typer(event_types.app, name="event-types")
@@ -114,6 +117,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(keys.app, name="keys")
+app.add_typer(operators.app, name="operators")
 
 
 def start() -> None:

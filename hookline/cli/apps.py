@@ -64,7 +64,9 @@ def add(
 
 async def _add(org: str, new: NewApplication) -> Application:
     async with session(org, creates=True) as opened:
-        return await manage.add_application(opened.store, opened.org_id, new)
+        made = await manage.add_application(opened.store, opened.org_id, new)
+        await opened.remember("application.create", made.id, app_id=made.id)
+        return made
 
 
 @app.command("throttle")
@@ -90,7 +92,11 @@ def throttle(
 async def _throttle(org: str, ref: str, change: ApplicationChange) -> Application:
     async with session(org) as opened:
         found = await manage.find_application(opened.store, opened.org_id, ref)
-        return await manage.change_application(opened.store, found, change)
+        changed = await manage.change_application(opened.store, found, change)
+        await opened.remember(
+            "application.edit", changed.id, app_id=changed.id, detail=f"throttle: {_rate(changed) or 'none'}"
+        )
+        return changed
 
 
 def _rate(app: Application) -> str | None:

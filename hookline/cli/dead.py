@@ -46,6 +46,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
     def filters(self) -> bool:
         return self != Wanted(ids=self.ids, resolved=self.resolved)
 
+    @property
+    def subject(self) -> str:
+        """For the audit log: the one thing that it is about, if there is one."""
+        return self.ids[0] if len(self.ids) == 1 else self.endpoint or self.app or ""
+
 
 async def _filter(opened: Session, wanted: Wanted) -> DeadFilter:
     app_no = None if wanted.app is None else (await opened.application(wanted.app)).no
@@ -320,6 +325,8 @@ async def _work_through(out: Output, org: str, wanted: Wanted, verb: str, yes: b
         if total and not wanted.ids and not yes:
             confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         done = await _batches(out, opened, where, f"{verb.capitalize()}ing", total, step)
+        if done:
+            await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=f"{done:,} dead letters")
         return done, max(0, total - done)
 
 

@@ -178,7 +178,9 @@ def add(
 async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
     async with session(org) as opened:
         app = await opened.application(app_ref)
-        return await manage.add_endpoint(opened.store, opened.guard, app, new)
+        made = await manage.add_endpoint(opened.store, opened.guard, app, new)
+        await opened.remember("endpoint.create", made.id, app_id=app.id, detail=made.url)
+        return made
 
 
 @app.command("rotate")
@@ -212,6 +214,7 @@ async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -
     async with session(org) as opened:
         endpoint = await opened.endpoint(ref, app_ref)
         changed = await manage.rotate_secret(opened.store, opened.guard, endpoint, overlap=overlap, now=opened.now)
+        await opened.remember("endpoint.rotate_secret", changed.id, app_id=changed.app_id)
         return changed, opened.now
 
 
@@ -242,6 +245,7 @@ async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, in
         endpoint = await opened.endpoint(ref, app_ref)
         view = await opened.store.lane_view(endpoint.no)
         await opened.store.delete_endpoint(endpoint.no)
+        await opened.remember("endpoint.delete", endpoint.id, app_id=endpoint.app_id, detail=endpoint.url)
         return endpoint, 0 if view is None else view.depth
 
 
@@ -270,7 +274,14 @@ async def _replay_missing(out: Output, org: str, ref: str, app_ref: str | None, 
         if end <= start:
             raise InvalidInput("--until must be after --since")
         endpoint = await opened.endpoint(ref, app_ref)
-        return await _in_batches(out, opened, endpoint, start, end)
+        made = await _in_batches(out, opened, endpoint, start, end)
+        await opened.remember(
+            "endpoint.replay_missing",
+            endpoint.id,
+            app_id=endpoint.app_id,
+            detail=f"{made:,} messages accepted from {start.isoformat()} to {end.isoformat()}",
+        )
+        return made
 
 
 async def _in_batches(out: Output, opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> int:

@@ -119,7 +119,9 @@ async def _add(org: str, name: str, description: str, schemas: dict[str, Any] | 
             created_at=opened.now,
             updated_at=opened.now,
         )
-        return await manage.add_event_type(opened.store, new)
+        made = await manage.add_event_type(opened.store, new)
+        await opened.remember("event_type.create", made.name)
+        return made
 
 
 @app.command("archive")
@@ -132,4 +134,6 @@ def archive(name: Name, org: params.Org = params.DEFAULT_ORG_ID, as_json: params
 
 async def _archive(org: str, name: str) -> EventType:
     async with session(org) as opened:
-        return await manage.archive_event_type(opened.store, opened.org_id, name)
+        archived = await manage.archive_event_type(opened.store, opened.org_id, name)
+        await opened.remember("event_type.archive", archived.name)
+        return archived

@@ -46,7 +46,7 @@ def create(
 
 async def _create(org: str, name: str, scope: Scope, app_ref: str | None, days: float | None) -> tuple[ApiKey, str]:
     async with session(org, creates=True) as opened:
-        return await manage.add_api_key(
+        made, key = await manage.add_api_key(
             opened.store,
             opened.org_id,
             name=name,
@@ -55,6 +55,8 @@ async def _create(org: str, name: str, scope: Scope, app_ref: str | None, days: 
             expires_at=None if days is None else opened.now + timedelta(days=days),
             now=opened.now,
         )
+        await opened.remember("api_key.create", made.id, app_id=made.app_id, detail=f"{made.name} ({made.scope.value})")
+        return made, key
 
 
 @app.command("list")
@@ -109,3 +111,4 @@ def revoke(
 async def _revoke(org: str, key_id: str) -> None:
     async with session(org) as opened:
         await opened.store.revoke_api_key(opened.org_id, key_id)
+        await opened.remember("api_key.revoke", key_id)

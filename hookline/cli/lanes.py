@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Annotated, TypeVar
 
@@ -50,7 +50,7 @@ def pause(
         return await steering.pause(opened.store, endpoint, cause, ACTOR)
 
     out = Output(as_json)
-    paused, view = run(_steer(org, ref, app_ref, work))
+    paused, view = run(_steer(org, ref, app_ref, "endpoint.pause", cause, work))
     out.result(wire.endpoint(paused), people=lambda: out.line(_status(paused, view)))
 
 
@@ -76,7 +76,7 @@ def resume(
         return await steering.resume(opened.store, endpoint, cause, ACTOR, replay_missing=replay_missing)
 
     out = Output(as_json)
-    done, view = run(_steer(org, ref, app_ref, work))
+    done, view = run(_steer(org, ref, app_ref, "endpoint.resume", cause, work))
 
     def people() -> None:
         out.line(_status(done.endpoint, view))
@@ -128,7 +128,7 @@ def open_circuit(
         end = _end(length, until, opened.now)
         return await steering.open_circuit(opened.store, endpoint, cause, ACTOR, until=end)
 
-    _change_circuit(Output(as_json), org, ref, app_ref, work, "")
+    _change_circuit(Output(as_json), _steer(org, ref, app_ref, "endpoint.open_circuit", cause, work), "")
 
 
 def _end(length: str | None, until: str | None, now: datetime) -> datetime | None:
@@ -153,7 +153,8 @@ def close_circuit(
     async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
         return await steering.close_circuit(opened.store, endpoint, cause, ACTOR)
 
-    _change_circuit(Output(as_json), org, ref, app_ref, work, "; it was not open")
+    steered = _steer(org, ref, app_ref, "endpoint.close_circuit", cause, work)
+    _change_circuit(Output(as_json), steered, "; it was not open")
 
 
 def reset_circuit(
@@ -172,14 +173,15 @@ def reset_circuit(
     async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
         return await steering.reset_circuit(opened.store, endpoint, cause, ACTOR)
 
-    _change_circuit(Output(as_json), org, ref, app_ref, work, " already, without failures")
+    steered = _steer(org, ref, app_ref, "endpoint.reset_circuit", cause, work)
+    _change_circuit(Output(as_json), steered, " already, without failures")
 
 
 def _change_circuit(
-    out: Output, org: str, ref: str, app_ref: str | None, work: Work[LaneEvent | None], unchanged: str
+    out: Output, steered: Coroutine[None, None, tuple[LaneEvent | None, LaneView | None]], unchanged: str
 ) -> None:
     """`unchanged`: what is said where there was nothing to do."""
-    event, view = run(_steer(org, ref, app_ref, work))
+    event, view = run(steered)
     state = "gone" if view is None else _circuit(view)
     words = f"the circuit is {state}" if event is not None else f"the circuit is {state}{unchanged}"
     out.result(
@@ -207,9 +209,13 @@ def _waiting(view: LaneView | None) -> str:
     return f", {view.depth:,} waiting" if view is not None and view.depth else ""
 
 
-async def _steer(org: str, ref: str, app_ref: str | None, work: Work[T]) -> tuple[T, LaneView | None]:
+async def _steer(
+    org: str, ref: str, app_ref: str | None, action: str, cause: str, work: Work[T]
+) -> tuple[T, LaneView | None]:
     """What it did, and the lane that follows."""
     async with session(org) as opened:
         endpoint = await opened.endpoint(ref, app_ref)
         done = await work(opened, endpoint)
+        if done is not None:
+            await opened.remember(action, endpoint.id, app_id=endpoint.app_id, detail=cause)
         return done, await opened.store.lane_view(endpoint.no)

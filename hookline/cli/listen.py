@@ -145,7 +145,9 @@ async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: 
         return await _reuse(opened, known, url, options)
     secrets = () if options.secret is None else (options.secret,)
     new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
-    return await manage.add_endpoint(opened.store, opened.guard, app, new)
+    made = await manage.add_endpoint(opened.store, opened.guard, app, new)
+    await opened.remember("endpoint.create", made.id, app_id=app.id, detail="hookline listen")
+    return made
 
 
 async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -> Endpoint:

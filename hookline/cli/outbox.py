@@ -145,7 +145,9 @@ async def _retry(ids: Sequence[int] | None) -> int:
     async with session() as opened:
         if ids:
             await _find(opened.store, ids)
-        return await opened.store.retry_set_aside(ids or None)
+        count = await opened.store.retry_set_aside(ids or None)
+        await opened.remember("outbox.retry", "outbox", detail=f"{count:,} rows")
+        return count
 
 
 @app.command("discard")
@@ -166,4 +168,6 @@ async def _discard(ids: Sequence[int], yes: bool) -> int:
         found = await _find(opened.store, ids)
         if not yes:
             confirm(f"Discard {len(found):,} event{'' if len(found) == 1 else 's'} that nobody has received?")
-        return await opened.store.discard_set_aside([row.id for row in found])
+        count = await opened.store.discard_set_aside([row.id for row in found])
+        await opened.remember("outbox.discard", "outbox", detail=f"{count:,} rows")
+        return count

@@ -210,7 +210,11 @@ def _banner(out: Output, config: Config, address: str, token: str | None, outbox
     name = program()
     out.line(f"Hookline is running on {shown_url(config.database_url)}")
     out.line()
-    out.line(f"  address   {address}   (the dashboard asks for the token)")
+    out.line(f"  address   {address}")
+    if token is None:
+        out.line(f"  dashboard {address}   (sign in with a token, or with a password: {name} operators add NAME)")
+    else:
+        out.line(f"  dashboard {address}/login#token={token}   (signs in by itself)")
     out.line(f"  API       {address}/docs")
     out.line(f"  token     {token or f'{name} token'}")
     if outboxes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from hookline import config, manage, runtime
+from hookline import audit, config, manage, runtime
+from hookline.access import NewAudit
 from hookline.config import Config
 from hookline.errors import NotFound, StoreUnavailable
-from hookline.model import Application, Endpoint
+from hookline.model import Actor, ActorKind, Application, Endpoint
 from hookline.store.base import Store
 
 T = TypeVar("T")
@@ -42,6 +44,20 @@ class Session:
         if found is None:
             raise NotFound(f"no endpoint {ref!r}; a uid needs --app beside it")
         return found
+
+    async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
+        """For the audit log."""
+        actor = Actor(kind=ActorKind.COMMAND_LINE, name=_user())
+        entry = NewAudit(org_id=self.org_id, actor=actor, action=action, subject=subject, app_id=app_id, detail=detail)
+        await audit.remember(self.store, entry)
+
+
+def _user() -> str | None:
+    """Who runs the command, as this machine knows them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return None
 
 
 def load_config() -> Config:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
@@ -17,9 +19,9 @@ from hookline.api.front import FrontSettings
 from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
-from hookline.api.services import Services
+from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
-from hookline.config import Config
+from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
@@ -30,10 +32,11 @@ from hookline.store.base import Store
 class Doorway:
     """A server that is up before there is anything to serve."""
 
-    def __init__(self, door: Door, health: Health, serving: asyncio.Task[None]) -> None:
+    def __init__(self, door: Door, health: Health, serving: asyncio.Task[None], stop: asyncio.Event) -> None:
         self.door = door
         self.health = health
         self.serving = serving
+        self.stop = stop
 
 
 @asynccontextmanager
@@ -45,7 +48,7 @@ async def doorway(
     door = Door(health)
     async with asyncio.TaskGroup() as parts:
         serving = parts.create_task(http.serve(door, listener, stop=stop, grace=config.shutdown_timeout))
-        yield Doorway(door, health, serving)
+        yield Doorway(door, health, serving, stop)
 
 
 async def answer(
@@ -59,7 +62,7 @@ async def answer(
 ) -> None:
     """Until the stop; then what is under way is answered."""
     ingest = Ingest(store, tally=tally)
-    way.door.open(compose(services(store, config, ingest, tally, traces), pages))
+    way.door.open(compose(replace(services(store, config, ingest, tally, traces), leaving=way.stop), pages))
     way.health.opened(store)
     await asyncio.wait({way.serving})
     await ingest.close()
@@ -85,7 +88,35 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         max_batch=config.max_batch,
         retention_days=config.retention_days,
         circuit=config.circuit,
+        retry=config.retry,
+        request_timeout=config.request_timeout,
+        pages=PagesSettings(
+            key=hmac.digest(config.jwt_secret.encode("utf-8", "surrogateescape"), b"pages", "sha256"),
+            brand=Brand(name=config.portal_name, color=config.portal_color, logo=config.portal_logo),
+            settings=shown(config),
+        ),
     )
+
+
+def shown(config: Config) -> tuple[ShownSetting, ...]:
+    """Every setting, for the page of settings. Of a secret only whether there is one."""
+    plain = parse({})
+    return tuple(
+        ShownSetting(
+            variable=setting.variable,
+            value=_shown_value(setting, getattr(config, setting.field), getattr(plain, setting.field)),
+            default=setting.default,
+            help=setting.help,
+        )
+        for setting in SETTINGS
+    )
+
+
+def _shown_value(setting: Setting, value: object, plain: object) -> str:
+    """`plain` is what it is where nothing is set: some are worked out from others, and read unlike their default."""
+    if setting.secret:
+        return "set" if value else "not set"
+    return setting.default if value == plain else written(setting, value)
 
 
 def compose(given: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:

@@ -116,4 +116,5 @@ async def _cancel(org: str, task_id: str) -> Task:
         after = await opened.store.cancel_task((await _find(opened, task_id)).id)
         if after.status != TaskStatus.CANCELED:
             raise Conflict(f"the task is {after.status.value} already")
+        await opened.remember("task.cancel", after.id, app_id=after.app_id, detail=f"{after.done:,} done")
         return after

@@ -1,7 +1,7 @@
-"""The dashboard: server-rendered pages over the store. It shows one organization's data to whoever holds its token."""
+"""The dashboard, and the portal of one application: server-rendered pages over the store. Read `page.py` and `app.py` first."""
 
 from __future__ import annotations
 
-from hookline.dashboard.pages import routes
+from hookline.dashboard.app import routes
 
 __all__ = ["routes"]

@@ -10,6 +10,7 @@ import structlog
 from hookline import clock
 from hookline.errors import StoreUnavailable
 from hookline.flow.outage import pause
+from hookline.observe.activity import Did, add, deeds
 from hookline.observe.pulse import EVERY, Pulse, Pulser, together
 from hookline.observe.tally import Tally
 from hookline.store.base import Store
@@ -26,6 +27,7 @@ class Heart:
         self._every = every
         self._chance = chance
         self._untold: Pulse | None = None  # the database was away
+        self._did: Did = {}  # by endpoint, and not told yet
         self.process = f"{chance.getrandbits(48):012x}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -38,12 +40,14 @@ class Heart:
         try:
             pulse = self._pulse()
             self._untold = pulse
-            await self._store.add_pulse(self.process, pulse)
+            add(self._did, self._pulser.did)
+            await self._store.add_pulse(self.process, pulse, deeds(self._did))
         except StoreUnavailable:
             return  # it is told with the next one; the parts that need the database say that it is away
         except Exception:
             log.exception("beat_failed")
         self._untold = None
+        self._did = {}
 
     def _pulse(self) -> Pulse:
         """What happened since the last one that was told."""

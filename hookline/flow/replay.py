@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hookline import ids
 from hookline.flow.fanout import Target, matches
-from hookline.model import Endpoint, Task, TaskKind, TaskWork
+from hookline.model import DeadFilter, Endpoint, Task, TaskKind, TaskWork
 from hookline.states import DeliveryState, EndpointStatus, Reason
 
 # Between the clock that made a message's id and the database's. One that is further off signs nothing that a receiver takes.
@@ -50,6 +50,22 @@ def wanted(work: TaskWork, letter: Letter) -> bool:
         and (work.until is None or letter.accepted_at < work.until)
         and (work.event_types is None or letter.event_type in work.event_types)
         and (work.reason is None or letter.reason == work.reason)
+    )
+
+
+def filter_of(task: Task) -> DeadFilter | None:
+    """What a task wants of the dead letters, where a filter can say it: then the database counts them by itself."""
+    work = task.work
+    types = (None,) if work.event_types is None else work.event_types
+    if task.kind not in (TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD) or len(types) != 1:
+        return None
+    return DeadFilter(
+        app_no=task.app_no,
+        endpoint_no=task.endpoint_no,
+        event_type=types[0],
+        reason=work.reason,
+        since=work.died_since,
+        until=died_before(task),
     )
 
 

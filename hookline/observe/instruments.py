@@ -6,7 +6,7 @@ A histogram is kept as counts per bucket and a sum, so that those of several pro
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -88,6 +88,11 @@ class Histogram:
     def observe(self, value: float, *labels: str) -> None:
         put(self.of(*labels), self.family.bounds, value)
 
+    def observe_all(self, values: list[float], *labels: str) -> None:
+        """Many at once, for a fraction of the cost. Sorts them."""
+        if values:
+            spread(self.of(*labels), self.family.bounds, values)
+
 
 Instrument = Counter | Histogram
 
@@ -95,6 +100,20 @@ Instrument = Counter | Histogram
 def put(row: list[float], bounds: Sequence[float], value: float) -> None:
     row[bisect_left(bounds, value)] += 1.0
     row[-1] += value
+
+
+def spread(row: list[float], bounds: Sequence[float], values: list[float]) -> None:
+    """As `put` for each of them: the bounds are looked for among the values, which are many, instead of the reverse."""
+    values.sort()
+    low = 0
+    for at, bound in enumerate(bounds):
+        high = bisect_right(values, bound, low)
+        row[at] += high - low
+        low = high
+        if low == len(values):
+            break
+    row[len(bounds)] += len(values) - low
+    row[-1] += sum(values)
 
 
 # ── snapshots: they add up over processes, and their difference is what happened in between ──

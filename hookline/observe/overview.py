@@ -63,7 +63,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 def overview(pulses: Sequence[Pulse], now: datetime, *, most: int = 10) -> Overview:
     """`pulses` are those of all processes in the last five minutes, oldest first."""
     total = together(pulses, now)
-    last = _last(pulses, now)
+    last = living(pulses, now)
     return Overview(
         at=now,
         processes=len(last),
@@ -87,7 +87,7 @@ _COUNTS: dict[str, Callable[[Pulse], float]] = {
 }
 
 
-def _last(pulses: Sequence[Pulse], now: datetime) -> list[Pulse]:
+def living(pulses: Sequence[Pulse], now: datetime) -> list[Pulse]:
     """The newest of each process that lives."""
     newest = {pulse.process: pulse for pulse in pulses}
     return [pulse for pulse in newest.values() if now - pulse.at <= ALIVE]

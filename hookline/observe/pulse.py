@@ -13,6 +13,7 @@ from operator import itemgetter
 from msgspec import Struct
 from msgspec.structs import fields
 
+from hookline.observe.activity import ALL, Did
 from hookline.observe.instruments import ATTEMPTS, SECONDS, Measured, Snapshot, quantile
 from hookline.observe.tally import Tally
 
@@ -105,12 +106,14 @@ class Pulser:
         self._failed: dict[int, int] = {}  # endpoints that failed lately: for how many beats more they are told of
         self._tally = tally
         self._before: Snapshot = tally.snapshot()
+        self.did: Did = {}  # by endpoint, in the last beat
 
     def beat(self, at: datetime) -> Pulse:
         """What happened since the last one."""
         now = self._tally.snapshot()
         before, self._before = self._before, now
         tally = self._tally
+        self.did, tally.did = tally.did, {}
 
         def by(name: str, label: str) -> _Named:
             return _by(now[name], before.get(name), label)
@@ -118,7 +121,7 @@ class Pulser:
         def row(name: str, **only: str) -> Row:
             return _row(now[name], before.get(name), only)
 
-        pulse = Pulse(
+        return Pulse(
             at=at,
             in_flight=tally.in_flight,
             slots=tally.slots,
@@ -140,12 +143,10 @@ class Pulser:
             used=row("hookline_delivery_attempts", outcome="delivered"),
             endpoints=self._endpoints(),
         )
-        tally.endpoints = {}
-        return pulse
 
     def _endpoints(self) -> dict[int, list[int]]:
         """Those that failed lately are told of also when they do well: failures alone do not say which part of all they are."""
-        made = self._tally.endpoints
+        made = {no: [well, retried + dead] for (_, no), (well, retried, dead) in self.did.items() if no != ALL}
         self._failed = {no: beats - 1 for no, beats in self._failed.items() if beats > 1}
         self._failed |= dict.fromkeys(sickest(made), REMEMBERED)
         if len(self._failed) > MOST_REMEMBERED:

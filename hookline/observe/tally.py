@@ -22,6 +22,7 @@ from hookline.model import (
     Retry,
     SweepReport,
 )
+from hookline.observe.activity import ALL, Did
 from hookline.observe.instruments import (
     ATTEMPTS,
     QUICK,
@@ -31,14 +32,13 @@ from hookline.observe.instruments import (
     Histogram,
     Instrument,
     Snapshot,
-    put,
     snapshot,
 )
 from hookline.states import ErrorKind, Reason
 
 MOST_EVENT_TYPES = 50
 OTHER = "other"
-MOST_ENDPOINTS = 2_000  # whose failures one pulse tells apart
+MOST_ENDPOINTS = 2_000  # that one pulse tells apart
 
 
 def result_class(status: int | None, error: ErrorKind | None) -> str:
@@ -78,10 +78,7 @@ class Names:
 class Tally:
     def __init__(self, *, event_types: int = MOST_EVENT_TYPES) -> None:
         self._event_type = Names(event_types)
-        self.endpoints: dict[
-            int, list[int]
-        ] = {}  # by number, since the last pulse: attempts that went well, and that failed
-        self._rows: dict[tuple[str, str], tuple[list[float], list[float]]] = {}  # by outcome and event type
+        self.did: Did = {}  # since the last pulse
         self.in_flight = 0  # requests, now
         self.slots = 0
 
@@ -117,7 +114,6 @@ class Tally:
             "From acceptance, or the instant asked for, to the start of the first attempt.",
             SECONDS,
         )
-        self._first = self.first_latency.of()
         self.latency = Histogram(
             "hookline_delivery_latency_seconds", "From acceptance to delivered.", SECONDS, "event_type"
         )
@@ -193,8 +189,7 @@ class Tally:
         self.stale.add(report.stale)
         held = kept(batch, report)
         self._count(held)
-        for result in held:
-            self._time(result)
+        self._time(held)
         self.changed(report.events)
 
     def changed(self, events: Iterable[LaneEvent]) -> None:
@@ -215,65 +210,77 @@ class Tally:
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self.api_seconds.observe(seconds, method, route, f"{status // 100}xx")
 
-    # ── one batch of outcomes ──
+    # ── one batch of outcomes: what is alike is counted and timed together, for most of a batch is ──
 
     def _count(self, batch: Sequence[Result]) -> None:
-        """Counted by what they have in common first: most of a batch is alike."""
-        attempts: Counts[tuple[str, str]] = Counts()
-        retries: Counts[str] = Counts()
-        for result in batch:
-            outcome = _OUTCOMES[type(result.judgement.verdict)]
-            attempts[outcome, result_class(result.sent.status, result.sent.error)] += 1
-            if result.job.sent:
-                retries[outcome] += 1
-            self._of_endpoint(result.job.endpoint_no, outcome)
-        for (outcome, result_), number in attempts.items():
-            self.attempts.add(number, outcome, result_)
-            if result_ == ErrorKind.BLOCKED.value:
+        sent = Counts((type(each.judgement.verdict), each.sent.status, each.sent.error) for each in batch)
+        for (verdict, status, error), number in sent.items():
+            self.attempts.add(number, _OUTCOMES[verdict], result_class(status, error))
+            if error == ErrorKind.BLOCKED:
                 self.refusals.add(number, "dialled")
-        for outcome, number in retries.items():
-            self.retries.add(number, outcome)
+        retried = Counts(type(each.judgement.verdict) for each in batch if each.job.sent)
+        for verdict, number in retried.items():
+            self.retries.add(number, _OUTCOMES[verdict])
+        did = Counts((each.job.app_no, each.job.endpoint_no, type(each.judgement.verdict)) for each in batch)
+        for (app_no, endpoint_no, verdict), number in did.items():
+            self._row(app_no, endpoint_no)[_PLACES[verdict]] += number
 
-    def _of_endpoint(self, endpoint_no: int, outcome: str) -> None:
-        held = self.endpoints.get(endpoint_no)
+    def _row(self, app_no: int, endpoint_no: int) -> list[int]:
+        """Of very many endpoints the last ones are counted together, by application."""
+        held = self.did.get((app_no, endpoint_no))
         if held is None:
-            if len(self.endpoints) >= MOST_ENDPOINTS:
-                return
-            held = self.endpoints[endpoint_no] = [0, 0]
-        held[outcome != "delivered"] += 1
+            key = (app_no, endpoint_no if len(self.did) < MOST_ENDPOINTS else ALL)
+            held = self.did.setdefault(key, [0, 0, 0])
+        return held
 
-    def _time(self, result: Result) -> None:
-        job, verdict, total = result.job, result.judgement.verdict, result.sent.timing.total / 1e6
-        outcome, event_type = _OUTCOMES[type(verdict)], self._event_type(job.event_type)
-        found = self._rows.get((outcome, event_type))
-        duration, lag = found if found is not None else self._look_up(outcome, event_type)
-        put(duration, SECONDS, total)
-        if result.ended_at is not None and not job.counted:  # a limited lane is late because it is told to be
-            began = max(0.0, (result.ended_at - (result.ready_at or job.due_at)).total_seconds() - total)
-            put(lag, SECONDS, began)
-            if not job.sent:
-                put(self._first, SECONDS, began)
-        match verdict:
-            case Delivered():
-                put(self.used.of(outcome), ATTEMPTS, float(job.sent + 1))
-                if result.ended_at is not None:
-                    taken = (result.ended_at - job.accepted_at).total_seconds()
-                    put(self.latency.of(event_type), SECONDS, max(0.0, taken))
-            case Dead(reason=reason):
-                put(self.used.of(outcome), ATTEMPTS, float(job.sent + 1))
-                self.dead.add(1, reason.value)
-            case Retry(at=at):
-                if not job.probe:  # due at once, and held by its circuit
-                    self.retry_delay.observe(max(0.0, _until(at, result.ended_at)))
-                self.last_attempts.add(float(result.last_left))
+    def _time(self, batch: Sequence[Result]) -> None:
+        alike: dict[tuple[type, str], list[Result]] = {}
+        for result in batch:
+            alike.setdefault((type(result.judgement.verdict), result.job.event_type), []).append(result)
+        for (verdict, event_type), results in alike.items():
+            self._time_alike(_OUTCOMES[verdict], self._event_type(event_type), results)
 
-    def _look_up(self, outcome: str, event_type: str) -> tuple[list[float], list[float]]:
-        """The rows of what is timed most: to find them took longer than to add to them."""
-        found = self._rows[outcome, event_type] = (
-            self.attempt_seconds.of(outcome, event_type),
-            self.lag.of(event_type),
-        )
-        return found
+    def _time_alike(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
+        """Of one outcome and one event type."""
+        self.attempt_seconds.observe_all([each.sent.timing.total / 1e6 for each in results], outcome, event_type)
+        # A limited lane is late because it is told to be.
+        lags = [
+            (_lag(each, each.ended_at), each.job.sent) for each in results if each.ended_at and not each.job.counted
+        ]
+        self.lag.observe_all([lag for lag, _ in lags], event_type)
+        self.first_latency.observe_all([lag for lag, sent in lags if not sent])
+        if outcome == "retry":
+            self._put_off(results)
+            return
+        self.used.observe_all([each.job.sent + 1.0 for each in results], outcome)
+        if outcome == "delivered":
+            self.latency.observe_all([_taken(each, each.ended_at) for each in results if each.ended_at], event_type)
+        else:
+            self._died(results)
+
+    def _put_off(self, results: Sequence[Result]) -> None:
+        for each in results:
+            verdict = each.judgement.verdict
+            assert isinstance(verdict, Retry)
+            if not each.job.probe:  # due at once, and held by its circuit
+                self.retry_delay.observe(max(0.0, _until(verdict.at, each.ended_at)))
+            self.last_attempts.add(float(each.last_left))
+
+    def _died(self, results: Sequence[Result]) -> None:
+        for each in results:
+            verdict = each.judgement.verdict
+            assert isinstance(verdict, Dead)
+            self.dead.add(1, verdict.reason.value)
+
+
+def _lag(result: Result, ended_at: datetime) -> float:
+    """Seconds from when it was due to its start."""
+    due_at = result.ready_at or result.job.due_at
+    return max(0.0, (ended_at - due_at).total_seconds() - result.sent.timing.total / 1e6)
+
+
+def _taken(result: Result, ended_at: datetime) -> float:
+    return max(0.0, (ended_at - result.job.accepted_at).total_seconds())
 
 
 def _until(at: datetime, ended_at: datetime | None) -> float:
@@ -281,3 +288,4 @@ def _until(at: datetime, ended_at: datetime | None) -> float:
 
 
 _OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
+_PLACES: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # in a row of `Did`

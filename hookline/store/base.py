@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
+from hookline.access import Audit, AuditFilter, Lock, NewAudit, NewSession, Operator, Session
 from hookline.clock import from_micros, to_micros
 from hookline.errors import InvalidInput
 from hookline.model import (
@@ -26,6 +27,7 @@ from hookline.model import (
     Attempted,
     AttemptedFilter,
     AttemptFilter,
+    Backlog,
     BatchAccepted,
     CircuitPolicy,
     ClaimBatch,
@@ -33,11 +35,14 @@ from hookline.model import (
     DeadFilter,
     DeadLetter,
     DeadStats,
+    DeadSummary,
     Delivery,
     Depths,
     Endpoint,
     EndpointChange,
     EventType,
+    Found,
+    FoundFilter,
     Job,
     KeptAnswer,
     LaneEvent,
@@ -59,6 +64,7 @@ from hookline.model import (
     RelayReport,
     Result,
     RetryPolicy,
+    Scope,
     SetAside,
     Stats,
     StatsFilter,
@@ -66,24 +72,30 @@ from hookline.model import (
     Task,
     TaskFilter,
     TimelineEntry,
+    Troubled,
 )
+from hookline.observe.activity import Activity, Deed
 from hookline.observe.alerts.alert import Alert, Decide, Looks, Notice, Outgoing, Tell, Unwell
 from hookline.observe.pulse import Pulse
 from hookline.states import EndpointStatus
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 MOST_DIGITS = 18  # of a number that every engine can hold
 LAST_NUMBER = 10**MOST_DIGITS
 _LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
 
 STEP = 1000  # rows that one step of a task looks at
 COUNTED = 10_000  # rows that are looked at to tell how many a task will find
+COUNTED_DEAD = 500_000  # dead letters, which need not be looked at one by one
+MOST_WAITING = 10_000  # deliveries, or dead letters, that are counted where a page tells of them
 COUNTING = 50.0  # times as long as the counting of depths took, they are given again: it takes 2 % of the time at most
 MOST_RUNNING = 20  # tasks of one application at a time
 MOST_ATTEMPTS = 500  # of a dead letter's history that are shown
 TOP_APPLICATIONS = 10
+
+IDLE = 24 * 3600.0  # seconds after which a session that nobody uses is over
 
 FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong
 
@@ -96,6 +108,7 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
     lease: float = 60.0
     retention_days: int = 30  # history: attempts, delivered, messages
     dead_retention_days: int = 30
+    audit_retention_days: int = 365
     idempotency_hours: float = 24.0
     max_payload: int = 1024 * 1024  # bytes of an outbox row's payload
     outbox_poll: float = 0.04  # seconds between two looks at this database's outbox
@@ -295,6 +308,50 @@ class Store(Protocol):
     async def drop_answer(self, key: bytes, claim: int) -> None:
         """Nothing came of it: the key is free again."""
 
+    # ── people: operators, sessions, guesses, audit ──
+    async def create_operator(self, new: Operator) -> Operator:
+        """`Conflict` if the name is taken, `NotFound` if the organization does not exist. `created_at` is the database's."""
+
+    async def operator(self, name: str) -> Operator | None: ...
+    async def operators(self, org_id: str | None, page: Page) -> list[Operator]:
+        """By name, which is the iterator; of every organization, without one."""
+
+    async def change_operator(self, name: str, *, role: Scope | None = None, password: str | None = None) -> Operator:
+        """A new password ends the sessions that were begun with the old one. `NotFound` if there is no such operator."""
+
+    async def delete_operator(self, name: str) -> None:
+        """With their sessions. `NotFound` if there is none."""
+
+    async def add_session(self, new: NewSession) -> None:
+        """`NotFound` if a password is given and the operator is gone, or has another by now."""
+
+    async def session(self, hashed: bytes) -> Session | None:
+        """None: over, or unknown, or not seen for `IDLE` seconds; or whoever began it is gone (the operator, the API key that was
+        revoked or has expired, the token that was revoked in any way, the application). Changes nothing."""
+
+    async def touch_session(self, hashed: bytes) -> None:
+        """It was seen now; written at most once a minute."""
+
+    async def end_session(self, hashed: bytes) -> None: ...
+    async def end_sessions(self, operator: str) -> int:
+        """All of theirs, everywhere; how many."""
+
+    async def take_guess(self, rules: Mapping[bytes, Lock]) -> datetime | None:
+        """Count a guess against each subject before it is looked at, so that many at a time are not free.
+
+        Until when one of them is locked, the longest: then nothing was counted, and the guess must not be looked at. Each
+        has a rule of its own, which must be pure.
+        """
+
+    async def forgive(self, subjects: Sequence[bytes]) -> None:
+        """The guess was right: they are forgotten."""
+
+    async def add_audit(self, entries: Sequence[NewAudit]) -> None:
+        """Whatever their texts are: too long ones are cut, and what cannot be stored is replaced."""
+
+    async def audit_log(self, where: AuditFilter, page: Page) -> Walk[Audit]:
+        """Newest first; the iterator is a number."""
+
     # ── ingest ──
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         """Accept a batch: messages, their deliveries, wake tokens, keys. One answer per message, in order.
@@ -430,6 +487,12 @@ class Store(Protocol):
         """All that were made for it, oldest first; of very many, the last ones."""
 
     async def dead_stats(self, where: DeadFilter) -> DeadStats: ...
+    async def dead_summary(self, where: DeadFilter) -> DeadSummary:
+        """By endpoint and reason, of the `COUNTED` that died last: unlike `dead_stats`, its cost does not grow with them."""
+
+    async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
+        """The numbers of the organization's applications that have any, in their order."""
+
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
         """Turn up to `limit` matching dead letters back into pending deliveries; how many. Call until it is 0.
 
@@ -498,6 +561,12 @@ class Store(Protocol):
     async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
         """Newest first; with payloads only where asked for."""
 
+    async def found_messages(self, org_id: str, where: FoundFilter, page: Page) -> Walk[Found]:
+        """Newest first, of one application or of all; without payloads, with the states of their deliveries.
+
+        Where the filter may match rarely one call looks at a bounded number of messages, and says where to go on.
+        """
+
     async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:
         """Those of the application among them, in any order, without payload."""
 
@@ -537,7 +606,16 @@ class Store(Protocol):
         """Messages that were tried at the endpoint, by their first attempt that is kept, newest first; that is the iterator."""
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]: ...
+    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
+        """Likewise, in pages by the endpoint's id, which is the iterator; only those that have this text, in small letters, in
+        their URL."""
+
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
+    async def troubled(self, most: int, *, org_id: str | None = None, app_no: int | None = None) -> list[Troubled]:
+        """Up to so many lanes that are held back, have dead letters that nobody has resolved, or whose last attempts failed: in
+        this order, and those that have failed for longest, or have the most dead letters, first."""
+
+    async def backlog(self, org_id: str, app_no: int | None = None) -> Backlog: ...
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         """Newest first."""
 
@@ -554,8 +632,19 @@ class Store(Protocol):
         """
 
     # ── pulses ──
-    async def add_pulse(self, process: str, pulse: Pulse) -> None:
-        """What that process did since its last one; `at` is the database's."""
+    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed] = ()) -> None:
+        """What that process did since its last one, and its endpoints; `at` is the database's."""
+
+    async def activity(
+        self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
+    ) -> list[Activity]:
+        """Of an organization, an application or one of its endpoints, oldest first, from the stretch that `since` is in; those in
+        which nothing happened are left out. Minutes are kept for two hours, quarters of an hour for a week."""
+
+    async def endpoint_activity(
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
+    ) -> dict[int, list[Activity]]:
+        """Likewise, of several endpoints (the number of the application, and its own), by their number."""
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
         """Of all processes after `since` and until then, oldest first; or by the minute, of all together."""

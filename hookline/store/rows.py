@@ -19,7 +19,9 @@ from hookline.model import (
     AppPace,
     Attempt,
     Attempted,
+    DeadGroup,
     DeadLetter,
+    DeadSummary,
     Delivery,
     Endpoint,
     EventType,
@@ -42,6 +44,7 @@ from hookline.model import (
     TaskWork,
     TimelineEntry,
     Timing,
+    Troubled,
 )
 from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
 from hookline.vault import Vault
@@ -363,6 +366,23 @@ def dead_letter(row: Row, read: Reading) -> DeadLetter:
     )
 
 
+def dead_summary(found: Sequence[Row], looked: int, read: Reading) -> DeadSummary:
+    """`looked`: at how many of them at most."""
+    groups = tuple(
+        DeadGroup(
+            app_id=row["app_id"],
+            endpoint_no=row["endpoint_no"],
+            endpoint_id=row["endpoint_id"],
+            endpoint_url=row["endpoint_url"],
+            reason=Reason(row["reason"]),
+            dead=row["dead"],
+            oldest=read.instant(row["oldest"]),
+        )
+        for row in found
+    )
+    return DeadSummary(groups=groups, more=sum(group.dead for group in groups) >= looked)
+
+
 def set_aside(row: Row, read: Reading) -> SetAside:
     return SetAside(
         id=row["id"],
@@ -477,6 +497,17 @@ def lane_view(row: Row, read: Reading) -> LaneView:
         depth=row["depth"],
         oldest_due=_maybe(read.instant, row["oldest_due"]),
         last_error=row["last_error"],
+    )
+
+
+def troubled(view: LaneView, row: Row, read: Reading) -> Troubled:
+    return Troubled(
+        view=view,
+        org_id=row["org_id"],
+        app_name=row["app_name"],
+        dead=row["dead"],
+        dead_since=_maybe(read.instant, row["dead_since"]),
+        stopped_at=_maybe(read.instant, row["stopped_at"]),
     )
 
 

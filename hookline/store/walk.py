@@ -10,7 +10,15 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hookline import ids
-from hookline.model import AttemptedFilter, AttemptFilter, LaneEventFilter, Message, MessageFilter, TimelineEntry
+from hookline.model import (
+    AttemptedFilter,
+    AttemptFilter,
+    FoundFilter,
+    LaneEventFilter,
+    Message,
+    MessageFilter,
+    TimelineEntry,
+)
 from hookline.store.base import Page, Walk
 
 T = TypeVar("T")
@@ -51,6 +59,8 @@ def rare(where: MessageFilter) -> bool:
             return where.code_class is not None or where.delivered is True  # what failed has an index
         case AttemptedFilter():
             return True  # repeated attempts are walked over
+        case FoundFilter():
+            return where.state is not None
         case _:
             return False
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from hookline.api.app import create_app
 from hookline.api.front import FrontSettings
 from hookline.api.services import Services
+from hookline.dashboard import static
 from hookline.model import Application
 from tests.api.conftest import Answer, Client, serving
 
@@ -68,12 +69,27 @@ async def test_answers_of_the_api_are_kept_nowhere_and_are_no_pages(client: Clie
 
 
 async def test_pages_are_not_framed(nobody: Client) -> None:
-    for path in ("/", "/login", "/static/style.css", "/nothing"):
+    for path in ("/", "/login", "/nothing"):
         answer = await nobody.get(path)
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
-    assert (await nobody.get("/static/style.css")).headers["cache-control"] == "max-age=300"
+        # Our own forms tell us where they come from; nobody else learns anything.
+        assert answer.headers["referrer-policy"] == ("no-referrer" if path == "/nothing" else "same-origin")
+
+
+async def test_files_are_kept_for_as_long_as_they_do_not_change(nobody: Client) -> None:
+    answer = await nobody.get(static.url("style.css"))
+    assert answer.headers["content-type"].startswith("text/css")
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert (await nobody.get("/static/older/style.css")).headers["cache-control"] == "no-cache"
+    for none in (
+        "/static/style.css",
+        "/static/older/nothing.css",
+        "/static/older/__init__.py",
+        "/static/older/..%2fdoor.py",
+    ):
+        assert (await nobody.get(none)).status == 404, none
 
 
 # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -76,3 +76,15 @@ def test_every_value_is_counted_once_and_quantiles_stay_within_the_bounds(values
     found = quantile(part, histogram.of(), SECONDS)
     assert found is not None
     assert 0.0 <= found <= SECONDS[-1]
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6, allow_nan=False) | st.sampled_from(SECONDS), max_size=300))
+def test_many_at_once_are_as_many_one_by_one(values: list[float]) -> None:
+    together = Histogram("x", "X.", SECONDS, "kind")
+    apart = Histogram("x", "X.", SECONDS, "kind")
+    together.observe_all(list(values), "a")
+    for value in sorted(values):
+        apart.observe(value, "a")
+    found, expected = together.values.get(("a",), []), apart.values.get(("a",), [])
+    assert found[:-1] == expected[:-1]
+    assert found[-1:] == pytest.approx(expected[-1:])

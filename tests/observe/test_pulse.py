@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from hookline.errors import StoreUnavailable
 from hookline.flow.beat import Heart
 from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
+from hookline.observe.activity import ALL, MINUTE, Deed
 from hookline.observe.instruments import SECONDS
 from hookline.observe.pulse import Pulse, Pulser, sickest, together
-from hookline.observe.tally import OTHER, Names, Tally
+from hookline.observe.tally import MOST_ENDPOINTS, OTHER, Names, Tally
 from hookline.states import EndpointStatus
 from tests.support import factory
 from tests.support.receiver import Receiver
@@ -41,9 +44,29 @@ async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> No
     assert pulse.died == 2
     assert pulse.relayed == {"relayed": 2, "set_aside": 1}
     assert pulse.endpoints == {endpoint.no: [1, 2]}
+    assert pulser.did == {(scene.app.no, endpoint.no): [1, 1, 1]}
     assert sum(pulse.used[:-1]) == 1
     after = pulser.beat(AT)
     assert (after.attempted, after.accepted, after.endpoints, after.used) == (0, 0, {}, [])
+    assert pulser.did == {}
+
+
+async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -> None:
+    """By application, where they are in the sum that a chart of it shows."""
+    await scene.endpoint()
+    await scene.send(1)
+    (job,) = await scene.claim()
+    tally = Tally()
+    pulser = Pulser(tally)
+    jobs = [replace(job, endpoint_no=number) for number in range(1, MOST_ENDPOINTS + 4)]
+    for batch in (jobs, jobs[-5:]):
+        tally.recorded([factory.dead(each) for each in batch], RecordReport(recorded=len(batch), stale=0), 0.01)
+    pulse = pulser.beat(AT)
+    assert len(pulser.did) == MOST_ENDPOINTS + 1
+    assert pulser.did[job.app_no, ALL] == [0, 0, 6]
+    assert pulser.did[job.app_no, MOST_ENDPOINTS] == [0, 0, 2]
+    assert sum(sum(row) for row in pulser.did.values()) == len(jobs) + 5
+    assert ALL not in pulse.endpoints
 
 
 async def test_what_came_of_a_lost_lease_is_told_by_whoever_has_the_delivery(scene: Scene) -> None:
@@ -131,22 +154,30 @@ async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -
     class Away:
         gone = True
 
-        async def add_pulse(self, process: str, pulse: Pulse) -> None:
+        async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed]) -> None:
             if self.gone:
                 raise StoreUnavailable("away")
-            await scene.store.add_pulse(process, pulse)
+            await scene.store.add_pulse(process, pulse, deeds)
 
+    endpoint = await scene.endpoint()
+    await scene.send(5)
+    one, *rest = await scene.claim()
     tally, store = Tally(), Away()
     heart = Heart(store, tally, random.Random(1))  # type: ignore[arg-type]
     tally.ingested(3, 0.001)
+    tally.recorded([factory.retry(one)], RecordReport(recorded=1, stale=0), 0.01)
     await heart.beat()
     tally.ingested(4, 0.001)
+    tally.recorded(factory.all_delivered(rest), RecordReport(recorded=4, stale=0), 0.01)
     store.gone = False
     await heart.beat()
     await heart.beat()
     found = await scene.store.pulses(await scene.store.now() - timedelta(minutes=1))
     assert [pulse.accepted for pulse in found] == [7, 0]
     assert found[0].processes == 1
+    since = await scene.store.now() - timedelta(minutes=1)
+    done = await scene.store.endpoint_activity([(scene.app.no, endpoint.no)], since, grain=MINUTE)
+    assert [(each.delivered, each.retried, each.dead) for each in done[endpoint.no]] == [(4, 1, 0)]
 
 
 async def age_pulses(scene: Scene, *, seconds: int) -> None:

@@ -199,6 +199,81 @@ async def test_statistics_of_nothing(store: Store) -> None:
     assert (stats.pending, stats.by_application) == (0, ())
 
 
+# ── summary ──
+
+
+async def summed(graves: Graveyard, where: DeadFilter) -> dict[tuple[str, str], int]:
+    found = await graves.scene.store.dead_summary(where)
+    assert found.dead == sum(group.dead for group in found.groups)
+    assert not found.more
+    return {(group.endpoint_id, group.reason.value): group.dead for group in found.groups}
+
+
+async def test_a_summary_counts_by_endpoint_and_reason(graves: Graveyard) -> None:
+    left, right, theirs = graves.left, graves.right, graves.theirs
+    await graves.bury("left-d", Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("left",))
+    found = await graves.scene.store.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
+    first, *rest = found.groups
+    oldest = await graves.scene.store.dead_letter(graves.ids["left-b"])
+    assert oldest is not None
+    assert (first.endpoint_no, first.endpoint_url, first.app_id) == (left.no, left.url, graves.scene.app.id)
+    assert (first.reason, first.dead, first.oldest) == (Reason.ATTEMPTS_EXHAUSTED, 2, oldest.died_at)
+    assert {group.dead for group in rest} == {1}
+    assert await summed(graves, DeadFilter()) == {
+        (left.id, "attempts_exhausted"): 2,
+        (left.id, "permanent_failure"): 1,
+        (right.id, "attempts_exhausted"): 1,
+        (right.id, "blocked_address"): 1,
+        (theirs.id, "permanent_failure"): 1,
+    }
+
+
+async def test_a_summary_keeps_to_its_filter(graves: Graveyard) -> None:
+    left, right = graves.left.id, graves.right.id
+    assert await summed(graves, DeadFilter(app_no=graves.stranger.no)) == {(graves.theirs.id, "permanent_failure"): 1}
+    assert await summed(graves, DeadFilter(org_id=graves.scene.organization.id, app_no=graves.stranger.no)) == {}
+    both = {(left, "attempts_exhausted"): 1, (right, "attempts_exhausted"): 1}
+    assert await summed(graves, DeadFilter(event_type="b")) == both
+    assert await summed(graves, DeadFilter(reason=Reason.ATTEMPTS_EXHAUSTED)) == both
+    assert await summed(graves, DeadFilter(ids=(graves.ids["right-c"],))) == {(right, "blocked_address"): 1}
+    await graves.scene.store.resolve(DeadFilter(ids=(graves.ids["right-c"],)), "known")
+    assert await summed(graves, DeadFilter(ids=(graves.ids["right-c"],))) == {}
+    assert await summed(graves, DeadFilter(resolved=True)) == {(right, "blocked_address"): 1}
+    assert await summed(graves, DeadFilter(app_no=999_999)) == {}
+
+
+async def test_a_summary_looks_at_so_many_and_says_that_there_are_more(
+    graves: Graveyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"hookline.store.{engine}.dead.COUNTED", 3)
+    found = await graves.scene.store.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
+    assert (found.dead, found.more) == (3, True)
+    oldest = await graves.scene.store.dead_letter(graves.ids["left-b"])
+    assert oldest is not None
+    assert min(group.oldest for group in found.groups) == oldest.died_at  # those that died last
+    few = await graves.scene.store.dead_summary(DeadFilter(endpoint_no=graves.right.no))
+    assert (few.dead, few.more) == (2, False)
+
+
+async def test_applications_that_have_dead_letters(graves: Graveyard) -> None:
+    scene, store, org_id = graves.scene, graves.scene.store, graves.scene.organization.id
+    second = await store.create_application(org_id, factory.new_application())
+    await store.create_application(org_id, factory.new_application())  # has none
+    await scene.endpoint(second)
+    await graves.bury("second", Reason.UNSENDABLE, event_type="z", app_no=second.no)
+    both = [scene.app.no, second.no]
+    assert await store.dead_applications(DeadFilter(org_id=org_id), 10) == both
+    assert await store.dead_applications(DeadFilter(org_id=org_id), 1) == both[:1]
+    assert await store.dead_applications(DeadFilter(org_id=org_id, app_no=second.no), 10) == [second.no]
+    assert await store.dead_applications(DeadFilter(org_id=org_id, app_no=graves.stranger.no), 10) == []
+    assert await store.dead_applications(DeadFilter(org_id=org_id, event_type="z"), 10) == [second.no]
+    assert await store.dead_applications(DeadFilter(org_id=org_id, reason=Reason.BLOCKED_ADDRESS), 10) == both[:1]
+    assert await store.dead_applications(DeadFilter(org_id=org_id, endpoint_no=graves.left.no), 10) == both[:1]
+    await store.resolve(DeadFilter(app_no=second.no), "known")
+    assert await store.dead_applications(DeadFilter(org_id=org_id), 10) == both[:1]
+
+
 async def test_an_unknown_dead_letter_is_none(store: Store) -> None:
     assert await store.dead_letter(4711) is None
 

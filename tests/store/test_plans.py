@@ -162,6 +162,8 @@ class TestPostgres:
         wider = [DeadFilter(app_no=app_no), DeadFilter(org_id=lanes[0].org_id), DeadFilter(ids=(1, 2)), DeadFilter()]
         for chosen in (where, *wider):
             await store.dead_letters(chosen, Page(limit=5))
+            await store.dead_summary(chosen)
+        await store.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
         await store.replay(where, limit=3)
         await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
         await store.resend(lane, message.id)

@@ -132,7 +132,14 @@ async def test_the_total_is_counted_as_far_as_that_is_cheap(scene: Scene, monkey
     await bury(scene, 2, Reason.ATTEMPTS_EXHAUSTED)
     assert (await add(scene, TaskKind.REPLAY_DEAD)).total == 7
     assert (await add(scene, TaskKind.RECOVER, endpoint, reason=Reason.ATTEMPTS_EXHAUSTED)).total == 2
+    chosen = {"reason": Reason.ATTEMPTS_EXHAUSTED, "event_types": ("order.paid",)}
+    assert (await add(scene, TaskKind.REPLAY_DEAD, endpoint, **chosen)).total == 2
+    assert (await add(scene, TaskKind.RESOLVE_DEAD, event_types=("order.paid", "order.shipped"))).total == 7
+    assert (await add(scene, TaskKind.REPLAY_DEAD, died_until=await scene.store.now() - HOUR)).total == 0
     monkeypatch.setattr(f"hookline.store.{scene.store.engine}.tasks.COUNTED", 7)
+    assert (await add(scene, TaskKind.RECOVER, endpoint)).total is None
+    assert (await add(scene, TaskKind.REPLAY_DEAD)).total == 7
+    monkeypatch.setattr(f"hookline.store.{scene.store.engine}.tasks.COUNTED_DEAD", 7)
     assert (await add(scene, TaskKind.REPLAY_DEAD)).total is None
 
 

@@ -18,7 +18,7 @@ import asyncpg
 from hookline import clock
 from hookline.clock import from_micros, to_micros
 
-_INSTANT = re.compile(r"(^at|_at|_until|_since|_after|floor|^tat)$")
+_INSTANT = re.compile(r"(^at|_at|_until|_since|^since|_after|floor|^tat)$")
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookline.config import PREFIX, SETTINGS, Config, load, parse, shown_url, table
+from hookline.config import PREFIX, SETTINGS, Config, Setting, load, parse, shown_url, table, written
 from hookline.errors import ConfigError
 from hookline.model import RetryPolicy, Strategy
 from hookline.observe.alerts.rules import Thresholds
@@ -120,6 +120,7 @@ EVERY = {
     "HOOKLINE_MAX_BATCH": ("3 MiB", "max_batch", 3145728),
     "HOOKLINE_RETENTION_DAYS": ("31", "retention_days", 31),
     "HOOKLINE_DEAD_RETENTION_DAYS": ("32", "dead_retention_days", 32),
+    "HOOKLINE_AUDIT_RETENTION_DAYS": ("33", "audit_retention_days", 33),
     "HOOKLINE_IDEMPOTENCY_WINDOW": ("12h", "idempotency_window", 43200.0),
     "HOOKLINE_POOL_SIZE": ("9", "pool_size", 9),
     "HOOKLINE_AUTO_MIGRATE": ("off", "auto_migrate", False),
@@ -164,6 +165,32 @@ def test_every_setting_and_every_field_is_tried() -> None:
     assert {setting.field for setting in SETTINGS} == set(Config.__struct_fields__)
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.field)
+def test_a_value_is_shown_as_one_would_write_it(setting: Setting) -> None:
+    assert written(setting, setting.parse(setting.default)) == setting.default
+    value = EVERY[setting.variable][2]
+    assert setting.parse(written(setting, value)) == value
+
+
+SHOWN = {
+    "lease": (90.0, "90s"),
+    "max_payload": (65_536, "64KiB"),
+    "retry_schedule": ((1.5, 300.0), "1500ms,5m"),
+    "retry_factor": (2.5, "2.5"),
+    "alert_retries": (0.33, "33%"),
+    "alert_backlog": (0, "off"),
+    "auto_migrate": (False, "off"),
+    "allow_nets": ((ip_network("10.0.0.0/8"), ip_network("::1/128")), "10.0.0.0/8,::1/128"),
+}
+
+
+@pytest.mark.parametrize("field", SHOWN)
+def test_values_are_shown_in_their_units(field: str) -> None:
+    (setting,) = (setting for setting in SETTINGS if setting.field == field)
+    value, text = SHOWN[field]
+    assert written(setting, value) == text
+
+
 MAIL = ("HOOKLINE_ALERT_EMAIL", "HOOKLINE_SMTP_URL")  # one is nothing without the other
 
 
@@ -186,6 +213,7 @@ def test_a_setting_reaches_its_field_alone(variable: str) -> None:
 def test_store_options_carry_the_settings() -> None:
     options = parse({name: text for name, (text, _, _) in EVERY.items() if "RETRY_S" not in name}).store_options()
     assert (options.lease, options.retention_days, options.dead_retention_days) == (90.0, 31, 32)
+    assert options.audit_retention_days == 33
     assert (options.idempotency_hours, options.pool_size) == (12.0, 9)
     assert (options.retry.base, options.retry.factor, options.retry.cap) == (0.25, 2.5, 18000.0)
     assert (options.retry.max_attempts, options.retry.max_age, options.retry.retry_after_cap) == (13, 172800.0, 0.0)

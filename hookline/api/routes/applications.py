@@ -29,9 +29,10 @@ async def create(call: Call) -> Response:
     new = new_application(given, given.uid)
     if call.query(CreateQuery).get_if_exists:
         catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
-        app, made = await manage.get_or_add_application(call.store, org_id, new)
-        return respond(application(app), 201 if made else 200)
-    return respond(application(await manage.add_application(call.store, org_id, new)), 201)
+        call.app, made = await manage.get_or_add_application(call.store, org_id, new)
+        return respond(application(call.app), 201 if made else 200)
+    call.app = await manage.add_application(call.store, org_id, new)
+    return respond(application(call.app), 201)
 
 
 async def make_named(call: Call, uid: str, given: ApplicationIn | None) -> Application:
@@ -60,6 +61,7 @@ async def put(call: Call) -> Response:
         name=given.name, uid=given.uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
     )
     app, made = await manage.put_application(call.store, call.organization(), call.path("app_id"), change)
+    call.app = app
     call.services.auth.forget_application(app)
     return respond(application(app), 201 if made else 200)
 
@@ -85,7 +87,8 @@ async def _find(call: Call) -> Application:
     """As it is now: what other processes have changed is not remembered here."""
     ref = call.path("app_id")
     call.services.auth.reach(call.caller, ref)
-    return await manage.find_application(call.store, call.caller.org_id, ref)
+    call.app = await manage.find_application(call.store, call.caller.org_id, ref)
+    return call.app
 
 
 _ALL = "/app"

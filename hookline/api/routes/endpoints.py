@@ -37,7 +37,9 @@ OVERLAP = timedelta(hours=24)  # for which an old secret signs, where the caller
 
 async def find(call: Call) -> Endpoint:
     """The endpoint that a route names, in the application that it names."""
-    return await manage.find_endpoint(call.store, await call.application(), call.path("endpoint_id"))
+    found = await manage.find_endpoint(call.store, await call.application(), call.path("endpoint_id"))
+    call.subject = found.id
+    return found
 
 
 async def create(call: Call) -> Response:
@@ -243,13 +245,13 @@ async def patch_headers(call: Call) -> Response:
     given = (await call.body(EndpointHeadersPatchIn)).changes()
 
     def decide(current: Endpoint) -> EndpointChange:
-        return EndpointChange(headers=_merged(manage.check_opened(current).headers, given))
+        return EndpointChange(headers=merged(manage.check_opened(current).headers, given))
 
     await manage.change_endpoint(call.store, call.services.guard, found, decide)
     return nothing()
 
 
-def _merged(current: dict[str, str], given: dict[str, str | None]) -> dict[str, str]:
+def merged(current: dict[str, str], given: dict[str, str | None]) -> dict[str, str]:
     """Names are the same in capitals and in small letters."""
     named = {name.lower() for name in given}
     kept = {name: value for name, value in current.items() if name.lower() not in named}

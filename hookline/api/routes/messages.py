@@ -61,6 +61,7 @@ async def find(call: Call, app: Application, ref: str) -> Message:
     found = await call.store.message(app.no, ref)
     if found is None:
         raise NotFound(f"no message {ref!r}")
+    call.subject = found.id
     return found
 
 

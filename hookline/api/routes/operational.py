@@ -35,6 +35,7 @@ async def _find(call: Call) -> Endpoint:
     found = await _look(call)
     if found is None:
         raise _unknown(call.path("endpoint_id"))
+    call.subject = found.id
     return found
 
 

@@ -9,14 +9,17 @@ from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
 from hookline.store.postgres.depths import DepthsOf
 from hookline.store.postgres.example import Examples
+from hookline.store.postgres.found import Search
 from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.outbox import Outbox
+from hookline.store.postgres.people import People
 from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.stats import Statistics
 from hookline.store.postgres.tasks import Tasks
+from hookline.store.postgres.troubled import TroubledLanes
 from hookline.store.postgres.views import Views
 from hookline.vault import Vault
 
@@ -24,7 +27,23 @@ __all__ = ["PostgresStore"]
 
 
 class PostgresStore(
-    Life, Keys, Answers, Outbox, Claim, Record, Retire, Pulses, Tasks, Examples, Views, DepthsOf, Alerts, Statistics
+    Life,
+    Keys,
+    Answers,
+    People,
+    Outbox,
+    Claim,
+    Record,
+    Retire,
+    Pulses,
+    Tasks,
+    Examples,
+    Views,
+    Search,
+    DepthsOf,
+    TroubledLanes,
+    Alerts,
+    Statistics,
 ):
     """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
 

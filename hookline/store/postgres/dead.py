@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from hookline.errors import Conflict, NotFound
 from hookline.flow.record import clean
 from hookline.flow.replay import CLOCKS_APART, Seen, Window, missed, missing_window, refusal, target
-from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, Endpoint
+from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary, Endpoint
 from hookline.operational import Batch, Kind
 from hookline.states import EndpointStatus
 from hookline.store import rows
-from hookline.store.base import MOST_ATTEMPTS, STEP, TOP_APPLICATIONS, Page, after_death
+from hookline.store.base import COUNTED, MOST_ATTEMPTS, STEP, TOP_APPLICATIONS, Page, after_death
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.operational import tell
@@ -34,7 +34,7 @@ class DeadLetters(Part):
     async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
         name = "dead_letters_back" if page.backwards else "dead_letters"
         after = after_death(page.iterator) or (None, None)
-        found = await self._db.fetch(name, *_filter(where), *after, page.limit)
+        found = await self._db.fetch(name, *dead_params(where), *after, page.limit)
         return [rows.dead_letter(row, READ) for row in (found[::-1] if page.backwards else found)]
 
     async def dead_letter(self, dead_id: int) -> DeadLetter | None:
@@ -46,7 +46,7 @@ class DeadLetters(Part):
         return [rows.attempt(row, READ) for row in found[::-1]]
 
     async def dead_stats(self, where: DeadFilter) -> DeadStats:
-        both = _filter(replace(where, resolved=None))
+        both = dead_params(replace(where, resolved=None))
         found = await self._db.fetch("dead_stats", *both)
         dead = [row for row in found if not row["resolved"]]
         by_application = await self._db.fetch("dead_stats_applications", *both, TOP_APPLICATIONS)
@@ -59,6 +59,13 @@ class DeadLetters(Part):
             oldest=min((row["oldest"] for row in dead), default=None),
         )
 
+    async def dead_summary(self, where: DeadFilter) -> DeadSummary:
+        found = await self._db.fetch("dead_summary", *dead_params(where), COUNTED)
+        return rows.dead_summary(found, COUNTED, READ)
+
+    async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
+        return [row["no"] for row in await self._db.fetch("dead_applications", *dead_params(where), most)]
+
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
         async def work(connection: Connection) -> int:
             return await self._replay(connection, where, limit)
@@ -66,7 +73,7 @@ class DeadLetters(Part):
         return await self._db.transact(work, calm=True)
 
     async def _replay(self, connection: Connection, where: DeadFilter, limit: int) -> int:
-        found = await connection.fetch(self._sql["replay"], *_filter(where), limit, self._options.retry.max_age)
+        found = await connection.fetch(self._sql["replay"], *dead_params(where), limit, self._options.retry.max_age)
         return await self._told(connection, found, Kind.DEAD_REPLAYED)
 
     async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
@@ -79,7 +86,7 @@ class DeadLetters(Part):
         return await self._db.transact(work, calm=True)
 
     async def _resolve(self, connection: Connection, where: DeadFilter, note: str, limit: int) -> int:
-        unresolved = _filter(replace(where, resolved=None))
+        unresolved = dead_params(replace(where, resolved=None))
         found = await connection.fetch(self._sql["resolve"], *unresolved, limit, clean(note))
         return await self._told(connection, found, Kind.DEAD_RESOLVED, clean(note))
 
@@ -187,7 +194,7 @@ def _seen(row: Row) -> Seen:
     )
 
 
-def _filter(where: DeadFilter) -> tuple[Any, ...]:
+def dead_params(where: DeadFilter) -> tuple[Any, ...]:
     return (
         where.org_id,
         where.app_no,

@@ -9,6 +9,7 @@ from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
 from hookline.model import SweepReport
+from hookline.store.people import GUESSES_KEPT
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.sweep import Chore, Sweep
 
@@ -39,10 +40,13 @@ class Retire(Sweep):
 
     async def _retire_rows(self, limit: int) -> SweepReport:
         options = self._options
-        steps: list[tuple[str, tuple[int, ...]]] = [
+        steps: list[tuple[str, tuple[float, ...]]] = [
             ("retire_key", (limit,)),
             ("retire_answer", (limit,)),
             ("retire_token", (limit,)),
+            ("retire_session", (limit,)),
+            ("retire_guess", (GUESSES_KEPT, limit)),
+            ("retire_audit", (options.audit_retention_days, limit)),
             ("retire_event_id", (options.retention_days, limit)),
             ("retire_lane_event", (options.retention_days, limit)),
             ("retire_task", (options.retention_days, limit)),

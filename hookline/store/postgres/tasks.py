@@ -20,16 +20,17 @@ from hookline.flow.replay import (
     Window,
     choose,
     died_before,
+    filter_of,
     missing_window,
     sort_out,
 )
 from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.states import Reason
 from hookline.store import rows
-from hookline.store.base import COUNTED, MOST_RUNNING, STEP, Page, after_death, death
+from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
 from hookline.store.postgres.base import READ
 from hookline.store.postgres.database import Connection
-from hookline.store.postgres.dead import DeadLetters
+from hookline.store.postgres.dead import DeadLetters, dead_params
 from hookline.store.rows import Row, json_text
 
 # A lane or a letter that somebody holds for longer is waited for in the next step, not in this one.
@@ -69,8 +70,15 @@ class Tasks(DeadLetters):
             endpoint = None if new.endpoint_no is None else await self._endpoint_of(connection, new.endpoint_no)
             if new.endpoint_no is not None and endpoint is None:
                 raise NotFound("no such endpoint")
+            where = filter_of(_first(new, now))
+            if where is not None:
+                return await self._count_dead(connection, where)
             found = await self._look(connection, _first(new, now), endpoint, now, COUNTED)
         return found.acts.wanted if found.end is None else None
+
+    async def _count_dead(self, connection: Connection, where: DeadFilter) -> int | None:
+        many: int = await connection.fetchval(self._sql["dead_count"], *dead_params(where), COUNTED_DEAD)
+        return many if many < COUNTED_DEAD else None
 
     async def task(self, org_id: str, task_id: str) -> Task | None:
         row = await self._db.fetchrow("task", task_id)

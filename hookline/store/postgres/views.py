@@ -161,11 +161,15 @@ class Views(Part):
         return walk.walked(found, page, end)
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
-        found = await self._db.fetch("lanes", org_id, app_no, None, _DEPTH)
+        found = await self._db.fetch("lanes", org_id, _DEPTH, app_no, None)
         return [rows.lane_view(row, READ) for row in found]
 
+    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
+        asked = (org_id, _DEPTH, app_no, page.iterator or "", url, page.limit)
+        return [rows.lane_view(row, READ) for row in await self._db.fetch("lane_page", *asked)]
+
     async def lane_view(self, endpoint_no: int) -> LaneView | None:
-        row = await self._db.fetchrow("lanes", None, None, endpoint_no, _DEPTH)
+        row = await self._db.fetchrow("lanes", None, _DEPTH, None, endpoint_no)
         return None if row is None else rows.lane_view(row, READ)
 
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:

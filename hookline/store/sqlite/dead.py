@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline.errors import Conflict, NotFound
 from hookline.flow.fanout import max_age, merge
@@ -18,13 +19,14 @@ from hookline.model import (
     DeadLetter,
     DeadOfApplication,
     DeadStats,
+    DeadSummary,
     Endpoint,
     PolicyOverride,
 )
 from hookline.operational import Batch, Kind
 from hookline.states import DeliveryState, EndpointStatus
 from hookline.store import rows
-from hookline.store.base import MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
+from hookline.store.base import COUNTED, MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
 from hookline.store.rows import Row, json_text, policy_text, read_policy
 from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
@@ -112,6 +114,24 @@ def dead_stats(tx: Tx, where: DeadFilter) -> DeadStats:
         by_application=tuple(DeadOfApplication(app_id=row["app_id"], dead=row["dead"]) for row in by_application),
         oldest=None if oldest is None else instant(oldest),
     )
+
+
+def dead_summary(tx: Tx, where: DeadFilter) -> DeadSummary:
+    found = _where(where, resolved=where.resolved)
+    groups = tx.conn.execute(found.fill(tx.sql["dead_summary"]), found.params | {"looked": COUNTED}).fetchall()
+    return rows.dead_summary(groups, COUNTED, READ)
+
+
+def dead_count(tx: Tx, where: DeadFilter, most: int) -> int:
+    found = _where(where, resolved=where.resolved)
+    (many,) = tx.conn.execute(found.fill(tx.sql["dead_count"]), found.params | {"most": most}).fetchone()
+    return int(many)
+
+
+def dead_applications(tx: Tx, where: DeadFilter, most: int) -> list[int]:
+    found = _where(replace(where, org_id=None, app_no=None), resolved=where.resolved)
+    params = found.params | {"org_id": where.org_id, "of": where.app_no, "most": most}
+    return [no for (no,) in tx.conn.execute(found.fill(tx.sql["dead_applications"]), params)]
 
 
 def replay(tx: Tx, where: DeadFilter, limit: int) -> int:

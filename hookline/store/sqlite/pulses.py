@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from hookline.clock import to_micros
 from hookline.model import SweepReport
+from hookline.observe.activity import ALL, MINUTE, QUARTER, Activity, Deed
 from hookline.observe.pulse import Pulse
 from hookline.store import pulses as shared
+from hookline.store.activity import KEPT, MOST_RETIRED, activity, counted
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.tx import READ, Tx
 
-_HOUR = 3600 * 10**6
+_SECOND = 10**6
+_HOUR = 3600 * _SECOND
 
 
 class Pulses(Base):
-    async def add_pulse(self, process: str, pulse: Pulse) -> None:
-        await self._write(_add, process, pulse)
+    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed] = ()) -> None:
+        await self._write(_add, process, pulse, deeds)
+
+    async def activity(
+        self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
+    ) -> list[Activity]:
+        return await self._read(_activity, since, org_id, app_no, endpoint_no, grain)
+
+    async def endpoint_activity(
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
+    ) -> dict[int, list[Activity]]:
+        return await self._read(_endpoint_activity, nos, since, grain)
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
         return await self._read(_between, since, until, minutes)
@@ -25,8 +39,33 @@ class Pulses(Base):
         return await self._write(_roll)
 
 
-def _add(tx: Tx, process: str, pulse: Pulse) -> None:
+def _add(tx: Tx, process: str, pulse: Pulse, deeds: Sequence[Deed]) -> None:
     tx.run("pulse_add", {"now": tx.now, "process": process, "data": shared.encode(pulse)})
+    written = counted(deeds)
+    for grain in (MINUTE, QUARTER):
+        start = tx.now - tx.now % (grain * _SECOND)
+        tx.many("activity_add", [(app_no, no, grain, start, *numbers) for (app_no, no), numbers in written])
+
+
+def _activity(
+    tx: Tx, since: datetime, org_id: str, app_no: int | None, endpoint_no: int | None, grain: int
+) -> list[Activity]:
+    of = {"org_id": org_id, "app_no": app_no, "endpoint_no": ALL if endpoint_no is None else endpoint_no}
+    return [activity(row, READ) for row in tx.rows("activity", of | _stretch(since, grain))]
+
+
+def _endpoint_activity(
+    tx: Tx, nos: Sequence[tuple[int, int]], since: datetime, grain: int
+) -> dict[int, list[Activity]]:
+    found: dict[int, list[Activity]] = {}
+    for app_no, endpoint_no in nos:
+        of = {"app_no": app_no, "endpoint_no": endpoint_no}
+        found[endpoint_no] = [activity(row, READ) for row in tx.rows("endpoint_activity", of | _stretch(since, grain))]
+    return found
+
+
+def _stretch(since: datetime, grain: int) -> dict[str, int]:
+    return {"grain": grain, "before": to_micros(since) - grain * _SECOND}
 
 
 def _between(tx: Tx, since: datetime, until: datetime | None, minutes: bool) -> list[Pulse]:
@@ -41,4 +80,6 @@ def _roll(tx: Tx) -> SweepReport:
         tx.run("pulse_roll", {"at": to_micros(minute.at), "data": shared.encode(minute)})
     tx.run("pulses_retire", {"grain": 0, "before": tx.now - 2 * _HOUR})
     tx.run("pulses_retire", {"grain": 1, "before": tx.now - 7 * 24 * _HOUR})
+    for grain, seconds in KEPT.items():
+        tx.run("activity_retire", {"grain": grain, "before": tx.now - seconds * _SECOND, "limit": MOST_RETIRED})
     return SweepReport()

@@ -30,6 +30,7 @@ from hookline.model import (
     DeadFilter,
     DeadLetter,
     DeadStats,
+    DeadSummary,
     Delivery,
     Endpoint,
     EndpointChange,
@@ -82,9 +83,12 @@ from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.depths import DepthsOf
 from hookline.store.sqlite.faults import BadData
+from hookline.store.sqlite.found import Search
 from hookline.store.sqlite.outbox import Outbox
+from hookline.store.sqlite.people import People
 from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.troubled import TroubledLanes
 from hookline.store.sqlite.tx import Context
 from hookline.store.sqlite.writer import Writer
 from hookline.vault import Vault
@@ -94,7 +98,7 @@ log = structlog.get_logger()
 _STRETCH = 2000  # rows of a long piece of work that one transaction takes
 
 
-class SqliteStore(Outbox, Pulses, DepthsOf, Alerts):
+class SqliteStore(People, Outbox, Pulses, DepthsOf, TroubledLanes, Alerts, Search):
     """One database file. See `base.Store` for what each method promises."""
 
     engine = "sqlite"
@@ -405,6 +409,12 @@ class SqliteStore(Outbox, Pulses, DepthsOf, Alerts):
     async def dead_stats(self, where: DeadFilter) -> DeadStats:
         return await self._read(dead.dead_stats, where)
 
+    async def dead_summary(self, where: DeadFilter) -> DeadSummary:
+        return await self._read(dead.dead_summary, where)
+
+    async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
+        return await self._read(dead.dead_applications, where, most)
+
     async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
         replayed = await self._write(dead.replay, where, limit)
         self._bell.set()
@@ -526,6 +536,9 @@ class SqliteStore(Outbox, Pulses, DepthsOf, Alerts):
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
         return await self._read(views.lanes, org_id, app_no)
+
+    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
+        return await self._read(views.lane_page, org_id, app_no, page, url)
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None:
         return await self._read(views.lane_view, endpoint_no)

@@ -12,6 +12,7 @@ from hookline.flow.claim import CROWDED_LONGEST
 from hookline.model import Death, Lane, SweepReport
 from hookline.states import Circuit, EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
+from hookline.store.people import GUESSES_KEPT
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
@@ -105,7 +106,7 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-EXPIRING = ("retire_key", "retire_answer", "retire_token")  # these say themselves when they end
+EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")  # these say themselves when they end
 RETIRED = (
     "retire_resolved",
     "retire_attempts",
@@ -114,16 +115,28 @@ RETIRED = (
     "retire_event_id",
     "retire_lane_event",
     "retire_task",
+    "retire_guess",
+    "retire_audit",
     *EXPIRING,
 )
 
 
 def retire(tx: Tx, name: str, limit: int) -> int:
     """One batch of one kind of history."""
-    history = tx.now - tx.options.retention_days * _DAY
+    before = _cutoff(tx, name)
     if name == "retire_resolved":
-        return tx.run(name, {"cutoff": history, "limit": limit})
-    return tx.run(name, (tx.now if name in EXPIRING else history, limit))
+        return tx.run(name, {"cutoff": before, "limit": limit})
+    return tx.run(name, (before, limit))
+
+
+def _cutoff(tx: Tx, name: str) -> int:
+    if name in EXPIRING:
+        return tx.now
+    if name == "retire_guess":
+        return tx.now - GUESSES_KEPT * 1_000_000
+    if name == "retire_audit":
+        return tx.now - tx.options.audit_retention_days * _DAY
+    return tx.now - tx.options.retention_days * _DAY
 
 
 def retire_dead(tx: Tx, limit: int) -> SweepReport:

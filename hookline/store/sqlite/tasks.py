@@ -17,6 +17,7 @@ from hookline.flow.replay import (
     Window,
     choose,
     died_before,
+    filter_of,
     missing_window,
     refusal,
     sort_out,
@@ -24,7 +25,7 @@ from hookline.flow.replay import (
 from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.states import EndpointStatus, Reason
 from hookline.store import rows
-from hookline.store.base import COUNTED, MOST_RUNNING, Page, after_death, death
+from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, Page, after_death, death
 from hookline.store.rows import Row, json_text
 from hookline.store.sqlite import dead
 from hookline.store.sqlite.catalogue import endpoints_for
@@ -43,6 +44,10 @@ def total_of(tx: Tx, new: NewTask) -> int | None:
     endpoint = _endpoint(tx, task)
     if task.endpoint_no is not None and endpoint is None:
         raise NotFound("no such endpoint")
+    where = filter_of(task)
+    if where is not None:
+        many = dead.dead_count(tx, where, COUNTED_DEAD)
+        return many if many < COUNTED_DEAD else None
     found = _look(tx, task, endpoint, COUNTED)
     return found.acts.wanted if found.end is None else None
 

@@ -131,6 +131,12 @@ def _lane_numbers(tx: Tx, org_id: str | None, app_no: int | None) -> list[int]:
     return [no for app in apps for (no,) in tx.tuples("lane_numbers", (app,))]
 
 
+def lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str) -> list[LaneView]:
+    asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "url": url, "limit": page.limit}
+    views = [lane_view(tx, no) for (no,) in tx.tuples("lane_page", asked)]
+    return [view for view in views if view is not None]
+
+
 def lane_view(tx: Tx, endpoint_no: int) -> LaneView | None:
     row = tx.row("lane_view", {"no": endpoint_no, "bound": DEPTH_BOUND})
     return None if row is None else rows.lane_view(row, READ)

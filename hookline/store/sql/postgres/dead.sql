@@ -63,6 +63,46 @@ JOIN hookline.application a ON a.no = d.app_no
 WHERE d.trigger = 1 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR d.app_no = $2)
   AND ($3::bigint IS NULL OR d.endpoint_no = $3) AND ($4::text IS NULL OR d.event_type = $4)
 
+-- name: dead_summary
+-- $10 how many are looked at.
+WITH l AS MATERIALIZED (
+       SELECT l.app_no, l.endpoint_no, l.reason, l.died_at FROM hookline.dead_letter l
+       JOIN hookline.application a ON a.no = l.app_no
+       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
+         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
+         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
+         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+       ORDER BY l.died_at DESC, l.id DESC LIMIT $10::integer),
+     g AS (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest FROM l GROUP BY 1, 2, 3)
+SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
+FROM g JOIN hookline.application a ON a.no = g.app_no JOIN hookline.endpoint e ON e.no = g.endpoint_no
+ORDER BY g.dead DESC, g.endpoint_no, g.reason
+
+-- name: dead_count
+-- $10 most of them.
+SELECT count(*) FROM (
+       SELECT FROM hookline.dead_letter l
+       JOIN hookline.application a ON a.no = l.app_no
+       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
+         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
+         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
+         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+       LIMIT $10::integer) l
+
+-- name: dead_applications
+-- $10 most of them.
+SELECT a.no FROM hookline.application a
+WHERE a.org_id = $1::text AND ($2::bigint IS NULL OR a.no = $2)
+  AND EXISTS (SELECT FROM hookline.dead_letter l
+       WHERE l.app_no = a.no
+         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
+         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
+         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END)
+ORDER BY a.no LIMIT $10::integer
+
 -- name: dead_attempts
 -- $1 message, $2 delivery, $3 when the message was accepted: nothing of it is older; $4 most.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no

@@ -23,3 +23,39 @@ INSERT INTO hookline.pulse (grain, at, process, data) VALUES (1, $1, '', $2) ON 
 -- name: pulses_retire
 DELETE FROM hookline.pulse
 WHERE (grain = 0 AND at < now() - interval '2 hours') OR (grain = 1 AND at < now() - interval '7 days')
+
+-- name: activity_add
+-- In the order of their keys, or two processes would wait for each other.
+INSERT INTO hookline.activity (app_no, endpoint_no, grain, at, delivered, retried, dead)
+SELECT x.app_no, x.endpoint_no, g.grain, date_bin(make_interval(secs => g.grain), now(), 'epoch'::timestamptz),
+       x.delivered, x.retried, x.dead
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+  AS x (app_no, endpoint_no, delivered, retried, dead)
+CROSS JOIN (VALUES (60), (900)) AS g (grain)
+ORDER BY x.app_no, x.endpoint_no, g.grain
+ON CONFLICT (app_no, endpoint_no, grain, at) DO UPDATE
+SET delivered = activity.delivered + excluded.delivered, retried = activity.retried + excluded.retried,
+    dead = activity.dead + excluded.dead
+
+-- name: activity
+-- $1 organization, $2 application or NULL, $3 endpoint or 0, $4 grain, $5 since.
+SELECT at, sum(delivered)::bigint AS delivered, sum(retried)::bigint AS retried, sum(dead)::bigint AS dead
+FROM hookline.activity
+WHERE app_no IN (SELECT no FROM hookline.application WHERE org_id = $1::text AND ($2::bigint IS NULL OR no = $2))
+  AND endpoint_no = $3 AND grain = $4::integer AND at > $5::timestamptz - make_interval(secs => $4::integer)
+GROUP BY at ORDER BY at
+
+-- name: endpoint_activity
+SELECT v.endpoint_no, v.at, v.delivered, v.retried, v.dead
+FROM unnest($1::bigint[], $2::bigint[]) AS x (app_no, endpoint_no)
+CROSS JOIN LATERAL (
+  SELECT * FROM hookline.activity v
+  WHERE v.app_no = x.app_no AND v.endpoint_no = x.endpoint_no AND v.grain = $3::integer
+    AND v.at > $4::timestamptz - make_interval(secs => $3::integer)
+  OFFSET 0) v
+ORDER BY v.endpoint_no, v.at
+
+-- name: activity_retire
+DELETE FROM hookline.activity WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM hookline.activity WHERE grain = $1::integer AND at < now() - make_interval(secs => $2)
+  ORDER BY at LIMIT $3::integer))

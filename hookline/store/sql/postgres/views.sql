@@ -240,17 +240,17 @@ WHERE t.endpoint_no = $1::bigint AND t.id > $2::text AND t.id <= $3::text AND t.
   AND ($12::text IS NULL OR $12 = ANY (m.tags))
 ORDER BY t.id LIMIT $4::integer
 
--- name: lanes
--- $1 organization, $2 application, $3 endpoint; $4 how far deliveries are counted, in the order of the indexes that have them by
--- lane: beside a long backlog the planner would read the whole table for each idle lane. Errors of the last two days.
-SELECT l.*, e.id AS endpoint_id, e.url, a.id AS app_id,
+-- part: lane_seen
+-- $2 how far deliveries are counted, in the order of the indexes that have them by lane: beside a long backlog the planner would
+-- read the whole table for each idle lane. Errors of the last two days.
+l.*, e.id AS endpoint_id, e.url, a.id AS app_id,
        (SELECT count(*) FROM (
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
-           ORDER BY d.due_at LIMIT $4::integer)
+           ORDER BY d.due_at LIMIT $2::integer)
           UNION ALL
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state = 6
-           ORDER BY d.ordering_key LIMIT $4)
-          LIMIT $4) c) AS depth,
+           ORDER BY d.ordering_key LIMIT $2)
+          LIMIT $2) c) AS depth,
        (SELECT d.due_at FROM hookline.delivery d
         WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1) AS oldest_due,
        (SELECT CASE WHEN t.detail <> '' THEN t.detail WHEN t.status_code IS NOT NULL THEN 'status ' || t.status_code
@@ -259,12 +259,33 @@ SELECT l.*, e.id AS endpoint_id, e.url, a.id AS app_id,
               WHERE endpoint_no = l.endpoint_no AND recorded_at >= now() - interval '2 days'
               ORDER BY id DESC LIMIT 20) t
         WHERE t.outcome <> 'delivered' ORDER BY t.id DESC LIMIT 1) AS last_error
+
+-- name: lanes
+-- $1 organization, $3 application, $4 endpoint.
+SELECT
+-- include: lane_seen
 FROM hookline.lane l
 JOIN hookline.endpoint e ON e.no = l.endpoint_no
 JOIN hookline.application a ON a.no = e.app_no
-WHERE l.status < 3 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR e.app_no = $2)
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3)
+WHERE l.status < 3 AND ($1::text IS NULL OR a.org_id = $1) AND ($3::bigint IS NULL OR e.app_no = $3)
+  AND ($4::bigint IS NULL OR l.endpoint_no = $4)
 ORDER BY e.app_no, e.id
+
+-- name: lane_page
+-- $1 organization, $3 application, $4 the id behind which it goes on, $5 what the URL has in it, $6 how many.
+WITH found AS (
+  SELECT e.no FROM hookline.application a JOIN hookline.endpoint e ON e.app_no = a.no
+  WHERE a.org_id = $1::text AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND ($3::bigint IS NULL OR a.no = $3)
+    AND e.id > $4::text COLLATE "C" AND ($5::text = '' OR position($5 in lower(e.url)) > 0)
+  ORDER BY e.id LIMIT $6::integer)
+SELECT
+-- include: lane_seen
+FROM found f
+JOIN hookline.lane l ON l.endpoint_no = f.no
+JOIN hookline.endpoint e ON e.no = f.no
+JOIN hookline.application a ON a.no = e.app_no
+WHERE l.status < 3
+ORDER BY e.id
 
 -- name: lane_events
 -- Written as a range: with an equation the order is that of the primary key too, and the planner walks it through the events of

@@ -31,6 +31,24 @@ SELECT count(*) FROM delivery d
    AND (:event_type IS NULL OR d.event_type = :event_type)
    AND (:org_id IS NULL OR EXISTS (SELECT 1 FROM application a WHERE a.no = d.app_no AND a.org_id = :org_id));
 
+-- name: dead_summary
+SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
+  FROM (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest
+          FROM (SELECT l.app_no, l.endpoint_no, l.reason, l.died_at FROM dead_letter l
+                 WHERE l.died_at > 0 AND {where} ORDER BY l.died_at DESC LIMIT :looked)
+         GROUP BY app_no, endpoint_no, reason) g
+  JOIN application a ON a.no = g.app_no JOIN endpoint e ON e.no = g.endpoint_no
+ ORDER BY g.dead DESC, g.endpoint_no, g.reason;
+
+-- name: dead_count
+SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.died_at > 0 AND {where} LIMIT :most);
+
+-- name: dead_applications
+SELECT a.no FROM application a
+ WHERE a.org_id = :org_id AND (:of IS NULL OR a.no = :of)
+   AND EXISTS (SELECT 1 FROM dead_letter l WHERE l.app_no = a.no AND l.died_at > 0 AND {where})
+ ORDER BY a.no LIMIT :most;
+
 -- name: dead_attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
  WHERE t.message_id = :message_id AND t.delivery_id = :id ORDER BY t.number DESC, t.id DESC LIMIT :most;

@@ -19,3 +19,22 @@ INSERT INTO pulse (grain, at, process, data) VALUES (1, :at, '', :data) ON CONFL
 
 -- name: pulses_retire
 DELETE FROM pulse WHERE grain = :grain AND at < :before;
+
+-- name: activity_add
+INSERT INTO activity (app_no, endpoint_no, grain, at, delivered, retried, dead) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE
+   SET delivered = delivered + excluded.delivered, retried = retried + excluded.retried, dead = dead + excluded.dead;
+
+-- name: activity
+SELECT at, sum(delivered) AS delivered, sum(retried) AS retried, sum(dead) AS dead FROM activity
+ WHERE app_no IN (SELECT no FROM application WHERE org_id = :org_id AND (:app_no IS NULL OR no = :app_no))
+   AND endpoint_no = :endpoint_no AND grain = :grain AND at > :before
+ GROUP BY at ORDER BY at;
+
+-- name: endpoint_activity
+SELECT at, delivered, retried, dead FROM activity
+ WHERE app_no = :app_no AND endpoint_no = :endpoint_no AND grain = :grain AND at > :before ORDER BY at;
+
+-- name: activity_retire
+DELETE FROM activity WHERE (app_no, endpoint_no, grain, at) IN (
+    SELECT app_no, endpoint_no, grain, at FROM activity WHERE grain = :grain AND at < :before ORDER BY at LIMIT :limit);

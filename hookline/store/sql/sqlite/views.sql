@@ -227,6 +227,13 @@ SELECT e.no FROM endpoint e WHERE e.app_no = ? AND e.deleted_at IS NULL ORDER BY
 -- name: lane_apps
 SELECT no FROM application WHERE org_id = ? AND deleted_at IS NULL ORDER BY id;
 
+-- name: lane_page
+-- From the organization to its endpoints, not along the ids of everybody's: hence the plus signs.
+SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
+ WHERE a.org_id = :org_id AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no)
+   AND +e.id > :after AND (:url = '' OR instr(lower(e.url), :url) > 0)
+ ORDER BY +e.id LIMIT :limit;
+
 -- name: lane_all
 SELECT endpoint_no FROM lane WHERE status < 3 AND endpoint_no > 0 ORDER BY endpoint_no;
 

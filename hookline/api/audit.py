@@ -1,0 +1,93 @@
+"""What was done through the API, for the audit log: one entry for each change, in the words that the dashboard has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from hookline import audit
+from hookline.access import NewAudit
+from hookline.api.call import Call
+from hookline.api.operation import Needs, Operation
+
+# Operations whose names, made for SDKs, differ from what people call the same deed.
+_WORDS = {
+    "authentication.app_portal_access": "application.portal_link",
+    "authentication.expire_all": "application.end_portal",
+    "authentication.logout": "token.revoke",
+    "authentication.revoke_tokens": "token.revoke_all",
+    "background_task.cancel": "task.cancel",
+    "dead_letter.replay_many": "dead_letter.replay",
+    "dead_letter.resolve_many": "dead_letter.resolve",
+    "endpoint.bulk_replay": "endpoint.replay",
+    "endpoint.patch_headers": "endpoint.headers",
+    "endpoint.send_example": "endpoint.test",
+    "endpoint.update_headers": "endpoint.headers",
+    "message.expunge_content": "message.expunge",
+    "message_attempt.expunge_content": "attempt.expunge",
+    "message_attempt.resend": "message.resend",
+    "operational_webhook.endpoint.update_headers": "operational_webhook.headers",
+}
+_VERBS = {"update": "edit", "patch": "edit"}
+
+
+def action(operation: Operation) -> str:
+    name = operation.name.removeprefix("v1.").replace("-", "_")
+    if name in _WORDS:
+        return _WORDS[name]
+    resource, _, verb = name.replace("lane.", "endpoint.").rpartition(".")
+    return f"{resource.removesuffix('.endpoint')}.{_VERBS.get(verb, verb)}"
+
+
+def changes(operation: Operation, answer: Response) -> bool:
+    """Reading changes nothing, nor does a request for what exists already; messages have a history of their own."""
+    if operation.method == "GET" or operation.needs == Needs.PUBLISH or answer.status_code >= 400:
+        return False
+    return not (operation.method == "POST" and 201 in operation.answers and answer.status_code == 200)
+
+
+async def remember(call: Call, answer: Response) -> None:
+    if changes(call.operation, answer):
+        await audit.remember(call.store, entry(call, answer))
+
+
+def entry(call: Call, answer: Response) -> NewAudit:
+    client = call.request.client
+    return NewAudit(
+        org_id=call.caller.org_id,
+        actor=call.caller.actor,
+        action=action(call.operation),
+        subject=_subject(call, answer),
+        app_id=None if call.app is None else call.app.id,
+        detail=_detail(call),
+        address="" if client is None else client.host,
+    )
+
+
+def _subject(call: Call, answer: Response) -> str:
+    """What the handler found; what it made; what the path names."""
+    if call.subject is not None:
+        return call.subject
+    named = [value for name, value in call.request.path_params.items() if name != "app_id"]
+    if named and answer.status_code != 201 and call.operation.method != "PUT":
+        return str(named[0])
+    made = _document(bytes(answer.body))
+    found = made.get("id") or made.get("name")
+    if isinstance(found, str):
+        return found
+    return str(named[0]) if named else "" if call.app is None else call.app.id
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    found = msgspec.json.decode(body) if body else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _detail(call: Call) -> str:
+    """The names of what was changed; never the values, among which there are secrets."""
+    if call.operation.method != "PATCH":
+        return ""
+    return ", ".join(sorted(_document(call.raw)))

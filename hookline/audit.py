@@ -1,0 +1,19 @@
+"""The audit log: who did something by hand, wherever they did it."""
+
+from __future__ import annotations
+
+import structlog
+
+from hookline.access import NewAudit
+from hookline.errors import HooklineError
+from hookline.store.base import Store
+
+log = structlog.get_logger(__name__)
+
+
+async def remember(store: Store, entry: NewAudit) -> None:
+    """The deed is done: that it cannot be noted is no reason to say otherwise."""
+    try:
+        await store.add_audit([entry])
+    except HooklineError as error:
+        log.error("audit_not_written", action=entry.action, subject=entry.subject, error=str(error))

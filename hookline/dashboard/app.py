@@ -1,0 +1,261 @@
+"""Wiring: every view and action of `pages/`, for operators and, where it is theirs too, for customers in the portal.
+
+The one place where it is decided who may look and who may change: nobody gets to a handler around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hookline import audit
+from hookline.access import NewAudit
+from hookline.api import body
+from hookline.api.errors import UNAVAILABLE, Refused, log_outage
+from hookline.api.front import visit_of
+from hookline.api.operation import Needs
+from hookline.api.services import Services
+from hookline.dashboard import brand, frame, live, pages, static
+from hookline.dashboard.door import Door
+from hookline.dashboard.frame import Notice
+from hookline.dashboard.headers import headers, policy
+from hookline.dashboard.look import PORTAL, Look, Viewer
+from hookline.dashboard.notices import Notices
+from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, Shown, View
+from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
+from hookline.html import Safe, tag
+from hookline.model import Application
+from hookline.store.base import Page as Rows
+
+MOST_SWITCHED = 200  # applications that the switcher lists
+YEAR = 365 * 86_400
+READ_ONLY = "you may look here, and change nothing"
+
+_FORMS = frozenset(action.path for action in pages.ACTIONS)  # a page at an action's own path is the form that leads to it
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    dashboard = Dashboard(services)
+    found: list[BaseRoute] = [
+        *dashboard.door.routes(),
+        *brand.routes(services.pages.brand),
+        Route("/static/{version}/{name}", _static, methods=["GET"]),
+    ]
+    for prefix, portal in (("", False), (PORTAL, True)):
+        views = [view for view in pages.VIEWS if view.portal or not portal]
+        actions = [action for action in pages.ACTIONS if action.portal or not portal]
+        for view in sorted(views, key=_most_specific_first):
+            found.append(
+                Route(
+                    prefix + (view.path if prefix + view.path == "/" else view.path.rstrip("/")),
+                    dashboard.shown(view, portal=portal),
+                    methods=["GET"],
+                )
+            )
+        found += [Route(prefix + each.path, dashboard.done(each, portal=portal), methods=["POST"]) for each in actions]
+    return found
+
+
+def _most_specific_first(view: View) -> list[bool]:
+    return [step.startswith("{") for step in view.path.split("/")]
+
+
+class Dashboard:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._streams = live.Streams(services.leaving, services.monotonic)
+        self._notices = Notices(services)
+        self.door = Door(services)
+
+    # ── pages ──
+
+    def shown(self, view: View, *, portal: bool) -> _Handler:
+        async def handle(request: Request) -> Response:
+            try:
+                look = await self._look(request, portal=portal)
+            except HooklineError as error:
+                return self._outside(request, error, portal=portal)
+            try:
+                self._may_see(look, view)
+                return await self._show(look, view)
+            except HooklineError as error:
+                return await self._wrong(look, error)
+
+        return handle
+
+    async def _show(self, look: Look, view: View) -> Response:
+        shown = await view.show(look)
+        if isinstance(shown, Response):
+            return self._dressed(look, shown)
+        if not live.wanted(look.request):
+            return await self._framed(look, shown)
+        if shown.every is None:
+            raise Refused(406, "this page has nothing that changes")
+        return self._dressed(look, self._streams.stream(look.viewer.csrf, self._again(look, view), shown.every))
+
+    def _again(self, before: Look, view: View) -> live.Read:
+        """The page as it is now, for whoever may still look at it."""
+
+        async def read() -> dict[str, Safe]:
+            look = await self._look(before.request, portal=before.viewer.portal)
+            await view.show(look)
+            return look.regions
+
+        return read
+
+    async def _look(self, request: Request, *, portal: bool) -> Look:
+        viewer = await self.door.viewer(request, portal=portal)
+        caller = viewer.caller
+        visit_of(request.scope).caller = caller
+        self._services.limits.take(caller.holder, caller.org_id)
+        self._services.auth.allow(caller, Needs.READ)
+        return Look(
+            request, self._services, viewer, await self._services.store.now(), await self._chosen(request, viewer)
+        )
+
+    async def _chosen(self, request: Request, viewer: Viewer) -> Application | None:
+        ref = request.query_params.get("app", "")
+        if viewer.portal or not ref:
+            return viewer.caller.app
+        return await self._services.store.application(viewer.caller.org_id, ref[:300].replace("\x00", ""))
+
+    def _may_see(self, look: Look, view: View) -> None:
+        if view.deployment:
+            self._services.auth.whole_deployment(look.viewer.caller)
+        if view.path in _FORMS and not look.may_change:
+            raise Refused(403, READ_ONLY)
+
+    # ── actions ──
+
+    def done(self, action: Action, *, portal: bool) -> _Handler:
+        async def handle(request: Request) -> Response:
+            try:
+                look = await self._look(request, portal=portal)
+                raw = await body.read(request, most=MOST_FORM, seconds=self._services.body_time)
+            except HooklineError as error:
+                return self._outside(request, error, portal=portal)
+            try:
+                return await self._do(look, action, raw)
+            except HooklineError as error:
+                return await self._wrong(look, error)
+
+        return handle
+
+    async def _do(self, look: Look, action: Action, raw: bytes) -> Response:
+        form = Form.read(raw)
+        self.door.check(look.request, look.viewer, form)
+        if not look.may_change:
+            raise Refused(403, READ_ONLY)
+        found = await action.do(look, form)
+        match found:
+            case Response():
+                return self._dressed(look, found)
+            case Shown():
+                await self._remember(look, action, found)
+                return await self._framed(look, found)
+            case Page():
+                return await self._framed(look, found)
+            case Done():
+                await self._remember(look, action, found)
+                answer = RedirectResponse(found.to, 303)
+                self._notices.give(answer, Notice(found.notice), look.request, portal=look.viewer.portal)
+                return self._dressed(look, answer)
+
+    async def _remember(self, look: Look, action: Action, done: Done | Shown) -> None:
+        """In the audit log."""
+        named = list(look.request.path_params.values())
+        entry = NewAudit(
+            org_id=look.org_id,
+            actor=look.viewer.actor,
+            action=action.name,
+            subject=done.subject if done.subject is not None else (named[-1] if named else ""),
+            app_id=done.app_id or (None if look.app is None else look.app.id),
+            detail=done.detail,
+            address=look.request.client.host if look.request.client else "",
+        )
+        await audit.remember(look.store, entry)
+
+    # ── around them ──
+
+    async def _framed(self, look: Look, shown: Page) -> Response:
+        apps = [] if look.viewer.portal else await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED))
+        notice = self._notices.taken(look.request, portal=look.viewer.portal)
+        answer = Response(frame.framed(look, shown, apps, notice), shown.status, media_type="text/html")
+        if notice is not None:
+            self._notices.forget(answer, look.request, portal=look.viewer.portal)
+        return self._dressed(look, answer)
+
+    async def _wrong(self, look: Look, error: HooklineError) -> Response:
+        """A page that says what is wrong, for somebody who has signed in."""
+        status = _status(error)
+        if isinstance(error, StoreUnavailable):
+            log_outage(look.request, error)
+            return self._dressed(look, Response(UNAVAILABLE, 503, media_type="text/plain"))
+        words = tag("p", str(error), class_="verdict state dead", role="alert")
+        back = tag("p", tag("a", "Go back to the overview", href=look.link("/")))
+        try:
+            return await self._framed(
+                look,
+                Page(title=_TITLES.get(status, "That did not work"), body=[words, back], status=status, every=None),
+            )
+        except StoreUnavailable as outage:
+            log_outage(look.request, outage)
+            return self._dressed(look, Response(UNAVAILABLE, 503, media_type="text/plain"))
+
+    def _outside(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
+        """For somebody who is not in."""
+        if isinstance(error, StoreUnavailable):
+            log_outage(request, error)
+            return Response(UNAVAILABLE, 503, headers(), media_type="text/plain")
+        status = _status(error)
+        if status == 401 or (isinstance(error, Refused) and status == 403):
+            return self.door.signed_out(request, portal=portal)
+        given = headers()
+        if isinstance(error, Refused) and error.retry_after is not None:
+            given["retry-after"] = str(error.retry_after)
+        return Response(str(error), status, given, media_type="text/plain")
+
+    def _dressed(self, look: Look, answer: Response) -> Response:
+        origins = self._services.front.portal_origins if look.viewer.portal else ()
+        for name, value in headers(origins).items():
+            answer.headers.setdefault(name, value)
+        answer.headers["content-security-policy"] = policy(origins)
+        return answer
+
+
+_TITLES = {403: "Not allowed", 404: "Not found", 409: "Not now", 422: "That cannot be taken", 429: "Too many requests"}
+
+
+def _status(error: HooklineError) -> int:
+    match error:
+        case Refused():
+            return error.status
+        case SignatureError():
+            return 401
+        case NotFound():
+            return 404
+        case Conflict():
+            return 409
+        case InvalidInput():
+            return 422
+        case _:
+            return 400
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    content = static.files().get(name)
+    if content is None:
+        return Response("there is no such file", 404, headers(), media_type="text/plain")
+    fresh = request.path_params["version"] == static.version()
+    kept = {
+        "cache-control": f"public, max-age={YEAR}, immutable" if fresh else "no-cache",
+        "content-security-policy": "default-src 'none'; sandbox",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(content, headers=kept, media_type=static.KINDS[name.rpartition(".")[2]])

@@ -1,0 +1,54 @@
+"""Cookies of the pages: no script reads them, and no plain connection carries those of an encrypted one.
+
+The portal's are sent to the portal alone. Where other sites may show it in a frame they are sent there too, in a jar of their
+own for each site; elsewhere no browser sends any of them along with a request that another site makes.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookline.api.services import Services
+from hookline.dashboard.look import PORTAL
+
+
+class Cookies:
+    def __init__(self, services: Services) -> None:
+        self._framed = bool(services.front.portal_origins)
+        self._public = urlsplit(services.public_url or "")
+
+    def get(self, request: Request, name: str, *, portal: bool) -> str:
+        return request.cookies.get(self._name(request, name, portal=portal), "")
+
+    def give(self, answer: Response, request: Request, name: str, value: str, *, portal: bool, seconds: float) -> None:
+        parts = [
+            f"{self._name(request, name, portal=portal)}={value}",
+            f"Path={PORTAL if portal else '/'}",
+            f"Max-Age={round(seconds)}",
+            "HttpOnly",
+            *self._attributes(request, portal=portal),
+        ]
+        answer.headers.append("set-cookie", "; ".join(parts))
+
+    def take_back(self, answer: Response, request: Request, name: str, *, portal: bool) -> None:
+        self.give(answer, request, name, "", portal=portal, seconds=0)
+
+    def _attributes(self, request: Request, *, portal: bool) -> tuple[str, ...]:
+        if not self.secure(request):
+            return ("SameSite=Lax",)
+        return ("SameSite=None", "Secure", "Partitioned") if portal and self._framed else ("SameSite=Lax", "Secure")
+
+    def _name(self, request: Request, name: str, *, portal: bool) -> str:
+        """With a prefix, browsers take it from nobody but us: no other host of the domain, no plain connection."""
+        if not self.secure(request):
+            return f"hookline_{'portal_' if portal else ''}{name}"
+        return f"__Secure-hookline_portal_{name}" if portal else f"__Host-hookline_{name}"
+
+    def secure(self, request: Request) -> bool:
+        """Whether the browser came over TLS, also where somebody before us has ended it without a word."""
+        if request.url.scheme == "https":
+            return True
+        return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc

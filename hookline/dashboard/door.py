@@ -1,0 +1,326 @@
+"""Who comes in: sign-in and sign-out, sessions, the proof that a form is ours.
+
+A session is a random text in a cookie, of which the store keeps the hash. It is asked for anew with every request, so that one
+that was ended, wherever and however, opens nothing from that moment on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+import structlog
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hookline import audit
+from hookline.access import NewAudit, NewSession, Session
+from hookline.api import body
+from hookline.api.auth import TOUCHED, Caller, Recent
+from hookline.api.errors import UNAVAILABLE, Refused, log_outage
+from hookline.api.services import Services
+from hookline.dashboard import entrance, live, origin
+from hookline.dashboard.cookies import Cookies
+from hookline.dashboard.entrance import Asked
+from hookline.dashboard.headers import headers
+from hookline.dashboard.look import PORTAL, Viewer
+from hookline.dashboard.page import Form
+from hookline.dashboard.signin import Arrival, Locked, SignIn, linked
+from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
+from hookline.html import Safe
+
+SESSION, PROOF = "session", "form"  # cookies
+PROOF_SECONDS = 12 * 3600.0
+MOST_FORM = 16 * 1024
+LONGEST_COOKIE = 100
+STALE = "this page was open for too long, or your browser keeps no cookies of it: try again"
+STRANGE = "this form was sent by another site, and nothing was done"
+
+log = structlog.get_logger(__name__)
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Door:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._store = services.store
+        self._key = services.pages.key
+        self._brand = services.pages.brand
+        self._cookies = Cookies(services)
+        self._sign_in = SignIn(services)
+        self._touched: Recent[bytes, bool] = Recent(services.monotonic, TOUCHED)
+        self._touching: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[BaseRoute]:
+        found: list[BaseRoute] = []
+        for prefix, portal in (("", False), (PORTAL, True)):
+            found += [
+                Route(f"{prefix}/login", self._guarded(self._show, portal=portal), methods=["GET"]),
+                Route(f"{prefix}/login", self._guarded(self._enter, portal=portal), methods=["POST"]),
+                Route(f"{prefix}/logout", self._guarded(self._leave, portal=portal), methods=["POST"]),
+            ]
+        return found
+
+    # ── who is in ──
+
+    async def viewer(self, request: Request, *, portal: bool) -> Viewer:
+        """`SignatureError` if nobody has signed in, or may no longer."""
+        value = self._cookies.get(request, SESSION, portal=portal)
+        if not value or len(value) > LONGEST_COOKIE:
+            raise SignatureError("sign in")
+        session = await self._store.session(_hashed(value))
+        if session is None or (session.app_id is not None) != portal:
+            raise SignatureError("sign in")
+        caller = await self._caller(session)
+        self._touch(session.hash)
+        name = session.operator or session.key_name or "token"
+        return Viewer(
+            caller=caller,
+            name=name if caller.app is None else caller.app.name,
+            csrf=_proof(self._key, "form", value),
+            portal=portal,
+            operator=session.operator,
+        )
+
+    async def _caller(self, session: Session) -> Caller:
+        app = None
+        if session.app_id is not None:
+            app = await self._store.application(session.org_id, session.app_id)
+            if app is None:
+                raise SignatureError("sign in")
+        return Caller(
+            org_id=session.org_id,
+            app=app,
+            scope=session.role,
+            key_id=session.key_id,
+            key_name=session.key_name,
+            token=session.token,
+            session=session.hash,
+            expires_at=session.expires_at,
+        )
+
+    def check(self, request: Request, viewer: Viewer, form: Form) -> None:
+        """The form was made by us, for this session, and sent from a page of ours."""
+        if not origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)
+        if not _same(form.text("csrf"), viewer.csrf):
+            raise Refused(403, "this form is out of date: go back, reload the page, and try again")
+
+    def signed_out(self, request: Request, *, portal: bool) -> Response:
+        """Where to go, for those who are not signed in."""
+        if live.wanted(request):
+            return Response("sign in", 401, headers(), media_type="text/plain")
+        address = f"{PORTAL if portal else ''}/login"
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        home = PORTAL if portal else "/"
+        if request.method == "GET" and path != home and origin.inside(path) is not None:
+            address += f"?next={quote(path, safe='/')}"
+        return RedirectResponse(address, 303, headers())
+
+    # ── sign-in ──
+
+    async def _show(self, request: Request, *, portal: bool) -> Response:
+        if not portal and origin.framed(request.headers):
+            # Operators sign in to no page inside of another. A portal's link does, and its fragment comes along.
+            return RedirectResponse(f"{PORTAL}/login", 303, headers())
+        onward = origin.inside(request.query_params.get("next", "")) or ""
+        news = "You have signed out." if "left" in request.query_params else None
+        return self._asked(request, Asked(onward=onward, news=news, inside=await self._inside(request)), portal=portal)
+
+    async def _inside(self, request: Request) -> str | None:
+        try:
+            return (await self.viewer(request, portal=False)).name
+        except SignatureError:
+            return None
+
+    async def _enter(self, request: Request, *, portal: bool) -> Response:
+        form = Form.read(await body.read(request, most=MOST_FORM, seconds=self._services.body_time))
+        asked = Asked(
+            onward=origin.inside(form.text("next")) or "",
+            name=form.text("name")[:200],
+            by_token=bool(form.text("token")),
+        )
+        if not origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)
+        if not self._proven(request, form, portal=portal):
+            return self._wrong(request, asked, STALE, 403, portal=portal)
+        try:
+            arrival = await self._arrival(request, form, portal=portal)
+            return await self._welcome(request, arrival, asked.onward)
+        except (SignatureError, NotFound) as error:
+            return self._wrong(request, asked, str(error), 401, portal=portal)
+        except Locked as error:
+            return self._wrong(request, asked, str(error), 429, portal=portal, retry_after=error.seconds)
+
+    async def _arrival(self, request: Request, form: Form, *, portal: bool) -> Arrival:
+        address = _address(request)
+        if portal:
+            arrival = await self._sign_in.by_token(linked(form.text("key")), address)
+            if arrival.app is None:
+                raise SignatureError("this opens the dashboard of operators, not a portal: sign in at /login")
+            return arrival
+        if form.text("token"):
+            return await self._sign_in.by_token(form.text("token"), address)
+        return await self._sign_in.by_password(form.text("name"), form.whole("password"), address)
+
+    async def _welcome(self, request: Request, arrival: Arrival, onward: str) -> Response:
+        portal = arrival.app is not None
+        value = secrets.token_urlsafe(32)
+        await self._store.add_session(_new_session(value, arrival))
+        await self._end(request, portal=portal)
+        await self._remember(request, arrival)
+        home = PORTAL if portal else "/"
+        answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
+        self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
+        return answer
+
+    async def _remember(self, request: Request, arrival: Arrival) -> None:
+        viewer = Viewer(
+            caller=_as_caller(arrival), name="", csrf="", portal=arrival.app is not None, operator=arrival.operator
+        )
+        entry = NewAudit(
+            org_id=arrival.org_id,
+            actor=viewer.actor,
+            action="session.begin",
+            subject=arrival.operator or arrival.key_id or "",
+            app_id=None if arrival.app is None else arrival.app.id,
+            address=_address(request),
+        )
+        await audit.remember(self._store, entry)
+
+    # ── sign-out ──
+
+    async def _leave(self, request: Request, *, portal: bool) -> Response:
+        form = Form.read(await body.read(request, most=MOST_FORM, seconds=self._services.body_time))
+        try:
+            self.check(request, await self.viewer(request, portal=portal), form)
+        except SignatureError:
+            pass  # it is over already: the cookie goes too
+        else:
+            await self._end(request, portal=portal)
+        answer = RedirectResponse(f"{PORTAL if portal else ''}/login?left=1", 303, headers())
+        self._cookies.take_back(answer, request, SESSION, portal=portal)
+        return answer
+
+    async def _end(self, request: Request, *, portal: bool) -> None:
+        """Whatever session this browser had here."""
+        value = self._cookies.get(request, SESSION, portal=portal)
+        if value:
+            await self._store.end_session(_hashed(value[:LONGEST_COOKIE]))
+
+    # ── pages ──
+
+    def _guarded(self, handle: Callable[..., Awaitable[Response]], *, portal: bool) -> _Handler:
+        async def guarded(request: Request) -> Response:
+            try:
+                return await handle(request, portal=portal)
+            except StoreUnavailable as error:
+                log_outage(request, error)
+                return Response(UNAVAILABLE, 503, headers(), media_type="text/plain")
+            except HooklineError as error:
+                status = error.status if isinstance(error, Refused) else 422
+                back = f"{PORTAL if portal else ''}/login"
+                shown = entrance.refused("Not signed in", str(error), back, brand=self._brand if portal else None)
+                return self._page(shown, status, portal=portal, retry_after=getattr(error, "retry_after", None))
+
+        return guarded
+
+    def _wrong(
+        self, request: Request, asked: Asked, words: str, status: int, *, portal: bool, retry_after: int | None = None
+    ) -> Response:
+        return self._asked(request, replace(asked, wrong=words), status, portal=portal, retry_after=retry_after)
+
+    def _asked(
+        self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
+    ) -> Response:
+        """The form, with a proof that only this browser's cookie fits."""
+        value = self._cookies.get(request, PROOF, portal=portal)
+        if not 0 < len(value) <= LONGEST_COOKIE:
+            value = secrets.token_urlsafe(32)
+        asked = replace(asked, proof=_proof(self._key, "sign-in", value))
+        shown = entrance.customers(asked, self._brand) if portal else entrance.operators(asked)
+        answer = self._page(shown, status, portal=portal, retry_after=retry_after)
+        self._cookies.give(answer, request, PROOF, value, portal=portal, seconds=PROOF_SECONDS)
+        return answer
+
+    def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
+        frames = self._services.front.portal_origins if portal else ()
+        wait = {} if retry_after is None else {"retry-after": str(retry_after)}
+        return Response(shown, status, {**headers(frames), **wait}, media_type="text/html")
+
+    def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
+        value = self._cookies.get(request, PROOF, portal=portal)
+        return bool(value) and _same(form.text("csrf"), _proof(self._key, "sign-in", value))
+
+    # ── last use ──
+
+    def _touch(self, hashed: bytes) -> None:
+        """Beside the request, never in its way."""
+        if self._touched.get(hashed):
+            return
+        self._touched.put(hashed, True)
+        task = asyncio.create_task(self._note_use(hashed))
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _note_use(self, hashed: bytes) -> None:
+        try:
+            await self._store.touch_session(hashed)
+        except StoreUnavailable as error:
+            self._touched.drop(hashed)
+            log.debug("session_use_not_noted", error=str(error))
+
+
+def _new_session(value: str, arrival: Arrival) -> NewSession:
+    return NewSession(
+        hash=_hashed(value),
+        org_id=arrival.org_id,
+        role=arrival.role,
+        lifetime=arrival.lifetime,
+        app_no=None if arrival.app is None else arrival.app.no,
+        operator=arrival.operator,
+        password=arrival.password,
+        key_id=arrival.key_id,
+        token=arrival.token,
+        token_issued_at=arrival.token_issued_at,
+    )
+
+
+def _as_caller(arrival: Arrival) -> Caller:
+    return Caller(
+        org_id=arrival.org_id,
+        app=arrival.app,
+        scope=arrival.role,
+        key_id=arrival.key_id,
+        key_name=arrival.key_name,
+        token=arrival.token,
+    )
+
+
+def _hashed(value: str) -> bytes:
+    """There are 256 random bits in it: it needs no salt."""
+    return hashlib.sha256(value.encode()).digest()
+
+
+def _proof(key: bytes, purpose: str, value: str) -> str:
+    return hmac.digest(key, f"{purpose}:{value}".encode(), "sha256").hex()
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _belongs(path: str, *, portal: bool) -> bool:
+    within = path == PORTAL or path.startswith((f"{PORTAL}/", f"{PORTAL}?"))
+    return bool(path) and within == portal
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

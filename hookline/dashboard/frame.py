@@ -1,0 +1,194 @@
+"""What is around every page: rail, application switcher, range, notice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from hookline.api.services import Brand
+from hookline.dashboard.icons import icon
+from hookline.dashboard.look import RANGES, Look
+from hookline.dashboard.page import Page
+from hookline.dashboard.static import url
+from hookline.html import Child, Safe, join, page, tag
+from hookline.model import Application
+
+
+class Entry(Struct, frozen=True):
+    key: str
+    words: str
+    path: str
+    letter: str  # after `g`, it leads there
+    portal: bool = False
+    deployment: bool = False  # for those who run it
+
+
+RAIL = (
+    Entry("overview", "Overview", "/", "o", portal=True),
+    Entry("messages", "Messages", "/messages", "m", portal=True),
+    Entry("dead", "Dead letters", "/dead-letters", "d", portal=True),
+    Entry("endpoints", "Endpoints", "/endpoints", "e", portal=True),
+    Entry("applications", "Applications", "/applications", "a"),
+    Entry("event-types", "Event types", "/event-types", "t", portal=True),
+    Entry("alerts", "Alerts", "/alerts", "l", deployment=True),
+    Entry("keys", "API keys", "/api-keys", "k"),
+    Entry("audit", "Audit log", "/audit", "u"),
+    Entry("settings", "Settings", "/settings", "s", deployment=True),
+)
+
+
+class Notice(Struct, frozen=True):
+    words: str
+    good: bool = True
+
+
+def document(
+    title: str,
+    *body: Child,
+    brand: str = "Hookline",
+    portal: bool = False,
+    live: bool = False,
+    now: datetime | None = None,
+) -> Safe:
+    """The outermost frame, also of pages that nobody has signed in to. `now`: by which ages are counted."""
+    return page(
+        tag(
+            "html",
+            tag(
+                "head",
+                tag("meta", charset="utf-8"),
+                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                tag("meta", name="color-scheme", content="light dark"),
+                tag("script", src=url("early.js")),
+                tag("title", f"{title} · {brand}"),
+                tag("link", rel="icon", href=url("icon.svg"), type="image/svg+xml"),
+                tag("link", rel="stylesheet", href=url("style.css")),
+                tag("link", rel="stylesheet", href="/portal/brand.css") if portal else None,
+                tag("script", src=url("main.js"), type="module"),
+            ),
+            tag("body", *body, data_live=live, data_now=None if now is None else now.isoformat()),
+            lang="en",
+        )
+    )
+
+
+def framed(look: Look, shown: Page, apps: Sequence[Application], notice: Notice | None) -> Safe:
+    return document(
+        shown.title,
+        tag("a", "Skip to content", href="#content", class_="skip"),
+        _rail(look, shown),
+        tag(
+            "div",
+            _top(look, apps),
+            tag("main", _notice(notice), _title(shown), *shown.body, id="content", tabindex="-1"),
+            class_="page",
+        ),
+        brand=look.services.pages.brand.name if look.viewer.portal else "Hookline",
+        portal=look.viewer.portal,
+        live=shown.every is not None,
+        now=look.now,
+    )
+
+
+def _title(shown: Page) -> Safe:
+    return tag("div", tag("h1", shown.title), shown.aside, class_="title")
+
+
+def _rail(look: Look, shown: Page) -> Safe:
+    entries = (
+        entry
+        for entry in RAIL
+        if (entry.portal or not look.viewer.portal) and (look.whole or not entry.deployment)
+    )
+    links = (
+        tag(
+            "li",
+            tag(
+                "a",
+                icon(entry.key),
+                tag("span", entry.words),
+                href=look.link(entry.path),
+                aria_current="page" if entry.key == shown.rail else None,
+                data_go=entry.letter,
+            ),
+        )
+        for entry in entries
+    )
+    return tag(
+        "nav",
+        _brand(look),
+        tag("ul", *links),
+        class_="rail",
+        aria_label="Main",
+    )
+
+
+def _brand(look: Look) -> Safe:
+    brand = look.services.pages.brand if look.viewer.portal else Brand()
+    mark = tag("img", src="/portal/logo", alt="", class_="logo") if brand.logo else icon("hook")
+    return tag("a", mark, tag("span", brand.name), href=look.link("/"), class_="brand")
+
+
+def _top(look: Look, apps: Sequence[Application]) -> Safe:
+    alive = tag("span", class_="alive scripted", role="status", data_alive=True)
+    where = tag("div", _switcher(look, apps), alive, class_="where")
+    return tag("header", where, _range(look) if look.timed else None, _tools(), _who(look), class_="top")
+
+
+def _tools() -> Safe:
+    """What scripts do; without them it is not there."""
+    theme = tag("button", icon("theme"), type="button", class_="tool", data_theme_next=True, aria_label="Light or dark")
+    keys = tag("button", icon("help"), type="button", class_="tool", data_help=True, aria_label="Keyboard shortcuts")
+    return tag("div", theme, keys, class_="tools scripted")
+
+
+def _switcher(look: Look, apps: Sequence[Application]) -> Safe | None:
+    if look.viewer.portal:
+        return None
+    options = [tag("option", "All applications", value="")]
+    options += [tag("option", app.name, value=app.id, selected=app.no == look.app_no) for app in apps]
+    return tag(
+        "form",
+        tag("label", "Application", for_="switch-app", class_="unseen"),
+        tag("select", *options, name="app", id="switch-app", data_submit=True),
+        tag("input", type="hidden", name="range", value=look.param("range")) if look.param("range") else None,
+        tag("button", "Go", class_="button unscripted"),
+        method="get",
+        action=look.request.url.path,
+        class_="switcher",
+    )
+
+
+def _range(look: Look) -> Safe:
+    links = (
+        tag(
+            "a",
+            each.name,
+            href=look.here(range=each.name),
+            title=each.words,
+            aria_current="true" if each == look.range else None,
+        )
+        for each in RANGES.values()
+    )
+    return tag("nav", *links, class_="range", aria_label="Range of time")
+
+
+def _who(look: Look) -> Safe:
+    leave = tag(
+        "form",
+        tag("input", type="hidden", name="csrf", value=look.viewer.csrf),
+        tag("button", "Sign out", class_="button quiet"),
+        method="post",
+        action=look.link("/logout", app=None, range=None),
+        class_="inline",
+    )
+    return tag("div", tag("span", look.viewer.name, class_="quiet"), leave, class_="who")
+
+
+def _notice(notice: Notice | None) -> Safe:
+    if notice is None:
+        return join()
+    shade = "delivered" if notice.good else "dead"
+    return tag("p", notice.words, class_=f"notice {shade}", role="status")

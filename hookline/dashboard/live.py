@@ -1,0 +1,94 @@
+"""Parts of a page that update in place: the page's own URL, asked for as a stream of events, tells what changed.
+
+A page is read again every few seconds for as long as somebody looks at it. Streams are few and end by themselves; the browser
+asks anew, and meets whatever has changed: who may look, and what the page is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from hookline.api.errors import Refused
+from hookline.errors import HooklineError
+from hookline.html import Safe
+
+MEDIA = "text/event-stream"
+MOST_STREAMS = 200  # of one process
+MOST_OF_ONE = 12  # of one session
+LONGEST = 300.0  # seconds; then the browser asks anew
+PATIENCE = 2.0  # seconds after which a browser asks anew
+
+# An age changes all the time, and its page counts it on by itself: that alone is nothing to send.
+_AGE = re.compile(r"(<time [^>]*data-ago>)[^<]*")
+
+Regions = dict[str, Safe]
+Read = Callable[[], Awaitable[Regions]]
+
+
+def wanted(request: Request) -> bool:
+    return MEDIA in request.headers.get("accept", "")
+
+
+class Streams:
+    """Of one process."""
+
+    def __init__(self, leaving: asyncio.Event, monotonic: Callable[[], float]) -> None:
+        self._leaving = leaving
+        self._monotonic = monotonic
+        self._open: Counter[Hashable] = Counter()
+
+    def stream(self, holder: Hashable, read: Read, every: float) -> Response:
+        """`read` gives the live parts of the page as they are."""
+        if self._open.total() >= MOST_STREAMS or self._open[holder] >= MOST_OF_ONE:
+            raise Refused(429, "too many pages are open", retry_after=30)
+        return StreamingResponse(
+            self._events(holder, read, every),
+            media_type=MEDIA,
+            headers={"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept"},
+        )
+
+    async def _events(self, holder: Hashable, read: Read, every: float) -> AsyncIterator[bytes]:
+        with self._counted(holder):
+            shown: dict[str, str] = {}
+            yield f"retry: {PATIENCE * 1000:.0f}\n\n".encode()
+            until = self._monotonic() + LONGEST
+            while self._monotonic() < until:
+                try:
+                    found = await read()
+                except HooklineError:
+                    return  # signed out, or gone: the browser asks anew, and is told so
+                ageless = {name: _AGE.sub(r"\1", html) for name, html in found.items()}
+                changed = {name: str(html) for name, html in found.items() if shown.get(name) != ageless[name]}
+                shown = ageless
+                # Sent also where nothing changed: whoever has left is noticed by it.
+                yield (
+                    b"event: parts\ndata: " + msgspec.json.encode(changed) + b"\n\n" if changed else b": still here\n\n"
+                )
+                if await self._left(every):
+                    return
+
+    async def _left(self, seconds: float) -> bool:
+        """Whether the server is about to stop within so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._leaving.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def _counted(self, holder: Hashable) -> Iterator[None]:
+        self._open[holder] += 1
+        try:
+            yield
+        finally:
+            self._open[holder] -= 1
+            self._open += Counter()  # without those that have none

@@ -1,0 +1,44 @@
+"""What an action has to say on the page that follows it: in a cookie of our own making, shown once."""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookline.api.services import Services
+from hookline.dashboard.cookies import Cookies
+from hookline.dashboard.frame import Notice
+
+COOKIE = "notice"
+SECONDS = 60.0
+_LONGEST = 2000
+
+
+class Notices:
+    def __init__(self, services: Services) -> None:
+        self._key = services.pages.key
+        self._cookies = Cookies(services)
+
+    def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
+        raw = urlsafe_b64encode(msgspec.json.encode(notice))
+        value = f"{raw.decode()}.{self._signed(raw)}"
+        self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
+
+    def taken(self, request: Request, *, portal: bool) -> Notice | None:
+        raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_LONGEST].partition(".")
+        if not hmac.compare_digest(self._signed(raw.encode()).encode(), proof.encode()):
+            return None
+        try:
+            return msgspec.json.decode(urlsafe_b64decode(raw), type=Notice)
+        except (ValueError, msgspec.MsgspecError):
+            return None
+
+    def forget(self, answer: Response, request: Request, *, portal: bool) -> None:
+        self._cookies.take_back(answer, request, COOKIE, portal=portal)
+
+    def _signed(self, raw: bytes) -> str:
+        return hmac.digest(self._key, b"notice:" + raw, "sha256").hex()

@@ -1,0 +1,348 @@
+"""Dead letters: what gave up and why, grouped, filtered, selected; replayed or resolved from here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from starlette.responses import RedirectResponse, Response
+
+from hookline.dashboard import charts, parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.pages import dead_export, dead_filter, dead_many, task_parts
+from hookline.dashboard.pages.dead_filter import REASONS, Asked, shown_id
+from hookline.html import Child, Safe, join, tag
+from hookline.model import DeadGroup, DeadLetter, DeadSummary
+from hookline.states import Reason
+from hookline.store.base import Page as Rows
+from hookline.store.base import after_death, death
+
+SHOWN = 50  # on one page
+MOST_GROUPS = 8  # endpoints that the chart has
+MOST_DETAIL = 160  # characters
+_ONE = "one"  # the form that the buttons of single rows post
+
+
+async def show(look: Look) -> Page:
+    asked = await dead_filter.read(look, look.param)
+    if asked.faults:
+        return Page(title="Dead letters", rail="dead", body=[_filters(look, asked, ())], status=422, every=None)
+    summary = await look.store.dead_summary(asked.where)
+    top = look.live(
+        "dead",
+        _verdict(asked, summary),
+        await task_parts.running(look),
+        _mend(look, asked, summary) if asked.state == "dead" else None,
+        _numbers(look, summary) if summary.groups else None,
+        _groups(look, asked, summary) if summary.groups else None,
+    )
+    return Page(
+        title="Dead letters",
+        rail="dead",
+        body=[top, _states(look, asked), _filters(look, asked, summary.groups), await _listing(look, asked, summary)],
+        aside=tag("a", "Tasks", href=look.link("/tasks")),
+    )
+
+
+# ── what is wrong, and what to do ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _verdict(asked: Asked, summary: DeadSummary) -> Safe:
+    if asked.state != "dead":
+        return parts.verdict("resolved", parts.count(summary.dead, "dead letter", summary.more), " here.")
+    if not summary.groups:
+        words = "No dead letter matches." if asked.narrow else "No dead letters: nothing has given up."
+        return parts.verdict("delivered", words)
+    ends = _by_endpoint(summary)
+    (reason, of_reason), (worst, of_worst) = _by_reason(summary)[0], ends[0]
+    many = parts.count(summary.dead, "dead letter", summary.more).capitalize()
+    where = "" if len(ends) == 1 else f"{parts.count(len(ends), 'endpoint')}, {of_worst:,} of them at "
+    mostly = "" if of_reason == summary.dead else "Mostly "
+    return parts.verdict(
+        "dead",
+        f"{many} at {where}",
+        tag("code", _cut(worst.endpoint_url, 80)),
+        f". {mostly}",
+        tag("b", reason.value),
+        f": {REASONS[reason]}",
+    )
+
+
+def _mend(look: Look, asked: Asked, summary: DeadSummary) -> Safe | None:
+    if not summary.groups or not look.may_change:
+        return None
+    words = f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (" that match" if asked.narrow else "")
+    query = {**asked.typed, "all": "1"}
+    return parts.actions(
+        parts.link_button(look.link("/dead-letters/replay", **query), f"Replay {words}", kind="main"),
+        parts.link_button(look.link("/dead-letters/resolve", **query), f"Resolve {words}"),
+    )
+
+
+def _numbers(look: Look, summary: DeadSummary) -> Safe:
+    endpoints = len({group.endpoint_no for group in summary.groups})
+    applications = len({group.app_id for group in summary.groups})
+    oldest = min(group.oldest for group in summary.groups)
+    some = "≥ " if summary.more else ""
+    found = [
+        parts.number("dead", f"{some}{summary.dead:,}", "dead letters", href=look.here(after=None)),
+        parts.number("dead", f"{some}{endpoints:,}", "endpoints", href=look.link("/endpoints")),
+    ]
+    if look.app is None:
+        found.append(parts.number("dead", f"{some}{applications:,}", "applications", href=look.link("/applications")))
+    if not summary.more:
+        found.append(parts.number("dead", parts.when(oldest, look.now), "the oldest died"))
+    return parts.numbers(*found)
+
+
+def _groups(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
+    shade = "resolved" if asked.state == "resolved" else "dead"
+    reasons = [
+        charts.Bar(
+            name=reason.value,
+            value=many,
+            words=f"{many:,}",
+            shade=shade,
+            href=look.here(reason=reason.value, after=None),
+        )
+        for reason, many in _by_reason(summary)
+    ]
+    endpoints = [
+        charts.Bar(
+            name=_place(group.endpoint_url),
+            value=many,
+            words=f"{many:,}",
+            shade=shade,
+            href=look.here(endpoint=group.endpoint_id, after=None),
+        )
+        for group, many in _by_endpoint(summary)[:MOST_GROUPS]
+    ]
+    return parts.columns(charts.bars("By reason", reasons), charts.bars("By endpoint", endpoints))
+
+
+def _by_reason(summary: DeadSummary) -> list[tuple[Reason, int]]:
+    """Those with the most first."""
+    found: Counter[Reason] = Counter()
+    for group in summary.groups:
+        found[group.reason] += group.dead
+    return found.most_common()
+
+
+def _by_endpoint(summary: DeadSummary) -> list[tuple[DeadGroup, int]]:
+    """Likewise; each is one of its endpoint's groups."""
+    found: Counter[int] = Counter()
+    for group in summary.groups:
+        found[group.endpoint_no] += group.dead
+    one = {group.endpoint_no: group for group in summary.groups}
+    return [(one[no], many) for no, many in found.most_common()]
+
+
+def _place(url: str) -> str:
+    """Where a URL leads, short: what is in its middle says least."""
+    bare = url.partition("://")[2] or url
+    return bare if len(bare) <= 32 else f"{bare[:15]}…{bare[-16:]}"
+
+
+# ── filters ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _states(look: Look, asked: Asked) -> Safe:
+    found = (("Dead", "dead"), ("Resolved", "resolved"), ("All", "all"))
+    return parts.tabs(
+        "State",
+        [
+            (words, look.here(state=None if state == "dead" else state, after=None), state == asked.state)
+            for words, state in found
+        ],
+    )
+
+
+def _filters(look: Look, asked: Asked, groups: Sequence[DeadGroup]) -> Safe:
+    typed, faults = asked.typed, asked.faults
+    known = {group.endpoint_id: group.endpoint_url for group in groups[:100]}
+    reasons = [("", "Any reason"), *((reason.value, reason.value) for reason in Reason)]
+    if "reason" in faults:
+        reasons.append((typed["reason"], typed["reason"]))
+    return join(
+        parts.filters(
+            look,
+            tag("input", type="hidden", name="state", value=typed["state"]) if "state" in typed else None,
+            parts.field(
+                "endpoint",
+                "Endpoint",
+                typed.get("endpoint", ""),
+                error=faults.get("endpoint"),
+                list="endpoints",
+                placeholder="ep_…",
+            ),
+            parts.field(
+                "type", "Event type", typed.get("type", ""), error=faults.get("type"), placeholder="order.paid"
+            ),
+            parts.choice("reason", "Reason", reasons, typed.get("reason", "")),
+            _moment("since", "Died since", asked),
+            _moment("until", "Died until", asked),
+        ),
+        *(_fault(name, faults[name]) for name in ("reason", "state") if name in faults),
+        tag("datalist", *(tag("option", url, value=name) for name, url in known.items()), id="endpoints"),
+    )
+
+
+def _fault(name: str, words: str) -> Safe:
+    return tag("p", f"✕ {name}: {words}", class_="state dead", role="alert")
+
+
+def _moment(name: str, words: str, asked: Asked) -> Safe:
+    if name in asked.faults:
+        return parts.field(name, words, asked.typed[name], error=asked.faults[name])
+    value = asked.where.since if name == "since" else asked.where.until
+    return parts.moment(name, words, value)
+
+
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _listing(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
+    page = Rows(limit=SHOWN, iterator=look.param("after"))
+    after_death(page.iterator)  # what is no place is refused, also where there is nothing
+    letters = await look.store.dead_letters(asked.where, page) if summary.groups else []
+    names = await look.names() if letters else {}
+    following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
+    table = look.live("letters", _table(look, asked, letters, names) if letters else _none(look, asked))
+    kept = {name: value for name in ("app", "range") if (value := look.param(name)) and not look.viewer.portal}
+    return join(
+        parts.form(look, look.link("/dead-letters"), id=_ONE) if look.may_change else None,
+        tag(
+            "form",
+            *(tag("input", type="hidden", name=name, value=value) for name, value in {**kept, **asked.typed}.items()),
+            table,
+            _selected(look, asked) if look.may_change else None,
+            method="get",
+            action=look.link("/dead-letters/replay", app=None, range=None),
+        ),
+        parts.more(look, following),
+        _exports(look, asked) if letters else None,
+    )
+
+
+def _none(look: Look, asked: Asked) -> Safe:
+    if look.param("after") is not None:
+        return parts.empty("There are no more.")
+    if asked.narrow or asked.state != "dead":
+        return parts.empty(
+            join("Nothing matches. ", tag("a", "Show all dead letters", href=look.link("/dead-letters")))
+        )
+    if look.viewer.portal:
+        return parts.empty(
+            "A delivery that is refused for good, or fails until its time is over, is kept here for you."
+        )
+    return parts.empty(
+        "A delivery that gives up is kept here with its reason, until you replay or resolve it. To see them elsewhere:",
+        "hookline dead list",
+    )
+
+
+def _selected(look: Look, asked: Asked) -> Safe:
+    def press(verb: str, words: str) -> Safe:
+        return tag(
+            "button", words, class_="button", formaction=look.link(f"/dead-letters/{verb}", app=None, range=None)
+        )
+
+    resolve = press("resolve", "Resolve selected") if asked.state != "resolved" else None
+    return parts.picked(press("replay", "Replay selected"), resolve)
+
+
+def _exports(look: Look, asked: Asked) -> Safe:
+    def to(kind: str, words: str) -> Safe:
+        return tag("a", words, href=look.link("/dead-letters/export", format=kind, **asked.typed), download=True)
+
+    return tag("p", "Export: ", to("csv", "CSV"), " · ", to("jsonl", "JSON lines"), class_="quiet")
+
+
+def _table(look: Look, asked: Asked, letters: Sequence[DeadLetter], names: Mapping[str, str]) -> Safe:
+    columns: list[Child] = ["Died", "Event", "Endpoint", "Why"]
+    if look.app is None:
+        columns.insert(3, "Application")
+    if look.may_change:
+        columns = [parts.pick_all(), *columns, tag("span", "Do", class_="unseen")]
+    return parts.table(
+        columns,
+        [_row(look, asked, letter, names) for letter in letters],
+        caption="Dead letters, those that died last first",
+        keys=[shown_id(letter.id) for letter in letters],
+    )
+
+
+def _row(look: Look, asked: Asked, letter: DeadLetter, names: Mapping[str, str]) -> list[Child]:
+    name = shown_id(letter.id)
+    row: list[Child] = [
+        parts.ago(letter.died_at, look.now),
+        join(
+            tag("a", letter.event_type, href=look.here(type=letter.event_type, after=None)),
+            tag("div", parts.ident(letter.message_id, href=look.link(f"/messages/{letter.message_id}"), most=16)),
+        ),
+        parts.ident(letter.endpoint_url, href=look.link(f"/endpoints/{letter.endpoint_id}")),
+        _why(letter),
+    ]
+    if look.app is None:
+        shown = names.get(letter.app_id, letter.app_id)
+        row.insert(3, tag("a", shown, href=look.here(app=letter.app_id, after=None)))
+    if look.may_change:
+        row = [parts.pick("id", name, f"Select {name}"), *row, _buttons(look, asked, letter)]
+    return row
+
+
+def _why(letter: DeadLetter) -> Safe:
+    shade = "dead" if letter.resolved_at is None else "resolved"
+    said = letter.detail if letter.resolved_at is None else (letter.note or "")
+    tries = parts.count(letter.attempts, "attempt")
+    answered = tries if letter.last_status is None else f"{letter.last_status} after {tries}"
+    return join(
+        parts.state(shade, letter.reason.value),
+        tag("div", f"{answered} · {_cut(said, MOST_DETAIL)}", class_="quiet", title=said),
+    )
+
+
+def _buttons(look: Look, asked: Asked, letter: DeadLetter) -> Safe:
+    name = shown_id(letter.id)
+    back = {**asked.typed, "after": look.param("after")}
+    replay = tag(
+        "button",
+        "Replay",
+        class_="button",
+        form=_ONE,
+        formaction=look.link(f"/dead-letters/{name}/replay", **back),
+        aria_label=f"Replay {name}",
+    )
+    href = look.link("/dead-letters/resolve", id=name, **asked.typed)
+    resolve = parts.link_button(href, "Resolve", aria_label=f"Resolve {name}") if letter.resolved_at is None else None
+    return tag("div", replay, resolve, class_="actions")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_one(look: Look) -> Response:
+    """One event has one page: its message's."""
+    letter = await dead_filter.find(look, look.path("dead_letter_id"))
+    return RedirectResponse(look.link(f"/messages/{letter.message_id}"), 303)
+
+
+VIEWS = (
+    View(path="/dead-letters", show=show, portal=True),
+    View(path="/dead-letters/replay", show=dead_many.show_replay, portal=True),
+    View(path="/dead-letters/resolve", show=dead_many.show_resolve, portal=True),
+    View(path="/dead-letters/export", show=dead_export.export, portal=True),
+    View(path="/dead-letters/{dead_letter_id}", show=show_one, portal=True),
+)
+ACTIONS = (
+    Action(path="/dead-letters/replay", do=dead_many.replay, name="dead_letter.replay", portal=True),
+    Action(path="/dead-letters/resolve", do=dead_many.resolve, name="dead_letter.resolve", portal=True),
+    Action(
+        path="/dead-letters/{dead_letter_id}/replay", do=dead_many.replay_one, name="dead_letter.replay", portal=True
+    ),
+)

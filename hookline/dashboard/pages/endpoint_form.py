@@ -1,0 +1,264 @@
+"""Adding an endpoint, and editing one: the form, with what is wrong in it beside the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from hookline import manage
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.pages import endpoint_draft as drafts
+from hookline.dashboard.pages.endpoint_actions import done, find
+from hookline.dashboard.pages.endpoint_controls import path
+from hookline.dashboard.pages.endpoint_draft import Draft
+from hookline.dashboard.pages.endpoint_settings import DEATHS, ORDERINGS, SCHEMES
+from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
+from hookline.html import Child, Safe, join, tag
+from hookline.model import Application, Endpoint, EndpointChange, Strategy
+from hookline.store.base import Page as Rows
+
+MOST_TYPES = 250  # event types that are listed to choose from
+MOST_APPS = 250  # likewise, applications
+
+_STRATEGIES = (("", "as the deployment's"), *((each.value, each.value.replace("_", " ")) for each in Strategy))
+_POLICY_WORDS = {
+    "max_attempts": "Attempts at most",
+    "max_age": "Seconds in all at most",
+    "base": "First delay, seconds",
+    "factor": "Factor of each further delay",
+    "cap": "Longest delay, seconds",
+    "retry_after_cap": "Longest Retry-After, seconds",
+}
+# Those that have room for what is wrong with them.
+_FIELDS = {"url", "description", "event_types", "channels", "throttle_rate", "concurrency", "uid", "metadata"} | {
+    f"policy_{name}" for name in (*_POLICY_WORDS, "schedule")
+}
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong, and with which field; none: with the whole."""
+
+    field: str = ""
+    words: str = ""
+
+    def of(self, name: str) -> str | None:
+        return self.words if self.field == name else None
+
+
+def fault(error: HooklineError) -> Fault:
+    """Errors say which field they mean: `url: ...`."""
+    name, colon, words = str(error).partition(": ")
+    named = name.replace(".", "_")
+    return Fault(named, words) if colon and named in _FIELDS else Fault("", str(error))
+
+
+# ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_new(look: Look) -> Page:
+    return await _new_page(look, Draft(), "", None)
+
+
+async def _new_page(look: Look, draft: Draft, application: str, wrong: Fault | None) -> Page:
+    chooser: Child = None
+    if look.app is None:
+        apps = await look.store.applications(look.org_id, Rows(limit=MOST_APPS))
+        if not apps:
+            first = parts.link_button(look.link("/applications/new"), "Add an application", kind="main")
+            return Page(
+                title="Add an endpoint",
+                rail="endpoints",
+                body=[parts.empty("An endpoint belongs to an application. Add one first.", None, parts.actions(first))],
+                every=None,
+            )
+        options = [("", "Choose one"), *((app.id, app.name) for app in apps)]
+        chooser = parts.choice("application", "Application", options, application)
+    body = await _form(look, draft, wrong, look.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
+    return Page(title="Add an endpoint", rail="endpoints", body=body, every=None, status=422 if wrong else 200)
+
+
+async def create(look: Look, form: Form) -> Done | Page:
+    draft, named = drafts.read(form), form.text("application")
+    try:
+        app = await _application(look, named)
+        made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft))
+    except (InvalidInput, BlockedAddress, Conflict) as error:
+        return await _new_page(look, draft, named, fault(error))
+    return done(look, made, "The endpoint is there. Send it a test event, to see that it works.", made.url)
+
+
+async def _application(look: Look, named: str) -> Application:
+    if look.app is not None:
+        return look.app
+    if not named:
+        raise InvalidInput("choose the application that the endpoint belongs to")
+    try:
+        return await look.application(named)
+    except NotFound as error:
+        raise InvalidInput(str(error)) from None
+
+
+# ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_edit(look: Look) -> Page:
+    found = await find(look)
+    return await _edit_page(look, found, drafts.of(found), None)
+
+
+async def _edit_page(look: Look, found: Endpoint, draft: Draft, wrong: Fault | None) -> Page:
+    seen = tag("input", type="hidden", name="revision", value=str(found.revision))
+    body = await _form(look, draft, wrong, look.link(path(found, "/edit")), "Save", seen)
+    return Page(title="Edit the endpoint", rail="endpoints", body=body, every=None, status=422 if wrong else 200)
+
+
+async def edit(look: Look, form: Form) -> Done | Page:
+    found, draft = await find(look), drafts.read(form)
+    try:
+        await manage.change_endpoint(look.store, look.services.guard, found, _decided(draft, form.text("revision")))
+    except (InvalidInput, BlockedAddress, Conflict) as error:
+        return await _edit_page(look, await find(look), draft, fault(error))
+    return done(look, found, "Saved.")
+
+
+def _decided(draft: Draft, seen: str) -> Callable[[Endpoint], EndpointChange]:
+    def decide(current: Endpoint) -> EndpointChange:
+        if seen != str(current.revision):
+            raise Conflict(
+                "Somebody changed the endpoint meanwhile. What you typed is still here: save it again to overrule them."
+            )
+        return drafts.change(draft, current)
+
+    return decide
+
+
+# ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _form(
+    look: Look, draft: Draft, wrong: Fault | None, to: str, press: str, head: Child, *, new: bool = False
+) -> list[Child]:
+    wrong = wrong or Fault()
+    known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES), archived=False)
+    return [
+        parts.verdict("dead", wrong.words) if wrong.words and not wrong.field else None,
+        parts.form(
+            look,
+            to,
+            head,
+            parts.field(
+                "url", "URL", draft.url, error=wrong.of("url"), required=True, maxlength="8000", autocomplete="off"
+            ),
+            parts.field(
+                "description",
+                "Description",
+                draft.description,
+                error=wrong.of("description"),
+                type_="textarea",
+                rows="2",
+            ),
+            _types(draft, [each.name for each in known], wrong),
+            _more(draft, wrong, new),
+            parts.actions(tag("button", press, class_="button main")),
+            class_="fill",
+        ),
+    ]
+
+
+def _types(draft: Draft, known: Sequence[str], wrong: Fault) -> Safe:
+    listed = [*known, *(name for name in draft.types if name not in known)]
+    boxes = (
+        tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in draft.types), " ", name)
+        for name in listed
+    )
+    others = parts.field("more_types", "Others", hint="With spaces between them.") if len(known) >= MOST_TYPES else None
+    return tag(
+        "fieldset",
+        tag("legend", "Event types"),
+        tag("label", tag("input", type="radio", name="filter", value="all", checked=not draft.chosen), " All"),
+        tag("label", tag("input", type="radio", name="filter", value="chosen", checked=draft.chosen), " Only these:"),
+        tag("div", *boxes, class_="choices") if listed else tag("p", "The catalogue has none yet.", class_="quiet"),
+        others,
+        tag("p", f"✕ {wrong.words}", class_="state dead", role="alert") if wrong.field == "event_types" else None,
+    )
+
+
+def _more(draft: Draft, wrong: Fault, new: bool) -> Safe:
+    """What most endpoints leave as it is."""
+    inside = wrong.field not in ("", "url", "description", "event_types")
+    return tag(
+        "details",
+        tag("summary", "Channels, limits, order, signing, retries"),
+        parts.field(
+            "channels",
+            "Channels",
+            draft.channels,
+            hint="Only messages on one of these; empty: on any channel, or none.",
+            error=wrong.of("channels"),
+        ),
+        parts.field(
+            "throttle_rate",
+            "Requests a second at most",
+            draft.throttle_rate,
+            error=wrong.of("throttle_rate"),
+            inputmode="decimal",
+        ),
+        parts.field(
+            "concurrency",
+            "Requests in flight at most",
+            draft.concurrency,
+            error=wrong.of("concurrency"),
+            inputmode="numeric",
+        ),
+        parts.choice("ordering", "Order", [(key.value, words) for key, words in ORDERINGS.items()], draft.ordering),
+        parts.choice(
+            "on_death", "After a death", [(key.value, words) for key, words in DEATHS.items()], draft.on_death
+        ),
+        parts.choice("scheme", "Signing scheme", [(key.value, words) for key, words in SCHEMES.items()], draft.scheme),
+        parts.field("secret", "Secret", draft.secret, hint="Empty: one is made.", type_="password", autocomplete="off")
+        if new
+        else None,
+        _policy(draft, wrong),
+        parts.field("uid", "Uid", draft.uid, hint="A name of your own for it, in the API.", error=wrong.of("uid")),
+        parts.field(
+            "metadata", "Metadata, as JSON", draft.metadata, error=wrong.of("metadata"), type_="textarea", rows="2"
+        ),
+        open=inside,
+    )
+
+
+def _policy(draft: Draft, wrong: Fault) -> Safe:
+    numbers = (
+        parts.field(
+            f"policy_{name}", words, draft.policy.get(name, ""), error=wrong.of(f"policy_{name}"), inputmode="decimal"
+        )
+        for name, words in _POLICY_WORDS.items()
+    )
+    return tag(
+        "fieldset",
+        tag("legend", "Retries"),
+        tag("p", "What is empty is as the deployment has it.", class_="quiet"),
+        parts.choice("policy_strategy", "Strategy", _STRATEGIES, draft.policy.get("strategy", "")),
+        join(*numbers),
+        parts.field(
+            "policy_schedule",
+            "Delays of the fixed strategy, seconds",
+            draft.policy.get("schedule", ""),
+            error=wrong.of("policy_schedule"),
+        ),
+    )
+
+
+_ONE = "/endpoints/{endpoint_id}"
+
+VIEWS = (
+    View(path="/endpoints/new", show=show_new, portal=True),
+    View(path=f"{_ONE}/edit", show=show_edit, portal=True),
+)
+ACTIONS = (
+    Action(path="/endpoints/new", do=create, name="endpoint.create", portal=True),
+    Action(path=f"{_ONE}/edit", do=edit, name="endpoint.edit", portal=True),
+)

@@ -1,0 +1,74 @@
+"""The secret of an endpoint: revealed by a POST, so that no history and no cache has it, and noted who asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from starlette.responses import RedirectResponse, Response
+
+from hookline import manage
+from hookline.api.routes.endpoints import verified_with
+from hookline.dashboard import contract, parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Form, Shown, View
+from hookline.dashboard.pages.endpoint_actions import find
+from hookline.dashboard.pages.endpoint_controls import path
+from hookline.dashboard.pages.endpoint_settings import OVERLAPS
+from hookline.errors import InvalidInput
+from hookline.html import Child, tag
+from hookline.model import Endpoint
+
+
+async def reveal(look: Look, _form: Form) -> Shown:
+    return _shown(
+        look, manage.check_opened(await find(look)), "Whoever has it can sign in our name: keep it as a password."
+    )
+
+
+async def rotate(look: Look, form: Form) -> Shown:
+    found, overlap = await find(look), form.text("overlap")
+    if overlap not in dict(OVERLAPS):
+        raise InvalidInput(f"overlap: takes one of {', '.join(key for key, _ in OVERLAPS)}")
+    services = look.services
+    changed = await manage.rotate_secret(
+        look.store, services.guard, found, overlap=timedelta(seconds=int(overlap)), now=services.wall()
+    )
+    kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
+    return _shown(look, changed, f"The new secret signs from now on. {kept}", detail=f"overlap {overlap} s")
+
+
+def _shown(look: Look, found: Endpoint, words: str, detail: str = "") -> Shown:
+    key = verified_with(found).key
+    body: list[Child] = [
+        parts.verdict("scheduled", words),
+        tag("p", "Of ", parts.ident(found.url, href=look.link(path(found)), most=80)),
+        parts.code(key, name="secret"),
+        contract.section(look, found, key),
+        parts.actions(parts.link_button(look.link(path(found)), "Back to the endpoint")),
+    ]
+    return Shown(
+        title="Secret of the endpoint",
+        rail="endpoints",
+        body=body,
+        every=None,
+        subject=found.id,
+        detail=detail,
+        app_id=found.app_id,
+    )
+
+
+async def hidden(look: Look) -> Response:
+    """Whoever comes back to the address without asking again: it is not shown."""
+    return RedirectResponse(look.link(path(await find(look))), 303)
+
+
+_ONE = "/endpoints/{endpoint_id}"
+
+VIEWS = (
+    View(path=f"{_ONE}/secret", show=hidden, portal=True),
+    View(path=f"{_ONE}/secret/rotate", show=hidden, portal=True),
+)
+ACTIONS = (
+    Action(path=f"{_ONE}/secret", do=reveal, name="endpoint.reveal_secret", portal=True),
+    Action(path=f"{_ONE}/secret/rotate", do=rotate, name="endpoint.rotate_secret", portal=True),
+)

@@ -1,0 +1,285 @@
+"""Endpoints: the sickest first, with what waits behind each and the button that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from hookline import ids
+from hookline.dashboard import charts, health, parts, series
+from hookline.dashboard.health import Condition, condition
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Page, View
+from hookline.errors import InvalidInput, NotFound
+from hookline.html import Child, Safe, join, tag
+from hookline.model import Backlog, Endpoint, LaneView
+from hookline.observe.activity import Activity
+from hookline.store.base import MOST_WAITING
+from hookline.store.base import Page as Rows
+
+SHOWN = 50  # on one page
+MOST_SICK = 100  # that are looked at
+MOST_NAMES = 250  # applications whose names are looked up for one page
+
+_STATES = (("", "Any state"), ("sick", "not well"), *health.WORDS.items())
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """How the endpoints of an organization or an application are: costs the same however many are well."""
+
+    backlog: Backlog
+    sick: list[LaneView]  # the sickest first
+    more: bool  # there may be more of these
+
+    @property
+    def some_sick(self) -> str:
+        return f"{len(self.sick):,}{'+' if self.more else ''}"
+
+
+async def read(look: Look, app_no: int | None) -> Sight:
+    troubled = await look.store.troubled(MOST_SICK, org_id=look.org_id, app_no=app_no)
+    sick = [each.view for each in troubled if not condition(each.view.lane, look.now).well]
+    return Sight(
+        backlog=await look.store.backlog(look.org_id, app_no),
+        sick=sorted(sick, key=lambda view: health.sickest(view, look.now)),
+        more=len(troubled) == MOST_SICK,
+    )
+
+
+async def show(look: Look) -> Page:
+    if look.app is None and (ref := look.param("app")) is not None:
+        raise NotFound(f"no application {ref!r}")  # never: those of all applications
+    sight = await read(look, look.app_no)
+    if not sight.backlog.lanes:
+        return Page(title="Endpoints", rail="endpoints", body=[look.live("endpoints", _none(look))])
+    listed, following = await _listed(look, sight)
+    rows = await table(look, listed, await _names(look)) if listed else parts.empty("No endpoint is like this.")
+    return Page(
+        title="Endpoints",
+        rail="endpoints",
+        body=[
+            look.live("health", verdict(look, sight), _numbers(look, sight)),
+            _filters(look),
+            look.live("endpoints", rows, parts.more(look, following, "More")),
+        ],
+        aside=add_link(look),
+    )
+
+
+def add_link(look: Look) -> Safe | None:
+    if not look.may_change:
+        return None
+    return parts.link_button(look.link("/endpoints/new"), "Add an endpoint", kind="main")
+
+
+def _none(look: Look) -> Safe:
+    if look.viewer.portal:
+        return parts.empty(
+            "No endpoints yet. An endpoint is a URL of yours to which events are sent.", None, add_link(look)
+        )
+    return parts.empty(
+        "No endpoints yet. Make one that prints what arrives:",
+        "hookline listen --register demo --ping",
+        add_link(look),
+    )
+
+
+# ── which ones ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _filters(look: Look) -> Safe:
+    return parts.filters(
+        look,
+        parts.field("q", "Part of its URL, or its id", look.param("q") or "", type_="search"),
+        parts.choice("state", "State", _STATES, look.param("state") or ""),
+    )
+
+
+async def _listed(look: Look, sight: Sight) -> tuple[list[LaneView], str | None]:
+    """Those of this page, and where the next one begins. Those that are sick are on the first page, wherever they belong."""
+    state, text = _state(look), look.param("q")
+    if text is not None and text.startswith(ids.ENDPOINT):
+        return _like(look, await _named_by_id(look, text), state), None
+    if text is None and state is not None and state != "well":
+        return _like(look, sight.sick, state), None
+    page = Rows(limit=SHOWN, iterator=look.param("after"))
+    found = await look.store.lane_page(look.org_id, look.app_no, page, url=(text or "").lower())
+    following = found[-1].endpoint_id if len(found) == SHOWN else None
+    if text is None and state is None and page.iterator is None:
+        known = {view.endpoint_id for view in sight.sick}
+        found = [*sight.sick, *(view for view in found if view.endpoint_id not in known)]
+    return _like(look, found, state), following
+
+
+async def _named_by_id(look: Look, endpoint_id: str) -> list[LaneView]:
+    try:
+        found = await look.endpoint(endpoint_id)
+    except NotFound:
+        return []
+    view = await look.store.lane_view(found.no) if look.app_no in (None, found.app_no) else None
+    return [] if view is None else [view]
+
+
+def _state(look: Look) -> str | None:
+    state = look.param("state")
+    if state is not None and state not in dict(_STATES):
+        raise InvalidInput(f"state: takes one of {', '.join(key for key, _ in _STATES if key)}")
+    return state
+
+
+def _like(look: Look, views: Sequence[LaneView], state: str | None) -> list[LaneView]:
+    """Those that are in this state, the sickest first."""
+    found = [view for view in views if _is(state, condition(view.lane, look.now))]
+    return sorted(found, key=lambda view: health.sickest(view, look.now))
+
+
+def _is(state: str | None, found: Condition) -> bool:
+    return state is None or state == found.name or (state == "sick" and not found.well)
+
+
+# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def verdict(look: Look, sight: Sight) -> Safe:
+    """How they all are, and the sickest by its name."""
+    backlog = sight.backlog
+    if not sight.sick:
+        words = "The endpoint is well." if backlog.lanes == 1 else f"All {backlog.lanes:,} endpoints are well."
+        return parts.verdict("delivered", words)
+    worst = _named(look, sight.sick[0])
+    if not backlog.held_lanes:
+        words = f"{_of(sight.some_sick, backlog.lanes, len(sight.sick))} not well, and still sent to. Look at "
+        return parts.verdict("scheduled", words, worst, ".")
+    many = parts.count(backlog.held, "delivery", backlog.held >= MOST_WAITING)
+    held = _of(f"{backlog.held_lanes:,}", backlog.lanes, backlog.held_lanes)
+    return parts.verdict("held", f"{held} held: {many} waiting. Look at ", worst, ".")
+
+
+def _of(some: str, every: int, many: int) -> str:
+    """`1 of 9 endpoints is`"""
+    return f"{some} of {parts.count(every, 'endpoint')} {'is' if many == 1 else 'are'}"
+
+
+def _named(look: Look, view: LaneView) -> Safe:
+    found = condition(view.lane, look.now)
+    since = "" if found.since is None else f" for {health.ages(found.since, look.now)}"
+    link = tag("a", view.url, href=look.link(f"/endpoints/{view.endpoint_id}"))
+    return join(link, f" ({found.words}{since})")
+
+
+def _numbers(look: Look, sight: Sight) -> Safe:
+    backlog = sight.backlog
+    sick = look.here(state="sick", q=None, after=None)
+    return parts.numbers(
+        parts.number("delivered", f"{backlog.lanes:,}", "endpoints", href=look.here(state=None, q=None, after=None)),
+        parts.number("scheduled", sight.some_sick, "not well", href=sick),
+        parts.number(
+            "pending", counted(backlog.waiting), "deliveries waiting", href=look.link("/messages", status="open")
+        ),
+        parts.number("held", counted(backlog.held), "deliveries held", href=sick),
+    )
+
+
+def counted(many: int) -> str:
+    return f"{many:,}{'+' if many >= MOST_WAITING else ''}"
+
+
+# ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str]) -> Safe:
+    """Of those that are shown on one page, with the names of their applications; what each did is one question for all."""
+    numbers = [(view.lane.app_no, view.lane.endpoint_no) for view in views]
+    since = series.begins(look.span, look.now)
+    did = await look.store.endpoint_activity(numbers, since, grain=look.span.grain)
+    known = {each.no: each for each in await look.store.endpoints_for([no for _, no in numbers])}
+    return parts.table(
+        ("Endpoint", "State", "Waiting", look.span.words, "Limits", ""),
+        [
+            _row(look, view, known.get(view.lane.endpoint_no), did.get(view.lane.endpoint_no, []), names)
+            for view in views
+        ],
+        caption="Endpoints, the sickest first",
+        keys=[view.endpoint_id for view in views],
+        numeric=(2,),
+    )
+
+
+async def _names(look: Look) -> dict[str, str]:
+    """Of applications; none where there is but one."""
+    if look.app is not None:
+        return {}
+    return {app.id: app.name for app in await look.store.applications(look.org_id, Rows(limit=MOST_NAMES))}
+
+
+def _row(
+    look: Look, view: LaneView, endpoint: Endpoint | None, did: Sequence[Activity], names: Mapping[str, str]
+) -> list[Child]:
+    found = condition(view.lane, look.now)
+    error = view.last_error if view.last_error and not found.well else None
+    return [
+        _who(look, view, endpoint, names),
+        join(state(look, found), tag("div", _short(error), title=error, class_="quiet") if error else None),
+        _waiting(look, view),
+        _did(view, series.laid_out(did, look.span, look.now)),
+        ", ".join(health.limits(view.lane)) or "–",
+        mend(look, view.endpoint_id, found),
+    ]
+
+
+def _waiting(look: Look, view: LaneView) -> Child:
+    if not view.depth:
+        return "–"
+    oldest = (
+        None if view.oldest_due is None else tag("div", "oldest ", parts.ago(view.oldest_due, look.now), class_="quiet")
+    )
+    return join(health.depth(view), oldest)
+
+
+def _did(view: LaneView, laid: series.Series) -> Child:
+    if not laid.attempts:
+        return tag("span", "no attempts", class_="quiet")
+    line = charts.sparkline(f"Attempts to {view.url}", laid.curves())
+    return join(line, tag("span", f"{series.percent(laid.success)} delivered", class_="quiet"))
+
+
+def _who(look: Look, view: LaneView, endpoint: Endpoint | None, names: Mapping[str, str]) -> Safe:
+    about = [endpoint.description[:80]] if endpoint is not None and endpoint.description else []
+    about += [names[view.app_id]] if view.app_id in names else []
+    link = look.link(f"/endpoints/{view.endpoint_id}")
+    below = tag("div", " · ".join(about), class_="quiet") if about else None
+    return join(parts.ident(view.url, href=link, most=40), below)
+
+
+def state(look: Look, found: Condition) -> Safe:
+    since = (
+        None
+        if found.since is None
+        else join(" ", tag("span", "for ", health.ages(found.since, look.now), class_="quiet"))
+    )
+    return join(parts.state(found.shade, found.words), since)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def mend(look: Look, endpoint_id: str, found: Condition) -> Safe | None:
+    """The button for what is wrong with it."""
+    path = f"/endpoints/{endpoint_id}"
+    match found.name:
+        case "open" | "half_open":
+            return parts.button(look, look.link(f"{path}/circuit/close"), "Close circuit", kind="main")
+        case "held":
+            return parts.button(look, look.link(f"{path}/circuit/reset"), "Send again now", kind="main")
+        case "paused":
+            return parts.button(look, look.link(f"{path}/resume"), "Resume", kind="main")
+        case "disabled" if look.may_change:
+            return parts.link_button(look.link(f"{path}/enable"), "Enable…", kind="main")
+        case _:
+            return None
+
+
+VIEWS = (View(path="/endpoints", show=show, portal=True),)
+ACTIONS: tuple[Action, ...] = ()

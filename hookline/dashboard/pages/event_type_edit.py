@@ -1,0 +1,278 @@
+"""Adding, changing, archiving an event type and bringing it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hookline import manage
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.errors import Conflict, HooklineError, InvalidInput
+from hookline.html import Child, Safe, tag
+from hookline.model import EventType
+from hookline.schema import newest
+
+NEW = "/new-event-type"  # apart from those that have a name: one may be called `new`
+FIRST = "1"  # version of a schema
+_ONE = "/event-types/{name}"
+_FIELDS = {
+    "event type": "name",
+    "description": "description",
+    "group name": "group",
+    "feature flag": "flags",
+    "version": "version",
+    "schema": "schema",
+}  # by how an error begins
+
+
+def path(name: str, step: str = "") -> str:
+    return f"/event-types/{name}{step}"
+
+
+def pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """As it was typed."""
+
+    name: str = ""
+    description: str = ""
+    group: str = ""
+    flags: str = ""
+    version: str = FIRST
+    schema: str = ""
+    deprecated: bool = False
+    validated: bool = False
+    seen: str = ""  # which state of the event type the form was made from
+
+    @classmethod
+    def of(cls, found: EventType) -> Draft:
+        version = newest(found.schemas) if found.schemas else FIRST
+        return cls(
+            name=found.name,
+            description=found.description,
+            group=found.group_name or "",
+            flags=", ".join(found.feature_flags),
+            version=version,
+            schema=pretty(found.schemas[version]) if found.schemas else "",
+            deprecated=found.deprecated,
+            validated=found.validated,
+            seen=found.updated_at.isoformat(),
+        )
+
+    @classmethod
+    def typed(cls, form: Form, name: str) -> Draft:
+        return cls(
+            name=name,
+            description=form.whole("description").replace("\r\n", "\n").strip(),
+            group=form.text("group"),
+            flags=form.text("flags"),
+            version=form.text("version"),
+            schema=form.whole("schema").replace("\r\n", "\n").strip(),
+            deprecated=form.flag("deprecated"),
+            validated=form.flag("validated"),
+            seen=form.text("seen"),
+        )
+
+    def applied(self, before: EventType) -> EventType:
+        """The event type as it is wanted; `InvalidInput` says which field is wrong."""
+        schemas = self._schemas(before.schemas or {})
+        if self.validated and not schemas:
+            raise InvalidInput("schema: payloads can only be checked against a schema: give one")
+        return replace(
+            before,
+            description=self.description,
+            group_name=self.group or None,
+            feature_flags=tuple(flag for part in self.flags.split(",") if (flag := part.strip())),
+            schemas=schemas or None,
+            deprecated=self.deprecated,
+            validated=self.validated,
+        )
+
+    def _schemas(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """That version replaced, or added; without a text it goes. The others stay."""
+        if not self.schema:
+            return {version: schema for version, schema in before.items() if version != self.version}
+        if not self.version:
+            raise InvalidInput("version: a schema needs one, such as 1")
+        return {**before, self.version: _read(self.schema)}
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput(f"schema: is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput("schema: must be a JSON object")
+    return found
+
+
+# ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_new(look: Look) -> Page:
+    return _page(look, "New event type", NEW, Draft())
+
+
+async def create(look: Look, form: Form) -> Done | Page:
+    draft = Draft.typed(form, form.text("name"))
+    try:
+        now = look.services.wall()
+        blank = EventType(org_id=look.org_id, name=draft.name, created_at=now, updated_at=now)
+        made = await manage.add_event_type(look.store, draft.applied(blank))
+    except (InvalidInput, Conflict) as error:
+        return _page(look, "New event type", NEW, draft, error)
+    look.services.schemas.forget(look.org_id, made.name)
+    return Done(to=look.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
+
+
+# ── changing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_edit(look: Look) -> Page:
+    found = await manage.find_event_type(look.store, look.org_id, look.path("name"))
+    return _page(look, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
+
+
+async def edit(look: Look, form: Form) -> Done | Page:
+    found = await manage.find_event_type(look.store, look.org_id, look.path("name"))
+    draft = Draft.typed(form, found.name)
+
+    def decide(seen: EventType) -> EventType:
+        if draft.seen != seen.updated_at.isoformat():
+            raise Conflict(
+                "somebody has changed it since this form was made: compare with what it is now, then save again"
+            )
+        return draft.applied(seen)
+
+    try:
+        await manage.change_event_type(look.store, look.org_id, found.name, decide)
+    except (InvalidInput, Conflict) as error:
+        shown = replace(draft, seen=found.updated_at.isoformat())
+        return _page(look, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
+    look.services.schemas.forget(look.org_id, found.name)
+    return Done(to=look.link(path(found.name)), notice="Saved.", subject=found.name)
+
+
+async def archive(look: Look, _form: Form) -> Done:
+    found = await manage.archive_event_type(look.store, look.org_id, look.path("name"))
+    return _turned(look, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
+
+
+async def restore(look: Look, _form: Form) -> Done:
+    found = await manage.change_event_type(
+        look.store, look.org_id, look.path("name"), lambda seen: replace(seen, archived=False)
+    )
+    return _turned(look, found, "It is in use again.")
+
+
+def _turned(look: Look, found: EventType, notice: str) -> Done:
+    look.services.schemas.forget(look.org_id, found.name)
+    return Done(to=look.link(path(found.name)), notice=notice, subject=found.name)
+
+
+# ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _page(look: Look, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
+    faults = {} if error is None else dict([_fault(error)])
+    wrong = None if error is None else parts.verdict("dead", f"Nothing was saved: {error}")
+    status = 200 if error is None else 409 if isinstance(error, Conflict) else 422
+    body: list[Child] = [wrong, _form_of(look, to, draft, faults)]
+    return Page(title=title, rail="event-types", body=body, status=status, every=None)
+
+
+def _fault(error: HooklineError) -> tuple[str, str]:
+    """The field that it is about, and what is wrong with it."""
+    text = str(error)
+    if text.startswith("schemas"):
+        return "schema", text
+    for begin, field in _FIELDS.items():
+        if text.startswith(f"{begin}: "):
+            return field, text.removeprefix(f"{begin}: ")
+    return "name" if isinstance(error, Conflict) else "", text
+
+
+def _form_of(look: Look, to: str, draft: Draft, faults: Mapping[str, str]) -> Safe:
+    return parts.form(
+        look,
+        look.link(to),
+        tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, faults),
+        parts.field(
+            "description",
+            "Description",
+            draft.description,
+            type_="textarea",
+            rows="3",
+            hint="For the people who receive it: when it is sent, and what it means.",
+            error=faults.get("description"),
+        ),
+        parts.field("group", "Group", draft.group, hint="Types of a kind, such as orders.", error=faults.get("group")),
+        parts.field(
+            "flags",
+            "Feature flags",
+            draft.flags,
+            hint="By commas; for your own use: the portal shows every event type.",
+            error=faults.get("flags"),
+        ),
+        parts.field(
+            "version",
+            "Version of the schema",
+            draft.version,
+            hint="One that exists is replaced, a new one is added. The highest counts.",
+            error=faults.get("version"),
+        ),
+        parts.field(
+            "schema",
+            "JSON Schema",
+            draft.schema,
+            type_="textarea",
+            rows="16",
+            hint="Of the payload. Empty: this version is removed.",
+            error=faults.get("schema"),
+            spellcheck="false",
+            class_="code",
+        ),
+        _tick("validated", "Refuse messages whose payload does not fit the schema", draft.validated),
+        _tick("deprecated", "Deprecated: should not be chosen for anything new", draft.deprecated),
+        tag("button", "Save", class_="button main"),
+        class_="stacked",
+    )
+
+
+def _name(draft: Draft, faults: Mapping[str, str]) -> Safe:
+    return parts.field(
+        "name",
+        "Name",
+        draft.name,
+        hint="Such as order.paid: letters, digits, - _ and . It cannot be changed later.",
+        error=faults.get("name"),
+        required=True,
+        maxlength="256",
+        autofocus=True,
+    )
+
+
+def _tick(name: str, words: str, value: bool) -> Safe:
+    box = tag("input", type="checkbox", name=name, value="1", checked=value)
+    return tag("div", tag("label", box, f" {words}"), class_="field")
+
+
+VIEWS = (
+    View(path=NEW, show=show_new),
+    View(path=f"{_ONE}/edit", show=show_edit),
+)
+ACTIONS = (
+    Action(path=NEW, do=create, name="event_type.create"),
+    Action(path=f"{_ONE}/edit", do=edit, name="event_type.change"),
+    Action(path=f"{_ONE}/archive", do=archive, name="event_type.archive"),
+    Action(path=f"{_ONE}/restore", do=restore, name="event_type.restore"),
+)

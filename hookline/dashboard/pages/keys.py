@@ -1,0 +1,274 @@
+"""API keys: who holds which, a new one (shown once), and revoking one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from hookline import ids, manage
+from hookline.api.errors import Refused
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
+from hookline.errors import InvalidInput, NotFound
+from hookline.html import Child, Safe, tag
+from hookline.model import ApiKey, Application, Scope
+from hookline.store.base import Page as Rows
+
+SHOWN = 50
+MOST_LISTED = 200  # applications to choose from; with more, one names them
+SOON = timedelta(days=7)
+
+_SCOPES = {
+    Scope.FULL: "full: everything",
+    Scope.PUBLISH: "publish: accept messages, and nothing else",
+    Scope.READ: "read: look, and change nothing",
+}
+_LIVES = {"": "until it is revoked", "7": "7 days", "30": "30 days", "90": "90 days", "365": "a year"}
+
+
+def _check(look: Look) -> None:
+    """As in the API: who holds which key is the business of those who may make one."""
+    if not look.may_change:
+        raise Refused(403, "API keys are shown to those who may make them: you may only look at the rest")
+
+
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show(look: Look) -> Page:
+    _check(look)
+    after = look.param("after")
+    if after is not None and not after.startswith(ids.API_KEY):
+        raise InvalidInput("after: is not a place in this listing")
+    found = await look.store.api_keys(look.org_id, Rows(limit=SHOWN + 1, iterator=after))
+    keys = found[:SHOWN]
+    names = {app.id: app.name for app in await look.store.applications(look.org_id, Rows(limit=MOST_LISTED))}
+    listed = _table(look, keys, names) if keys else _nothing()
+    return Page(
+        title="API keys",
+        rail="keys",
+        aside=parts.link_button(look.link("/api-keys/new"), "New API key", kind="main"),
+        body=[
+            look.live("verdict", _verdict(look, keys)),
+            look.live("keys", listed),
+            parts.more(look, keys[-1].id if len(found) > SHOWN else None, "More"),
+        ],
+        every=10.0,
+    )
+
+
+def _verdict(look: Look, keys: Sequence[ApiKey]) -> Safe:
+    over = [key for key in keys if key.expires_at is not None and key.expires_at <= look.now]
+    soon = [key for key in keys if key.expires_at is not None and look.now < key.expires_at <= look.now + SOON]
+    if over:
+        have = "has" if len(over) == 1 else "have"
+        return parts.verdict(
+            "dead", f"{parts.count(len(over), 'key')} {have} expired: replace what uses it, and revoke it."
+        )
+    if soon:
+        expires = "expires" if len(soon) == 1 else "expire"
+        return parts.verdict("scheduled", f"{parts.count(len(soon), 'key')} {expires} within {SOON.days} days.")
+    return parts.verdict("delivered", "No key expires soon." if keys else "No API keys yet.")
+
+
+def _nothing() -> Safe:
+    return parts.empty(
+        "An API key opens the API and this dashboard. Make one here, or:",
+        'hookline keys create "checkout service" --scope publish',
+    )
+
+
+def _table(look: Look, keys: Sequence[ApiKey], names: Mapping[str, str]) -> Safe:
+    return parts.table(
+        ("Name", "May", "Application", "Key", "Last used", "Expires", "Made", ""),
+        [_row(look, key, names) for key in keys],
+        caption="API keys that were not revoked",
+        keys=[key.id for key in keys],
+    )
+
+
+def _row(look: Look, key: ApiKey, names: Mapping[str, str]) -> list[Child]:
+    return [
+        key.name,
+        key.scope.value,
+        "all" if key.app_id is None else names.get(key.app_id, key.app_id),
+        tag("span", f"hk_…{key.hint}", class_="id", title=key.id),
+        "never" if key.last_used_at is None else parts.ago(key.last_used_at, look.now),
+        _expiry(look, key.expires_at),
+        parts.ago(key.created_at, look.now),
+        parts.link_button(
+            look.link(f"/api-keys/{key.id}/revoke"), "Revoke…", kind="danger", aria_label=f"Revoke {key.name}"
+        ),
+    ]
+
+
+def _expiry(look: Look, at: datetime | None) -> Child:
+    if at is None:
+        return tag("span", "never", class_="quiet")
+    if at <= look.now:
+        return parts.state("dead", tag("span", "expired ", parts.ago(at, look.now)))
+    shown = parts.ago(at, look.now)
+    return parts.state("scheduled", shown) if at <= look.now + SOON else shown
+
+
+# ── a new one ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_new(look: Look) -> Page:
+    _check(look)
+    return await _form(look, {"scope": Scope.PUBLISH.value, "app": "" if look.app is None else look.app.id}, {})
+
+
+async def create(look: Look, form: Form) -> Shown | Page:
+    typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
+    try:
+        made, key = await _create(look, typed)
+    except (InvalidInput, NotFound) as error:
+        field, text = _fault(error)
+        return await _form(look, typed, {field: text})
+    return Shown(
+        title="API key made",
+        rail="keys",
+        body=[
+            parts.verdict("scheduled", "Copy the key now: it is shown this once, and only its hash is kept."),
+            parts.code(key, name="key"),
+            tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
+            tag("p", parts.link_button(look.link("/api-keys"), "I have copied it", kind="main")),
+        ],
+        every=None,
+        subject=made.id,
+        detail=f"{made.name}, {made.scope.value}",
+        app_id=made.app_id,
+    )
+
+
+async def _create(look: Look, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
+    if typed["scope"] not in set(Scope):
+        raise InvalidInput(f"scope: takes one of {', '.join(Scope)}")
+    if typed["days"] not in _LIVES:
+        raise InvalidInput(f"days: takes one of {', '.join(filter(None, _LIVES))}, or nothing")
+    now = look.services.wall()
+    return await manage.add_api_key(
+        look.store,
+        look.org_id,
+        name=typed["name"],
+        scope=Scope(typed["scope"]),
+        app=await look.application(typed["app"]) if typed["app"] else None,
+        expires_at=now + timedelta(days=int(typed["days"])) if typed["days"] else None,
+        now=now,
+    )
+
+
+def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
+    """The field that it is about, and what is wrong with it."""
+    if isinstance(error, NotFound):
+        return "app", str(error)
+    field, _, text = str(error).partition(": ")
+    return (field, text) if text else ("name", field)
+
+
+async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:
+    apps = await look.store.applications(look.org_id, Rows(limit=MOST_LISTED + 1))
+    form = parts.form(
+        look,
+        look.link("/api-keys/new"),
+        parts.field(
+            "name",
+            "Name",
+            typed.get("name", ""),
+            hint="For people: who uses it, and where.",
+            error=faults.get("name"),
+            required=True,
+            maxlength="256",
+            autofocus=True,
+        ),
+        parts.choice(
+            "scope", "May", ((scope.value, words) for scope, words in _SCOPES.items()), typed.get("scope", "")
+        ),
+        _applications(apps, typed.get("app", ""), faults.get("app")),
+        parts.choice("days", "Lasts", _LIVES.items(), typed.get("days", "")),
+        tag("button", "Make the key", class_="button main"),
+        class_="stacked",
+    )
+    wrong = parts.verdict(
+        "dead", "Nothing was made: ", "; ".join(f"{name}: {text}" for name, text in faults.items()), "."
+    )
+    return Page(
+        title="New API key",
+        rail="keys",
+        body=[wrong if faults else None, form],
+        status=422 if faults else 200,
+        every=None,
+    )
+
+
+def _applications(apps: Sequence[Application], value: str, error: str | None) -> Safe:
+    if len(apps) > MOST_LISTED or error is not None:
+        hint = "Its id or uid; empty: all of them."
+        return parts.field("app", "Only this application", value, hint=hint, error=error)
+    options = [("", "all applications"), *((app.id, app.name) for app in apps)]
+    return parts.choice("app", "Reaches", options, value)
+
+
+# ── revoking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_revoke(look: Look) -> Page:
+    """What it touches, before it is done."""
+    _check(look)
+    key = await _find(look)
+    used = (
+        "It was never used."
+        if key.last_used_at is None
+        else tag("span", "Last used ", parts.ago(key.last_used_at, look.now), ".")
+    )
+    own = look.viewer.caller.key_id == key.id
+    return Page(
+        title="Revoke an API key",
+        rail="keys",
+        body=[
+            parts.verdict("dead", f"Whoever uses {key.name} is refused from now on. It cannot be undone."),
+            parts.fields(
+                (
+                    ("Name", key.name),
+                    ("May", key.scope.value),
+                    ("Key", tag("span", f"hk_…{key.hint}", class_="id")),
+                    ("Use", used),
+                    ("You", "You have signed in with this key: revoking it signs you out." if own else None),
+                )
+            ),
+            parts.actions(
+                parts.button(look, look.link(f"/api-keys/{key.id}/revoke"), "Revoke this key", kind="danger"),
+                parts.link_button(look.link("/api-keys"), "Keep it"),
+            ),
+        ],
+        every=None,
+    )
+
+
+async def revoke(look: Look, _form: Form) -> Done:
+    key = await _find(look)
+    await look.services.auth.revoke_key(look.org_id, key.id)
+    return Done(
+        to=look.link("/api-keys"), notice=f"{key.name} is revoked.", subject=key.id, detail=key.name, app_id=key.app_id
+    )
+
+
+async def _find(look: Look) -> ApiKey:
+    key_id = look.path("key_id")
+    found = await look.store.api_key(look.org_id, key_id)
+    if found is None:
+        raise NotFound(f"no API key {key_id!r}; it may have been revoked")
+    return found
+
+
+VIEWS = (
+    View(path="/api-keys", show=show),
+    View(path="/api-keys/new", show=show_new),
+    View(path="/api-keys/{key_id}/revoke", show=show_revoke),
+)
+ACTIONS = (
+    Action(path="/api-keys/new", do=create, name="api_key.create"),
+    Action(path="/api-keys/{key_id}/revoke", do=revoke, name="api_key.revoke"),
+)

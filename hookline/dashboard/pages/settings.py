@@ -1,0 +1,110 @@
+"""Settings, as this process was started with them: to read, not to change. And who may sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline import __version__
+from hookline.access import Operator
+from hookline.api.services import ShownSetting
+from hookline.config import PREFIX
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look
+from hookline.dashboard.page import Action, Page, View
+from hookline.html import Child, Safe, join, tag
+from hookline.model import Scope
+from hookline.store.base import SCHEMA_VERSION
+from hookline.store.base import Page as Rows
+
+MOST_OPERATORS = 200
+_ROLES = {Scope.FULL: "full", Scope.READ: "read only", Scope.PUBLISH: "publish only"}
+
+
+async def show(look: Look) -> Page:
+    given = look.services.pages.settings
+    schema = await look.store.version()
+    body: list[Child] = [_verdict(given, schema), _about(look, schema)]
+    if look.may_change:
+        found = await look.store.operators(None, Rows(limit=MOST_OPERATORS + 1))
+        body.append(_operators(look, found))
+    return Page(title="Settings", rail="settings", body=[*body, _table(given)], every=None)
+
+
+def _verdict(given: Sequence[ShownSetting], schema: int) -> Safe:
+    if schema != SCHEMA_VERSION:
+        words = f"The database has schema {schema}, and this process knows {SCHEMA_VERSION}. Bring it up to date: "
+        return parts.verdict("scheduled", words, tag("code", "hookline migrate"))
+    changed = sum(_changed(each) for each in given)
+    words = "All settings are as they come" if not changed else f"{parts.count(changed, 'setting')} not as they come"
+    return parts.verdict("delivered", f"{words}. They are read from the environment when a process starts.")
+
+
+def _about(look: Look, schema: int) -> Safe:
+    return parts.fields(
+        (
+            ("Version", __version__),
+            ("Database", {"sqlite": "SQLite", "postgres": "PostgreSQL"}.get(look.store.engine, look.store.engine)),
+            ("Schema", f"{schema}"),
+        )
+    )
+
+
+# ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _operators(look: Look, found: Sequence[Operator]) -> Safe:
+    if not found:
+        words = "Nobody signs in with a password: API keys and tokens open the dashboard. Give somebody a name of their own:"
+        return parts.section("Operators", parts.empty(words, "hookline operators add ada --role read"))
+    more = tag("p", "There are more: ", tag("code", "hookline operators list"), class_="quiet")
+    return parts.section(
+        "Operators",
+        parts.table(
+            ("Name", "Role", "Organization", "Since"),
+            [
+                [each.name, _ROLES[each.role], parts.ident(each.org_id), parts.ago(each.created_at, look.now)]
+                for each in found[:MOST_OPERATORS]
+            ],
+            caption="Who signs in with a password",
+        ),
+        more if len(found) > MOST_OPERATORS else None,
+        tag("p", "Changed on the command line: ", tag("code", "hookline operators --help"), class_="quiet"),
+    )
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _table(given: Sequence[ShownSetting]) -> Safe:
+    return parts.section(
+        "Environment",
+        parts.table(
+            (f"{PREFIX}…", "Value", "Default", "What it does"),
+            [_row(each) for each in given],
+            caption="Every setting; of secrets only whether they are set",
+            keys=[each.variable for each in given],
+        ),
+    )
+
+
+def _row(each: ShownSetting) -> list[Child]:
+    value: Child = tag("code", each.value) if each.value else tag("span", "none", class_="quiet")
+    return [
+        tag("code", each.variable.removeprefix(PREFIX)),
+        tag("b", value) if _changed(each) else value,
+        tag("code", each.default) if each.default else None,
+        _marked(each.help),
+    ]
+
+
+def _changed(each: ShownSetting) -> bool:
+    return each.value not in (each.default, "not set")
+
+
+def _marked(text: str) -> Safe:
+    """What stands between backticks is code."""
+    return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
+
+
+VIEWS = (View(path="/settings", show=show, deployment=True),)
+ACTIONS: tuple[Action, ...] = ()

@@ -1,0 +1,132 @@
+"""How a task looks: what it does, how far it is, what came of it. On its own page, in lists, beside the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look
+from hookline.html import Child, Safe, join, tag
+from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
+from hookline.store.base import Page as Rows
+from hookline.texts import lasting
+
+BATCH = "batch_"  # how the name of tasks that belong together begins
+MOST_RUNNING = 5  # that are shown beside the dead letters
+
+_VERBS = {
+    TaskKind.RECOVER: "Recover",
+    TaskKind.REPLAY_MISSING: "Replay what is missing",
+    TaskKind.BULK_REPLAY: "Send once more",
+    TaskKind.REPLAY_DEAD: "Replay dead letters",
+    TaskKind.RESOLVE_DEAD: "Resolve dead letters",
+}
+_SHADES = {
+    TaskStatus.RUNNING: "pending",
+    TaskStatus.FINISHED: "delivered",
+    TaskStatus.FAILED: "dead",
+    TaskStatus.CANCELED: "resolved",
+}
+
+
+def verb(task: Task) -> str:
+    return _VERBS[task.kind]
+
+
+def state(task: Task) -> Safe:
+    return parts.state(_SHADES[task.status], task.status.value)
+
+
+def seen(task: Task) -> int:
+    """How many of those that match it has come by."""
+    return task.done + task.skipped
+
+
+def bar(task: Task) -> Safe:
+    """One that is finished has a full bar, whatever was counted at its start: somebody else may have been quicker."""
+    if task.status == TaskStatus.FINISHED:
+        return parts.progress(max(1, seen(task)), max(1, seen(task)), verb(task))
+    return parts.progress(seen(task), task.total, verb(task))
+
+
+def numbers(task: Task) -> str:
+    of = "" if task.total is None else f" of {max(task.total, seen(task)):,}"
+    skipped = f", {task.skipped:,} skipped" if task.skipped else ""
+    return f"{task.done:,}{of}{skipped}"
+
+
+def rate(task: Task, now: datetime) -> float | None:
+    """A second; None: it has hardly begun."""
+    until = now if task.status == TaskStatus.RUNNING else task.updated_at
+    seconds = (until - task.created_at).total_seconds()
+    return seen(task) / seconds if seconds >= 1 and seen(task) else None
+
+
+def pace(task: Task, now: datetime) -> str | None:
+    """`120 a second, 40 s to go`."""
+    found = rate(task, now)
+    if found is None:
+        return None
+    told = f"{found:,.0f} a second" if found >= 1 else f"{found * 60:,.1f} a minute"
+    if task.status != TaskStatus.RUNNING or task.total is None or task.total <= seen(task):
+        return told
+    return f"{told}, about {lasting(max(1.0, (task.total - seen(task)) / found))} to go"
+
+
+def stop(look: Look, task: Task) -> Safe | None:
+    if task.status != TaskStatus.RUNNING:
+        return None
+    return parts.button(look, look.link(f"/tasks/{task.id}/stop"), "Stop", label=f"Stop {task.id}")
+
+
+def filter_of(look: Look, *statuses: TaskStatus) -> TaskFilter:
+    return TaskFilter(org_id=look.org_id, app_no=look.app_no, statuses=statuses or None)
+
+
+async def running(look: Look) -> Safe | None:
+    """Those under way, with how far they are."""
+    found = await look.store.tasks(filter_of(look, TaskStatus.RUNNING), Rows(limit=MOST_RUNNING))
+    return tag("section", *(_line(look, task) for task in found), aria_label="Running tasks") if found else None
+
+
+def _line(look: Look, task: Task) -> Safe:
+    name = tag("a", verb(task), href=look.link(f"/tasks/{task.id}"))
+    return tag("div", name, bar(task), tag("span", numbers(task)), stop(look, task), class_="task", data_key=task.id)
+
+
+async def table(look: Look, tasks: Sequence[Task]) -> Safe:
+    names = await look.names()
+    columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Began"]
+    if look.app is None:
+        columns.insert(5, "Application")
+    if look.may_change:
+        columns.append(tag("span", "Do", class_="unseen"))
+    return parts.table(
+        columns,
+        [_row(look, task, names) for task in tasks],
+        caption="Tasks, the newest first",
+        keys=[task.id for task in tasks],
+        numeric=(3,),
+    )
+
+
+def _row(look: Look, task: Task, names: Mapping[str, str]) -> list[Child]:
+    endpoint = (
+        join("all")
+        if task.endpoint_id is None
+        else parts.ident(task.endpoint_id, href=look.link(f"/endpoints/{task.endpoint_id}"), most=16)
+    )
+    row: list[Child] = [
+        tag("a", verb(task), href=look.link(f"/tasks/{task.id}")),
+        state(task),
+        bar(task),
+        numbers(task),
+        endpoint,
+        parts.ago(task.created_at, look.now),
+    ]
+    if look.app is None:
+        row.insert(5, tag("a", names.get(task.app_id, task.app_id), href=look.link(f"/applications/{task.app_id}")))
+    if look.may_change:
+        row.append(stop(look, task))
+    return row

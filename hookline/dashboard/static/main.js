@@ -1,0 +1,10 @@
+// What every page needs, each in a module of its own.
+
+import "./time.js";
+import "./live.js";
+import "./charts.js";
+import "./copy.js";
+import "./select.js";
+import "./submit.js";
+import "./theme.js";
+import "./keys.js";

@@ -1,0 +1,32 @@
+// Forms: lists that act when something is chosen, addresses without empty parameters, and nothing sent twice.
+
+const WAIT = 10_000; // milliseconds after which a form may be sent again
+
+document.addEventListener("change", ({ target }) => {
+  if (target.matches?.("[data-submit]")) target.form.requestSubmit();
+});
+
+document.addEventListener("formdata", ({ target, formData }) => {
+  if (target.method !== "get") return;
+  for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if ("sent" in form.dataset) {
+    event.preventDefault();
+    return;
+  }
+  form.dataset.sent = "";
+  event.submitter?.setAttribute("aria-busy", "true");
+  setTimeout(() => ready(form), WAIT);
+});
+
+function ready(form) {
+  delete form.dataset.sent;
+  for (const button of form.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+}
+
+// The page may come back from the browser's memory as it was left.
+addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach(ready));

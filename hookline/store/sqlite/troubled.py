@@ -1,0 +1,52 @@
+"""Lanes that want somebody's attention, and what waits in those of one tenant."""
+
+from __future__ import annotations
+
+from hookline.model import Backlog, Troubled
+from hookline.store import rows
+from hookline.store.base import MOST_WAITING
+from hookline.store.sqlite.base import Base
+from hookline.store.sqlite.clock import instant
+from hookline.store.sqlite.tx import READ, Tx
+from hookline.store.sqlite.views import lane_view
+from hookline.store.troubled import MOST_DEAD, chosen
+
+
+class TroubledLanes(Base):
+    async def troubled(self, most: int, *, org_id: str | None = None, app_no: int | None = None) -> list[Troubled]:
+        return await self._read(_troubled, most, org_id, app_no)
+
+    async def backlog(self, org_id: str, app_no: int | None = None) -> Backlog:
+        return await self._read(_backlog, org_id, app_no)
+
+
+def _troubled(tx: Tx, most: int, org_id: str | None, app_no: int | None) -> list[Troubled]:
+    lanes = tx.tuples("troubled_numbers", {"now": tx.now, "most": most, "org_id": org_id, "app_no": app_no})
+    bounds = {"looked_at": MOST_DEAD, "most": most}
+    dead = (
+        tx.tuples("troubled_dead", bounds)
+        if org_id is None
+        else tx.tuples("troubled_dead_of", bounds | {"org_id": org_id, "app_no": app_no})
+    )
+    found = (_one(tx, no) for no in chosen(lanes, [no for (no,) in dead], most))
+    return [each for each in found if each is not None]
+
+
+def _one(tx: Tx, no: int) -> Troubled | None:
+    view = lane_view(tx, no)
+    about = tx.row("troubled_about", {"no": no, "bound": MOST_WAITING})
+    return None if view is None or about is None else rows.troubled(view, about, READ)
+
+
+def _backlog(tx: Tx, org_id: str, app_no: int | None) -> Backlog:
+    of = {"org_id": org_id, "app_no": app_no, "now": tx.now}
+    ((lanes, held_lanes),) = tx.tuples("backlog_lanes", of)
+    oldest = tx.value("backlog_oldest", of)
+    waiting, held = (tx.value("backlog_open", of | {"held": held, "bound": MOST_WAITING}) for held in (0, 1))
+    return Backlog(
+        lanes=lanes,
+        held_lanes=held_lanes,
+        waiting=waiting,
+        held=held,
+        oldest_due=None if oldest is None else instant(oldest),
+    )

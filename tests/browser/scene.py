@@ -1,0 +1,116 @@
+"""Something of everything, so that every page has something to show; and the way to each page through the links of others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from html import unescape
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from playwright.sync_api import Page
+from starlette.routing import compile_path
+
+from hookline.dashboard import pages
+from hookline.dashboard.look import PORTAL
+from hookline.dashboard.page import View
+from tests.browser.visitor import Visitor
+from tests.browser.world import FAILS, REFUSES, Customer, World
+
+MOST = 8  # addresses of one page whose links are followed
+SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "examples": [{"order": 7}]}
+
+
+class Ways(Struct):
+    """What the links of all pages lead to."""
+
+    found: dict[str, str] = {}  # an address of each page, by its route
+    broken: dict[str, int] = {}  # addresses that some page links to, and what they are answered with
+
+
+_HREF = re.compile(r'<a\b[^>]*?\bhref="([^"]+)"')
+_scenes: dict[str, Customer] = {}  # by the address of the world
+_ways: dict[tuple[str, bool], Ways] = {}
+
+
+def scene(world: World) -> Customer:
+    """Nobody changes it."""
+    if world.address not in _scenes:
+        _scenes[world.address] = _made(world)
+    return _scenes[world.address]
+
+
+def _made(world: World) -> Customer:
+    world.post("/event-type", {"name": "order.paid", "description": "An order was paid", "schemas": {"1": SCHEMA}})
+    customer = world.customer("Acme Store")
+    well, refuses = customer.endpoint(), customer.endpoint(REFUSES)
+    customer.endpoint(FAILS, description="in maintenance", policy={"maxAttempts": 1})
+    paused = customer.endpoint()
+    world.post(f"/app/{customer.id}/endpoint/{paused.id}/pause", {"cause": "they move to another data centre"})
+    customer.endpoint(disabled=True)
+    for number in range(1, 7):
+        customer.publish({"order": number}, eventId=f"evt-{number}", channels=["shop-1"], tags=["eu"])
+    customer.wait_for_dead(6)
+    well.wait_for(6)
+    world.post("/api-key", {"name": "checkout service", "scope": "publish"})
+    world.post(f"/app/{customer.id}/dead-letter/replay", {"endpointId": refuses.id})
+    refuses.wait_for(12)
+    customer.wait_for_dead(6)
+    return customer
+
+
+def views(*, portal: bool) -> list[View]:
+    return [view for view in pages.VIEWS if view.portal or not portal]
+
+
+def way(visitor: Visitor, view: View, *, portal: bool = False) -> str:
+    """An address of that page, as some other page links to it."""
+    found = ways(visitor, portal=portal).found.get(view.path)
+    assert found is not None, f"no page links to {view.path}"
+    return found
+
+
+def ways(visitor: Visitor, *, portal: bool = False) -> Ways:
+    known = (visitor.world.address, portal)
+    if known not in _ways:
+        customer = scene(visitor.world)
+        page = visitor.customer(customer) if portal else visitor.operator()
+        _ways[known] = crawled(page, PORTAL if portal else "/", portal=portal)
+    return _ways[known]
+
+
+def crawled(page: Page, start: str, *, portal: bool) -> Ways:
+    """From page to page by their links, without showing them."""
+    routes = _routes(portal=portal)
+    made = Ways()
+    taken: Counter[str] = Counter()
+    waiting, seen = deque([start]), {start}
+    while waiting:
+        address = waiting.popleft()
+        route = next((path for path, pattern in routes if pattern.match(urlsplit(address).path)), "")
+        taken[route] += 1
+        if taken[route] > MOST:
+            continue
+        answer = page.request.get(address, max_redirects=0)
+        if answer.status != 200:
+            made.broken[address] = answer.status
+            continue
+        made.found.setdefault(route, address)
+        new = _links(answer.text()) - seen if "text/html" in answer.headers["content-type"] else set()
+        seen |= new
+        waiting.extend(sorted(new))
+    return made
+
+
+def _routes(*, portal: bool) -> list[tuple[str, re.Pattern[str]]]:
+    """The most specific first, as they are served."""
+    prefix = PORTAL if portal else ""
+    paths = sorted(
+        (view.path for view in views(portal=portal)),
+        key=lambda path: [step.startswith("{") for step in path.split("/")],
+    )
+    return [(path, compile_path((prefix + path).rstrip("/") or "/")[0]) for path in paths]
+
+
+def _links(html: str) -> set[str]:
+    return {href for href in map(unescape, _HREF.findall(html)) if href.startswith("/")}

@@ -1,0 +1,95 @@
+"""The portal as customers get it: by a link, for one application, in a frame of the sites that may."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import one_engine
+from tests.browser.visitor import Visitor
+from tests.browser.world import World
+
+
+@one_engine
+def test_a_link_signs_in_and_leaves_nothing_in_the_address(visitor: Visitor, world: World) -> None:
+    customer = world.customer("Acme Store")
+    page = visitor.stranger()
+    page.goto(customer.portal())
+    page.wait_for_url(re.compile("/portal$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    page.go_back()  # to what was there before the link: neither the link nor its key
+    assert page.url == "about:blank"
+
+
+@one_engine
+def test_signing_out(visitor: Visitor, world: World) -> None:
+    page = visitor.customer(world.customer())
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("button", name="Sign out")).to_have_count(0)
+    page.goto("/portal/messages")
+    expect(page.get_by_role("heading", name="Messages")).to_have_count(0)
+
+
+@one_engine
+def test_access_that_is_revoked_ends(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    page = visitor.customer(customer)
+    world.post(f"/auth/app/{customer.id}/expire-all")
+
+    def out() -> bool:
+        page.goto("/portal/messages")
+        return page.get_by_role("button", name="Sign out").count() == 0
+
+    world.wait("the end of the session", out)
+
+
+@one_engine
+def test_one_who_may_only_look_has_no_buttons(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    endpoint = customer.endpoint()
+    page = visitor.stranger()
+    page.goto(customer.portal(readOnly=True))
+    page.wait_for_url("**/portal**")
+    page.goto(f"/portal/endpoints/{endpoint.id}")
+    expect(page.locator("main form[method=post]")).to_have_count(0)
+
+
+@one_engine
+def test_a_customer_sees_the_contract_and_verifies_with_their_own_secret(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    endpoint = customer.endpoint()
+    secret = world.get(f"/app/{customer.id}/endpoint/{endpoint.id}/secret")["key"]
+    page = visitor.customer(customer, f"/endpoints/{endpoint.id}")
+    main = page.locator("main")
+    expect(main).to_contain_text("webhook-id")
+    expect(main).not_to_contain_text(secret)
+    page.get_by_role("button", name="Reveal the secret").click()
+    expect(page.locator("main")).to_contain_text(secret)
+
+
+@one_engine
+def test_in_a_frame_of_a_site_that_may(visitor: Visitor, world: World) -> None:
+    """Another site than the server's: its cookies are those of a third party."""
+    customer = world.customer()
+    endpoint = customer.endpoint()
+    world.embedders.show(customer.portal())
+    page = visitor.stranger()
+    page.goto(world.embedders.friend)
+    portal = page.frame_locator("iframe")
+    expect(portal.get_by_role("heading", level=1)).to_have_text("Overview")
+    portal.get_by_role("link", name="Endpoints").first.click()
+    portal.get_by_role("link", name=endpoint.path).first.click()
+    portal.get_by_role("button", name="Pause", exact=True).click()
+    expect(portal.locator(".notice")).to_be_visible()
+    assert world.get(f"/app/{customer.id}/endpoint/{endpoint.id}/health")["status"] == "paused"
+
+
+@one_engine
+def test_not_in_a_frame_of_another_site(visitor: Visitor, world: World) -> None:
+    world.embedders.show(world.customer().portal())
+    visitor.expected.append("frame-ancestors")
+    page = visitor.stranger()
+    with page.expect_console_message(lambda said: "frame-ancestors" in said.text):
+        page.goto(world.embedders.foe)
+    expect(page.frame_locator("iframe").get_by_role("heading", level=1)).to_have_count(0)

@@ -1,0 +1,163 @@
+"""Whoever looks: in which zone, in which light, with which keys, with scripts or without; and parts that change as they look."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import one_engine
+from tests.browser.visitor import Visitor, noticed
+from tests.browser.world import REFUSES, World
+from tests.support.receiver import OK
+
+
+@one_engine
+def test_times_are_in_the_viewers_zone(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    customer.endpoint()
+    message = customer.publish()
+    accepted = datetime.fromisoformat(world.get(f"/app/{customer.id}/msg/{message}")["timestamp"])
+    for zone in ("Asia/Kathmandu", "America/St_Johns"):
+        page = visitor.operator(f"/messages/{message}", timezone_id=zone)
+        there = accepted.astimezone(ZoneInfo(zone))
+        expect(page.locator("time[data-clock]").first).to_have_text(f"{there:%Y-%m-%d %H:%M:%S}")
+
+
+@one_engine
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(visitor: Visitor, scheme: str) -> None:
+    """As the system has it; the toggle goes its own way, and is remembered."""
+    page = visitor.operator("/", color_scheme=scheme)
+    own = background(page)
+    assert (sum(own) < 300) == (scheme == "dark")
+    toggle = page.get_by_role("button", name=re.compile("Colours"))
+    for _ in range(3):
+        toggle.click()
+        if background(page) != own:
+            break
+    chosen = background(page)
+    assert (sum(chosen) < 300) != (scheme == "dark")
+    page.goto("/endpoints")
+    assert background(page) == chosen
+
+
+def background(page: Page) -> list[int]:
+    colour: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return [int(part) for part in re.findall(r"\d+", colour)[:3]]
+
+
+@one_engine
+def test_a_live_part_changes_in_place(visitor: Visitor, world: World) -> None:
+    """Without a reload: focus and what was opened and typed stay as they are."""
+    customer = world.customer()
+    customer.endpoint(REFUSES)
+    page = visitor.operator(f"/dead-letters?app={customer.id}")
+    page.evaluate("window.same = true")
+    page.get_by_label("Event type").fill("order.shipped")
+    customer.publish()
+    customer.publish()
+    expect(page.locator(".verdict").first).to_contain_text("2 dead letters")
+    expect(page.get_by_label("Event type")).to_be_focused()
+    expect(page.get_by_label("Event type")).to_have_value("order.shipped")
+    page.locator("input[name=id]").first.check()
+    customer.publish()
+    expect(page.locator(".verdict").first).to_contain_text("3 dead letters")
+    assert page.locator("input[name=id]:checked").count() == 1
+    assert page.evaluate("window.same") is True
+
+
+def test_without_scripts(visitor: Visitor, world: World) -> None:
+    """Every form is a form."""
+    customer = world.customer()
+    endpoint = customer.endpoint(REFUSES)
+    customer.publish()
+    customer.wait_for_dead(1)
+    endpoint.behave(OK)
+    page = visitor.operator(f"/dead-letters?app={customer.id}", java_script_enabled=False)
+    page.locator("input[name=id]").check()
+    page.get_by_role("button", name="Replay selected").click()
+    page.get_by_role("button", name="Replay 1 delivery to 1 endpoint").click()
+    noticed(page, "1")
+    endpoint.wait_for(2)
+
+
+@one_engine
+def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
+    """From the overview to a replayed dead letter."""
+    customer = world.customer()
+    endpoint = customer.endpoint(REFUSES)
+    customer.publish()
+    customer.wait_for_dead(1)
+    endpoint.behave(OK)
+    page = visitor.operator(f"/?app={customer.id}")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("input[name=id]:checked")).to_have_count(1)
+    tab_to(page, "Replay selected")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Replay dead letters")
+    tab_to(page, "Replay 1 delivery to 1 endpoint")
+    page.keyboard.press("Space")
+    noticed(page, "1")
+    endpoint.wait_for(2)
+
+
+def tab_to(page: Page, words: str) -> None:
+    """As often as it takes; whatever has the focus can be seen to have it."""
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            """() => {
+                const here = document.activeElement, style = getComputedStyle(here);
+                return [here.textContent.trim(), style.outlineStyle !== "none" || style.boxShadow !== "none"];
+            }"""
+        )
+        assert focused[1], f"the focus cannot be seen: {focused[0]!r}"
+        if focused[0] == words:
+            return
+    raise AssertionError(f"{words!r} is not reached by Tab")
+
+
+@one_engine
+def test_the_keys_are_told(visitor: Visitor) -> None:
+    page = visitor.operator()
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    expect(dialog).to_contain_text("Dead letters")
+    page.keyboard.press("Escape")
+    expect(dialog).not_to_be_visible()
+
+
+@one_engine
+def test_what_is_copied(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    endpoint = customer.endpoint()
+    page = visitor.operator(f"/endpoints/{endpoint.id}", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name=f"Copy {endpoint.url}").first.click()
+    page.wait_for_function("async (url) => (await navigator.clipboard.readText()) === url", arg=endpoint.url)
+
+
+@one_engine
+def test_an_export_is_a_file(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    customer.endpoint(REFUSES)
+    customer.publish()
+    customer.wait_for_dead(1)
+    page = visitor.operator(f"/dead-letters?app={customer.id}")
+    for name, ending in (("CSV", "csv"), ("JSON lines", "jsonl")):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        assert download.value.suggested_filename.endswith(ending)
+        assert b"permanent_failure" in download.value.path().read_bytes()

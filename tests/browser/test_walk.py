@@ -1,0 +1,100 @@
+"""Every page, in a real Chromium: it can be reached, nothing complains, everybody can use it, and it fits on a phone."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from hookline.dashboard.page import View
+from tests.browser.conftest import one_engine
+from tests.browser.scene import scene, views, way, ways
+from tests.browser.visitor import PHONE, Visitor, accessible, fits
+from tests.browser.world import World
+
+FILES = {"/dead-letters/export", "/messages/{message_id}/payload"}  # not shown, but saved
+# Addresses that lead on to another page: what was shown there once is not shown again.
+PASSAGES = {
+    "/dead-letters/{dead_letter_id}",
+    "/endpoints/{endpoint_id}/secret",
+    "/endpoints/{endpoint_id}/secret/rotate",
+    "/applications/{app_id}/portal-link",
+}
+CUSTOMERS = {"/contract"}  # operators have it beside each endpoint
+
+
+def shown(*, portal: bool) -> list[View]:
+    left = FILES | PASSAGES | (set() if portal else CUSTOMERS)
+    return [view for view in views(portal=portal) if view.path not in left]
+
+
+def named(view: View) -> str:
+    return view.path
+
+
+@one_engine
+@pytest.mark.parametrize("view", shown(portal=False), ids=named)
+def test_page(visitor: Visitor, view: View) -> None:
+    page = visitor.operator(way(visitor, view))
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(page.get_by_role("main")).to_be_visible()
+    accessible(page)
+    page.set_viewport_size(PHONE)
+    fits(page)
+
+
+@one_engine
+def test_pages_of_the_portal(visitor: Visitor, world: World) -> None:
+    """The same pages for one customer: what is different is around them."""
+    page = visitor.customer(scene(world))
+    accessible(page)
+    for view in shown(portal=True):
+        page.goto(way(visitor, view, portal=True))
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        fits(page)
+    page.set_viewport_size(PHONE)
+    fits(page)
+
+
+@pytest.mark.parametrize("world", ["postgres"], indirect=True)
+def test_pages_on_postgres(visitor: Visitor, world: World) -> None:
+    """What they look like does not depend on the engine; that they are there does."""
+    page = visitor.operator()
+    for view in shown(portal=False):
+        page.goto(way(visitor, view))
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+
+
+def test_every_link_leads_somewhere(visitor: Visitor) -> None:
+    assert ways(visitor).broken == {}
+    assert ways(visitor, portal=True).broken == {}
+
+
+@one_engine
+def test_passages(visitor: Visitor, world: World) -> None:
+    """Whoever comes back to such an address is led to what it was about."""
+    customer = scene(world)
+    endpoint = world.get(f"/app/{customer.id}/endpoint?limit=1")["data"][0]["id"]
+    letter = customer.dead()[0]
+    leads = {
+        f"/endpoints/{endpoint}/secret": f"/endpoints/{endpoint}",
+        f"/endpoints/{endpoint}/secret/rotate": f"/endpoints/{endpoint}",
+        f"/applications/{customer.id}/portal-link": f"/applications/{customer.id}",
+        f"/dead-letters/{letter['id']}": f"/messages/{letter['msgId']}",
+    }
+    page = visitor.operator()
+    for address, there in leads.items():
+        page.goto(address)
+        assert urlsplit(page.url).path == there
+
+
+@one_engine
+def test_doors(visitor: Visitor) -> None:
+    """Pages for those who are not in."""
+    page = visitor.stranger()
+    for path in ("/login", "/portal"):
+        page.goto(path)
+        accessible(page)
+        page.set_viewport_size(PHONE)
+        fits(page)

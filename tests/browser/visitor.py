@@ -1,0 +1,142 @@
+"""Somebody who looks at pages: signed in or not, with a screen and a time zone; and what their browser complained of."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, expect
+
+from tests.browser.world import Customer, World
+from tests.support.chromium import Chromium
+
+PATIENCE = 15_000  # milliseconds for anything that a page should show
+PHONE = {"width": 390, "height": 844}
+BAD = ("serious", "critical")
+
+expect.set_options(timeout=PATIENCE)
+
+_rooms: dict[str, BrowserContext] = {}  # of those who have signed in, by server and token; they end with the browser
+
+
+class Visitor:
+    def __init__(self, chromium: Chromium, world: World) -> None:
+        self.chromium = chromium
+        self.world = world
+        self.complaints: list[str] = []
+        self.expected: list[str] = []  # parts of complaints that the test provokes
+        self.posted: list[str] = []  # paths
+        self._pages: list[Page] = []
+        self._rooms: list[BrowserContext] = []
+
+    # ── ways in ──
+
+    def stranger(self, **options: Any) -> Page:
+        """Who has not signed in."""
+        room = self._room(**options)
+        self._rooms.append(room)
+        return self._page(room)
+
+    def _room(self, **options: Any) -> BrowserContext:
+        screen = {"width": 1280, "height": 900}
+        given = {"base_url": self.world.address, "ignore_https_errors": True, "viewport": screen, **options}
+        room = self.chromium.browser.new_context(**given)
+        room.set_default_timeout(PATIENCE)
+        return room
+
+    def _page(self, room: BrowserContext) -> Page:
+        page = room.new_page()
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(f"{error}"))
+        page.on("request", self._asked)
+        self._pages.append(page)
+        return page
+
+    def operator(self, path: str = "/", **options: Any) -> Page:
+        """Who may do everything, on this page."""
+        return self.holder(self.world.token, path, **options)
+
+    def holder(self, token: str, path: str = "/", **options: Any) -> Page:
+        """Of a token or a key. The form is filled in once; who comes again has the cookie, and the files that do not change."""
+        known = f"{self.world.address} {token}"
+        if known not in _rooms:
+            _rooms[known] = self._room()
+            page = self._page(_rooms[known])
+            page.goto("/login")
+            page.locator("input[name=token]").fill(token)
+            page.locator("form:has(input[name=token]) button").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+        if options:
+            page = self.stranger(storage_state=_rooms[known].storage_state(), **options)
+        else:
+            page = self._page(_rooms[known])
+        page.goto(path)
+        return page
+
+    def customer(self, customer: Customer, path: str = "", **options: Any) -> Page:
+        """In the portal, by its link."""
+        page = self.stranger(**options)
+        page.goto(customer.portal())
+        page.wait_for_url("**/portal**")
+        if path:
+            page.goto(f"/portal{path}")
+        return page
+
+    # ── what the browser says ──
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def _asked(self, request: Request) -> None:
+        asked = urlsplit(request.url)
+        at_home = {urlsplit(self.world.address).netloc, *self.world.embedders.places}
+        if asked.scheme not in ("data", "about") and asked.netloc not in at_home:
+            self.complaints.append(f"asks elsewhere: {request.url}")
+        if request.method == "POST":
+            self.posted.append(asked.path)
+
+    def leave(self) -> None:
+        for page in self._pages:
+            page.close()
+        for room in self._rooms:
+            room.close()
+
+    def check(self) -> None:
+        unexpected = [said for said in self.complaints if not any(part in said for part in self.expected)]
+        assert not unexpected, "\n".join(unexpected)
+
+
+# ── what must hold on every page ──────────────────────────────────────────────────────────────────────────────────
+
+
+def noticed(page: Page, words: str) -> None:
+    """What an action has to say."""
+    expect(page.locator(".notice")).to_contain_text(words)
+
+
+def accessible(page: Page) -> None:
+    """In light and dark. Only colours differ between the two."""
+    page.emulate_media(color_scheme="light")
+    _axe(page, "light", {"resultTypes": ["violations"]})
+    page.emulate_media(color_scheme="dark")
+    _axe(page, "dark", {"resultTypes": ["violations"], "runOnly": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+
+
+def _axe(page: Page, theme: str, options: dict[str, Any]) -> None:
+    found = Axe().run(page, options=options).response["violations"]
+    faults = [
+        f"{theme} {page.url}: {fault['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for fault in found
+        if fault["impact"] in BAD
+        for node in fault["nodes"][:5]
+    ]
+    assert not faults, "\n\n".join(faults)
+
+
+def fits(page: Page) -> None:
+    """Nothing is beyond the right edge: the page itself is not scrolled sideways."""
+    over = page.evaluate("document.scrollingElement.scrollWidth - document.documentElement.clientWidth")
+    assert over <= 0, f"{page.url}: {over} pixels too wide"

@@ -1,0 +1,88 @@
+"""The audit log of the command line: one entry for each command that changes something."""
+
+from __future__ import annotations
+
+from hookline.access import Audit, AuditFilter
+from hookline.model import ActorKind
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+
+async def log_of(scene: Scene) -> list[Audit]:
+    """Oldest first."""
+    found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page(limit=100))
+    return found.rows[::-1]
+
+
+async def test_commands_that_change_something(cli: Cli, scene: Scene) -> None:
+    app = await cli.json("apps", "add", "acme")
+    endpoint = await cli.json("endpoints", "add", "acme", "https://example.com/hooks")
+    one = endpoint["endpoint"]["id"]
+    await cli.json("endpoints", "pause", one, "--why", "they deploy")
+    await cli.json("endpoints", "resume", one)
+    await cli.json("endpoints", "close", one)  # it is not open: nothing to do
+    rotated = await cli.json("endpoints", "rotate", one)
+    await cli.json("endpoints", "remove", one)
+    key = await cli.json("keys", "create", "shop", "--scope", "read")
+    await cli.json("keys", "revoke", key["id"])
+    await cli.json("event-types", "add", "order.paid")
+    token = await cli.json("token", "--revoke-all")
+    await cli.json("apps", "list")
+
+    entries = await log_of(scene)
+    org = scene.organization.id
+    assert [(each.action, each.subject, each.app_id) for each in entries] == [
+        ("application.create", app["id"], app["id"]),
+        ("endpoint.create", one, app["id"]),
+        ("endpoint.pause", one, app["id"]),
+        ("endpoint.resume", one, app["id"]),
+        ("endpoint.rotate_secret", one, app["id"]),
+        ("endpoint.delete", one, app["id"]),
+        ("api_key.create", key["id"], None),
+        ("api_key.revoke", key["id"], None),
+        ("event_type.create", "order.paid", None),
+        ("token.revoke_all", org, None),
+        ("token.create", org, None),
+    ]
+    assert {(each.actor.kind, each.address) for each in entries} == {(ActorKind.COMMAND_LINE, "")}
+    assert entries[2].detail == "they deploy"
+    for secret in (endpoint["secret"], rotated["secret"], key["key"], token["token"]):
+        assert secret not in repr(entries)
+
+
+async def test_who_ran_it(cli: Cli, scene: Scene) -> None:
+    await cli.using(LOGNAME="ada").json("apps", "add", "acme")
+    (entry,) = await log_of(scene)
+    assert entry.actor.name == "ada"
+
+
+async def test_dead_letters(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
+    await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
+    await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")  # nothing is left
+    (entry,) = await log_of(scene)
+    assert (entry.action, entry.subject, entry.detail) == ("dead_letter.replay", endpoint.id, "3 dead letters")
+
+
+async def test_operators(cli: Cli, scene: Scene) -> None:
+    async def run(*words: str) -> None:
+        assert (await cli(*words, stdin=b"correct horse battery staple\n")).code == 0
+
+    await run("operators", "add", "ada", "--password-stdin")
+    await run("operators", "password", "ada", "--password-stdin")
+    await run("operators", "role", "ada", "read")
+    await run("operators", "sign-out", "ada")
+    await run("operators", "remove", "ada")
+    entries = await log_of(scene)
+    assert [(each.action, each.subject) for each in entries] == [
+        ("operator.create", "ada"),
+        ("operator.password", "ada"),
+        ("operator.role", "ada"),
+        ("operator.sign_out", "ada"),
+        ("operator.delete", "ada"),
+    ]
+    assert "scrypt" not in repr(entries)

@@ -1,0 +1,94 @@
+"""The page of alerts: for those who run the deployment."""
+
+from __future__ import annotations
+
+from hookline import manage
+from hookline.states import EndpointStatus
+from hookline.store import Store
+from tests.dashboard.conftest import Client
+from tests.support import factory
+from tests.support.alerts import Fleet, only
+from tests.support.scene import Scene
+
+
+async def backlog(scene: Scene) -> Fleet:
+    """An alert that fires."""
+    fleet = Fleet(scene, only(backlog=2))
+    await scene.send(5)
+    await fleet.looks(90)
+    assert await fleet.names() == ["backlog"]
+    return fleet
+
+
+async def test_only_who_runs_the_deployment_sees_them(operator: Client, chief: Client) -> None:
+    assert (await operator.get("/alerts")).status == 403
+    assert not (await operator.page("/")).has("a", href="/alerts")
+    page = await chief.page("/alerts")
+    assert page.first(class_="verdict").text == "● Nothing fires."
+    assert "hookline alerts test" in page.text
+    assert page.has("a", href="/alerts")
+
+
+async def test_what_fires_says_what_since_when_and_where_to_look(chief: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    await backlog(scene)
+    page = await chief.page("/alerts")
+    assert page.first(class_="verdict").text.startswith("◷ 1 alert fires: 5 deliveries are due")
+    ((state, what, about, since, lasted, look),) = page.rows()
+    assert state == "◷ Backlog warning"
+    assert what.startswith("5 deliveries are due")
+    assert (about, lasted, look) == ("the deployment", "fires", "hookline top")
+    assert since.endswith("ago")
+
+
+async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    fleet = await backlog(scene)
+    await fleet.work(factory.delivered)
+    await fleet.settle()
+    page = await chief.page("/alerts")
+    assert page.first(class_="verdict").text == "● Nothing fires."
+    ((state, _, _, _, lasted, look),) = page.rows()
+    assert state == "✓ Backlog resolved"
+    assert lasted.endswith(("min", "s"))
+    assert look == ""
+    assert "No alert fires now" in (await chief.page("/alerts?state=firing")).text
+    assert len((await chief.page("/alerts?state=resolved")).rows()) == 1
+    assert (await chief.get("/alerts?state=lost")).status == 422
+    assert (await chief.get("/alerts?after=%3Cscript")).status == 422
+
+
+async def test_only_their_own_endpoints_are_linked(chief: Client, scene: Scene, store: Store) -> None:
+    await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
+    own_app = await store.create_application(manage.DEFAULT_ORG, factory.new_application())
+    own, theirs = await scene.endpoint(own_app), await scene.endpoint()
+    fleet = Fleet(scene, only(circuits=True))
+    for endpoint in (own, theirs):
+        await store.open_circuit(endpoint.no, "tests")
+    await fleet.look()
+    page = await chief.page("/alerts")
+    assert {own.id, theirs.id} <= {each.get("title") for each in page.all() if each.get("title")}
+    assert page.has("a", href=f"/endpoints/{own.id}")
+    assert not page.has("a", href=f"/endpoints/{theirs.id}")
+    await store.set_endpoint_status(own.no, EndpointStatus.PAUSED, "tests")
+
+
+async def test_paging(chief: Client, scene: Scene) -> None:
+    fleet = Fleet(scene, only(circuits=True))
+    for _ in range(18):
+        await scene.store.open_circuit((await scene.endpoint()).no, "tests")
+    await fleet.look()
+    for _ in range(2):
+        for endpoint in await scene.store.lanes(scene.organization.id):
+            await scene.store.reset_circuit(endpoint.lane.endpoint_no, "tests")
+        await fleet.settle()
+        for endpoint in await scene.store.lanes(scene.organization.id):
+            await scene.store.open_circuit(endpoint.lane.endpoint_no, "tests")
+        await fleet.look()
+    first = await chief.page("/alerts")
+    assert len(first.rows()) == 50
+    link = first.first(class_="more").first("a")["href"]
+    second = await chief.page(link)
+    assert 0 < len(second.rows()) <= 50
+    keys = [row["data-key"] for page in (first, second) for row in page.first("tbody").all("tr")]
+    assert keys == sorted(set(keys), key=int, reverse=True)

@@ -1,0 +1,232 @@
+"""Applications: who needs somebody, adding, editing, the link to the portal, and the end."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from hookline.model import Actor, ActorKind, Application, ApplicationChange
+from hookline.states import EndpointStatus
+from hookline.store.base import Page
+from tests.dashboard.client import Client as Browser
+from tests.dashboard.conftest import Client, Enter
+from tests.dashboard.markup import Node
+from tests.dashboard.seen import audited, notice, numbers, posting, section, verdict
+from tests.support import factory
+from tests.support.scene import Scene
+
+HOSTILE = '<script>alert(1)</script>"onmouseover="x'
+HAND = Actor(kind=ActorKind.COMMAND_LINE)
+
+
+def listed(page: Node) -> dict[str, list[str]]:
+    rows = page.first("tbody").all("tr")
+    return {row["data-key"]: cells for row, cells in zip(rows, page.rows(), strict=True)}
+
+
+async def found(scene: Scene, ref: str) -> Application:
+    app = await scene.store.application(scene.organization.id, ref)
+    assert app is not None
+    return app
+
+
+async def test_none_teaches_what_one_is(chief: Client) -> None:
+    page = await chief.page("/applications")
+    assert "one customer of yours" in page.first(class_="empty").text
+    assert page.has("a", href="/applications/new")
+
+
+async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: Application) -> None:
+    page = await operator.page("/applications")
+    assert verdict(page) == "● All applications are well."
+    await scene.trip(await scene.endpoint())
+    await scene.endpoint(other_app)
+    await scene.ingest(factory.new_messages(other_app.no, 2))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all() if job.app_no == other_app.no))
+    page = await operator.page("/applications")
+    assert verdict(page).startswith("❚❚ 1 application with endpoints that are not well.")
+    rows = listed(page)
+    assert rows[scene.app.id][1:3] == ["❚❚ 1 endpoint not well, 5 deliveries held", "–"]
+    assert rows[other_app.id][1:3] == ["● well", "✕ 2"]
+    assert page.has("a", href=f"/dead-letters?app={other_app.id}")
+
+
+async def test_one_is_found_by_its_id_or_uid(operator: Client, scene: Scene, other_app: Application) -> None:
+    await scene.store.change_application(other_app.no, ApplicationChange(uid="customer-9"))
+    assert set(listed(await operator.page("/applications?q=customer-9"))) == {other_app.id}
+    assert set(listed(await operator.page(f"/applications?q={scene.app.id}"))) == {scene.app.id}
+    assert (await operator.page("/applications?q=nobody")).first(
+        class_="empty"
+    ).text == "No application has this id or uid."
+
+
+async def test_a_long_list_has_pages(operator: Client, scene: Scene) -> None:
+    made = {scene.app.id}
+    for _ in range(51):
+        made.add((await scene.store.create_application(scene.organization.id, factory.new_application())).id)
+    first = await operator.page("/applications")
+    second = await operator.page(first.first(class_="more").first("a")["href"])
+    assert (len(listed(first)), len(listed(second))) == (50, 2)
+    assert {*listed(first), *listed(second)} == made
+    assert not second.has(class_="more")
+
+
+async def test_customers_have_no_such_pages(portal: Client, scene: Scene) -> None:
+    for path in ("/applications", "/applications/new", f"/applications/{scene.app.id}"):
+        assert (await portal.get(f"/portal{path}")).status == 404
+        assert (await portal.get(path)).status == 303  # their cookie is not for it: sign in
+
+
+async def test_another_organizations_is_not_there(enter: Enter, scene: Scene) -> None:
+    other = await scene.store.save_organization(factory.organization())
+    stranger = await enter(org_id=other.id)
+    assert scene.app.name not in (await stranger.get("/applications")).text
+    for rest in ("", "/edit", "/delete", "/portal-link"):
+        assert (await stranger.get(f"/applications/{scene.app.id}{rest}")).status == 404
+    for rest in ("/edit", "/delete", "/portal-link", "/end-portal"):
+        assert (await stranger.post(f"/applications/{scene.app.id}{rest}", name="x")).status == 404
+    assert await found(scene, scene.app.id) == scene.app
+
+
+async def test_whoever_may_only_look_changes_nothing(reader: Client, scene: Scene) -> None:
+    page = await reader.page(f"/applications/{scene.app.id}")
+    assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]
+    for rest in ("/edit", "/delete", "/portal-link", "/end-portal"):
+        assert (await reader.post(f"/applications/{scene.app.id}{rest}", name="x", lifetime="3600")).status == 403
+    assert (await reader.post("/applications/new", name="x")).status == 403
+    assert await found(scene, scene.app.id) == scene.app
+
+
+# ── adding and editing ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_adding_one(operator: Client, scene: Scene) -> None:
+    page = await operator.page("/applications/new")
+    answer = await operator.submit(
+        posting(page, "/new"), name=HOSTILE, uid="customer-8", throttle_rate="40", metadata='{"plan": "gold"}'
+    )
+    made = await found(scene, "customer-8")
+    assert answer.location == f"/applications/{made.id}"
+    assert (made.name, made.throttle_rate, made.metadata) == (HOSTILE, 40, {"plan": "gold"})
+    shown = await operator.follow(answer)
+    assert "<script>alert" not in shown.text
+    assert HOSTILE in shown.page().first("h1").text
+    assert (await audited(scene))[0].action == "application.create"
+
+
+async def test_the_first_one_of_a_new_deployment(chief: Client, scene: Scene) -> None:
+    answer = await chief.post("/applications/new", name="the first")
+    assert answer.status == 303
+
+
+async def test_what_is_wrong_is_said_and_kept(operator: Client, scene: Scene) -> None:
+    await scene.store.change_application(scene.app.no, ApplicationChange(uid="taken"))
+    for change in (
+        {"name": ""},
+        {"uid": "app_x"},
+        {"uid": "a b"},
+        {"throttle_rate": "fast"},
+        {"throttle_rate": "99999999"},
+        {"metadata": "[]"},
+    ):
+        page = (await operator.post("/applications/new", {"name": "kept", **change})).page(422)
+        [name] = change
+        assert page.first(id=f"{name}-error").text
+        assert posting(page, "/new").fields()[name] == [change[name]]
+    page = (await operator.post("/applications/new", name="kept", uid="taken")).page(422)
+    assert "taken" in verdict(page)
+    assert len(await scene.store.applications(scene.organization.id, Page())) == 1
+
+
+async def test_editing_one(operator: Client, scene: Scene) -> None:
+    page = await operator.page(f"/applications/{scene.app.id}/edit")
+    after = (
+        await operator.follow(await operator.submit(posting(page, "/edit"), name="renamed", throttle_rate="5"))
+    ).page()
+    assert notice(after) == "Saved."
+    assert after.first("h1").text == "renamed"
+    changed = await found(scene, scene.app.id)
+    assert (changed.name, changed.throttle_rate, changed.uid) == ("renamed", 5, None)
+    assert (await operator.post(f"/applications/{scene.app.id}/edit", name="")).status == 422
+    assert (await found(scene, scene.app.id)).name == "renamed"
+
+
+# ── one of them ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_its_page_says_how_its_endpoints_are(operator: Client, scene: Scene, other_app: Application) -> None:
+    path = f"/applications/{scene.app.id}"
+    assert "no endpoints" in verdict(await operator.page(path))
+    well, paused = await scene.endpoint(), await scene.endpoint()
+    await scene.endpoint(other_app)
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
+    await scene.send(2)
+    page = await operator.page(path)
+    assert verdict(page).startswith(f"❚❚ 1 of 2 endpoints is held: 2 deliveries waiting. Look at {paused.url}")
+    assert numbers(page)["endpoints"] == "2"
+    rows = section(page, "Endpoints").first("tbody").all("tr")
+    assert [row["data-key"] for row in rows] == [paused.id, well.id]
+    assert page.has("a", href=f"/endpoints/new?app={scene.app.id}")
+
+
+async def test_dead_letters_are_told_where_all_else_is_well(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    page = await operator.page(f"/applications/{scene.app.id}")
+    assert verdict(page) == "✕ Its endpoints are well; 3 dead letters can be replayed. Look at them."
+
+
+async def test_delete_says_what_it_touches_first(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.endpoint()
+    await scene.send(2)
+    page = await operator.page(f"/applications/{scene.app.id}/delete")
+    assert "deletes 2 endpoints, turns 4 open deliveries into dead letters" in verdict(page)
+    answer = await operator.submit(posting(page, "/delete"))
+    assert answer.location == "/applications"
+    assert await scene.store.application(scene.organization.id, scene.app.id) is None
+    assert (await operator.get(f"/applications/{scene.app.id}")).status == 404
+    await scene.store.sweep_deleted()
+
+
+# ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def signed_in(operator: Client, link: str) -> Browser:
+    """A customer who pastes the link that they were given."""
+    customer = Browser(operator.address, portal=True)
+    answer = await customer.sign_in("/portal/login", key=link)
+    assert answer.status == 303, answer
+    return customer
+
+
+async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    page = await operator.page(f"/applications/{scene.app.id}")
+    answer = await operator.submit(posting(page, "/portal-link"), lifetime="86400")
+    link = answer.page().first("pre").text
+    assert urlsplit(link).netloc == operator.address
+    assert answer.headers["cache-control"] == "no-store"
+    assert (await operator.get(f"/applications/{scene.app.id}/portal-link")).location == f"/applications/{scene.app.id}"
+    customer = await signed_in(operator, link)
+    assert (await customer.post(f"/portal/endpoints/{endpoint.id}/pause")).status == 303
+    [_, made] = await audited(scene)
+    assert (made.action, made.detail) == ("application.portal_link", "full, 86400 s")
+    assert "key=" not in made.detail
+    await operator.done(f"/applications/{scene.app.id}/end-portal")
+    assert (await customer.get("/portal/endpoints")).status == 303
+
+
+async def test_a_link_to_look_only(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime="3600", read_only="1")
+    customer = await signed_in(operator, answer.page().first("pre").text)
+    assert (await customer.get(f"/portal/endpoints/{endpoint.id}")).status == 200
+    assert (await customer.post(f"/portal/endpoints/{endpoint.id}/pause")).status == 403
+
+
+async def test_a_link_lives_for_one_of_the_lengths(operator: Client, scene: Scene) -> None:
+    for lifetime in ("", "1", "99999999", "x"):
+        answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime=lifetime)
+        assert answer.status == 422
+    assert await audited(scene) == []

@@ -1,0 +1,253 @@
+"""Charts: what is drawn is to scale, can be read without seeing it, and carries nobody's markup."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline.dashboard import charts, drawing, scales
+from hookline.dashboard.charts import Bar, Curve, Row, Stretch
+from tests.dashboard.markup import Node, parse
+
+START = datetime(2025, 11, 15, 20, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+EVIL = "<script>alert(1)</script>\"'&"
+
+
+def minutes(count: int) -> list[datetime]:
+    return [START + timedelta(minutes=each) for each in range(count)]
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+
+
+def paths(chart: Node, kind: str) -> list[str]:
+    return [node["d"] for node in chart.all("path", class_=kind)]
+
+
+# ── curves ──
+
+
+def test_areas_are_stacked_to_scale_with_the_first_below() -> None:
+    curves = [
+        Curve(name="delivered", shade="delivered", values=[10, 20, 0]),
+        Curve(name="dead", shade="dead", values=[30, 20, 40]),
+    ]
+    chart = parse(charts.areas("Attempts", curves, minutes(3), height=101))
+
+    upper, lower = paths(chart, "edge")  # the highest is drawn first, so that the others are painted over it
+    assert points(lower) == [(0, 76), (500, 51), (1000, 101)]
+    assert points(upper) == [(0, 1), (500, 1), (1000, 1)]
+    assert [node["class"] for node in chart.all("g") if node.get("class")] == ["shade-dead", "shade-delivered"]
+
+
+def test_a_line_is_broken_where_nothing_is_known() -> None:
+    values = [1, None, 3, 4, None, 5]
+    chart = parse(charts.lines("Backlog", [Curve(name="due", shade="pending", values=values)], minutes(6)))
+
+    [path] = paths(chart, "edge")
+    assert path.count("M") == 3
+    assert "NaN" not in path
+
+
+def test_what_is_known_of_one_curve_only_is_no_gap_of_the_others() -> None:
+    curves = [
+        Curve(name="delivered", shade="delivered", values=[1, 2, None]),
+        Curve(name="dead", shade="dead", values=[None, 2, None]),
+    ]
+    chart = parse(charts.areas("Attempts", curves, minutes(3)))
+
+    assert [path.count("M") for path in paths(chart, "edge")] == [1, 1]
+
+
+def test_a_chart_says_that_there_is_nothing_to_draw() -> None:
+    chart = parse(charts.areas("Attempts", [Curve(name="dead", shade="dead", values=[None, None])], minutes(2)))
+    assert chart.first(class_="nothing").text == "No data in this range"
+    assert parse(charts.lines("Backlog", [], [])).first("figcaption").text == "Backlog"
+
+
+def test_curves_are_told_apart_by_more_than_their_colour() -> None:
+    curves = [Curve(name=name, shade="pending", values=[1, 2]) for name in ("p50", "p95", "p99")]
+    chart = parse(charts.lines("Latency", curves, minutes(2), unit="s"))
+
+    assert len({node["class"] for node in chart.all("path")}) == 3
+    assert [item.text for item in chart.first(class_="legend").all("li")] == ["p502 s", "p952 s", "p992 s"]
+
+
+def test_the_readout_has_a_word_for_every_time() -> None:
+    curves = [Curve(name="p95", shade="pending", values=[0.0042, None, 61])]
+    plot = parse(charts.lines("Latency", curves, minutes(3), unit="s")).first(class_="plot")
+
+    assert plot["data-times"].split() == [str(int(at.timestamp())) for at in minutes(3)]
+    assert plot.first("g", data_name="p95")["data-words"] == "4 ms|–|1 min 1 s"
+    assert plot["tabindex"] == "0"
+
+
+def test_the_table_has_the_same_values_the_latest_first_and_never_too_many() -> None:
+    curves = [Curve(name="delivered", shade="delivered", values=list(range(1000, 1168)))]
+    chart = parse(charts.areas("Attempts", curves, minutes(168)))
+
+    rows = chart.first("tbody").all("tr")
+    assert len(rows) <= drawing.MOST_ROWS
+    assert rows[0].text.endswith("1,167")
+    assert "one in 6" in chart.first("caption").text
+
+
+def test_a_sparkline_says_its_sums() -> None:
+    curves = [
+        Curve(name="delivered", shade="delivered", values=[600, None, 604]),
+        Curve(name="dead", shade="dead", values=[0, None, 3]),
+    ]
+    chart = parse(charts.sparkline("Last hour", curves))
+    assert chart.first("svg")["aria-label"] == "Last hour: 1,204 delivered, 3 dead"
+    assert len(chart.all("path")) == 2
+    assert parse(charts.sparkline("Last hour", [])).first("svg")["aria-label"] == "Last hour"
+
+
+# ── bars ──
+
+
+def test_bars_are_a_table_to_scale_that_leads_on() -> None:
+    found = [
+        Bar(name="expired", value=50, words="50", shade="dead", href="/dead-letters?reason=expired"),
+        Bar(name="gone", value=200, words="200", shade="dead"),
+        Bar(name="none", value=0, words="0", shade="dead"),
+    ]
+    chart = parse(charts.bars("Dead letters by reason", found))
+
+    assert [row.text for row in chart.first("tbody").all("tr")] == ["expired 50", "gone 200", "none 0"]
+    assert [rect["width"] for rect in chart.all("rect")] == ["25%", "100%", "0%"]
+    assert chart.first("a")["href"] == "/dead-letters?reason=expired"
+    assert not parse(charts.bars("Dead letters by reason", [])).has("table")
+
+
+# ── stretches ──
+
+
+def test_a_band_is_cut_to_the_time_that_it_shows() -> None:
+    stretches = [
+        Stretch(shade="delivered", words="closed", since=START - HOUR, until=START + HOUR / 4),
+        Stretch(shade="held", words="open", since=START + HOUR / 4, until=START + 2 * HOUR),
+    ]
+    chart = parse(charts.band("Circuit", stretches, START, START + HOUR))
+
+    drawn = chart.all("rect", class_="stretch")
+    assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("25%", "75%")]
+    assert [rect["data-words"] for rect in drawn] == ["closed", "open"]
+    assert [item.text for item in chart.first(class_="legend").all("li")] == ["closed", "open"]
+    assert [row.all("td")[-1].text for row in chart.first("tbody").all("tr")] == ["1 h 45 min", "1 h 15 min"]
+
+
+def test_a_waterfall_is_to_one_scale() -> None:
+    second = timedelta(seconds=1)
+    rows = [
+        Row(name="#1", stretches=[Stretch(shade="dns", words="DNS", since=START, until=START + second)]),
+        Row(
+            name="#2",
+            stretches=[Stretch(shade="wait", words="answer", since=START + 2 * second, until=START + 4 * second)],
+        ),
+    ]
+    chart = parse(charts.waterfall("Attempts", rows, START, START + 4 * second))
+
+    drawn = chart.all("rect", class_="stretch")
+    assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("50%", "50%")]
+    assert drawn[0].get("y") != drawn[1].get("y")
+    assert [tick.text for tick in chart.all("text", class_="tick")] == ["0 s", "1 s", "2 s", "3 s", "4 s"]
+    assert [item.text for item in chart.first(class_="legend").all("li")] == ["DNS", "waiting for the answer"]
+
+
+def test_what_took_no_time_is_drawn_all_the_same() -> None:
+    rows = [Row(name="#1", stretches=[Stretch(shade="dns", words="DNS", since=START, until=START)])]
+    assert parse(charts.waterfall("Attempts", rows, START, START)).has("rect", class_="stretch")
+    assert parse(charts.band("Circuit", rows[0].stretches, START, START)).has("rect", class_="stretch")
+    assert parse(charts.waterfall("Attempts", [], START, START)).has("figure")
+
+
+# ── every chart ──
+
+
+def every(text: str) -> list[str]:
+    curve = Curve(name=text, shade=text, values=[1, 2])
+    stretch = Stretch(shade=text, words=text, since=START, until=START + HOUR)
+    return [
+        charts.areas(text, [curve], minutes(2), unit=text),
+        charts.lines(text, [curve], minutes(2), unit=text),
+        charts.sparkline(text, [curve]),
+        charts.bars(text, [Bar(name=text, value=1, words=text, shade=text, href=text)]),
+        charts.band(text, [stretch], START, START + HOUR),
+        charts.waterfall(text, [Row(name=text, stretches=[stretch])], START, START + HOUR),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_texts_stay_texts_and_nothing_needs_a_style(number: int) -> None:
+    made = every(EVIL)[number]
+    chart = parse(made)
+    assert not chart.has("script")
+    assert not [node for node in chart.walk() if "style" in node.attributes]
+
+
+def test_the_same_numbers_give_the_same_markup() -> None:
+    assert every("a") == every("a")
+
+
+# ── axes ──
+
+
+@given(st.floats(min_value=0, max_value=1e12), st.sampled_from(["", "s", "ms", "/s"]), st.booleans())
+def test_an_axis_has_a_few_round_ticks_that_reach_the_top(top: float, unit: str, whole: bool) -> None:
+    found = scales.ticks(top, unit, whole=whole)
+    assert 2 <= len(found) <= scales.MOST
+    assert found[0] == 0
+    assert found[-1] >= top * (1 - 1e-6)
+    assert sorted(set(found)) == found
+
+
+@given(st.integers(min_value=1, max_value=400 * 86_400))
+def test_times_have_a_few_round_ticks_in_between(seconds: int) -> None:
+    found, step = scales.instants(START, START + timedelta(seconds=seconds))
+    assert len(found) <= scales.MOST
+    assert all(START <= at <= START + timedelta(seconds=seconds) for at in found)
+    assert all(at.timestamp() % step == 0 for at in found)
+
+
+@given(st.integers(min_value=0, max_value=10**13))
+def test_lengths_have_a_few_round_ticks_from_nothing(micros: int) -> None:
+    span = timedelta(microseconds=micros)
+    found = scales.lengths(span)
+    assert 1 <= len(found) <= scales.MOST
+    assert found[0] == timedelta(0)
+    assert found[-1] <= span
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "short", "exact"),
+    [
+        (0, "", "0", "0"),
+        (0.25, "", "0.25", "0.25"),
+        (1204, "", "1.2k", "1,204"),
+        (2_500_000, "", "2.5M", "2,500,000"),
+        (12.5, "/s", "12.5/s", "12.5/s"),
+        (3, "messages", "3 messages", "3 messages"),
+        (250, "ms", "250 ms", "250 ms"),
+        (0.0001, "s", "<1 ms", "<1 ms"),
+        (0.9999, "s", "1 s", "1 s"),
+        (59.99, "s", "1 min", "1 min"),
+        (125, "s", "2 min 5 s", "2 min 5 s"),
+        (3_600, "s", "1 h", "1 h"),
+        (90_000, "s", "1 d 1 h", "1 d 1 h"),
+        (40 * 86_400, "s", "40 d", "40 d"),
+    ],
+)
+def test_values_read_well(value: float, unit: str, short: str, exact: str) -> None:
+    assert scales.short(value, unit) == short
+    assert scales.exact(value, unit) == exact
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    assert scales.exact(None, "s") == "–"

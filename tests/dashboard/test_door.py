@@ -1,0 +1,373 @@
+"""Who comes in, for how long, and how guessing ends."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from base64 import b64encode
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from hookline import clock, manage, tokens
+from hookline.access import AuditFilter, Operator
+from hookline.api.services import Services
+from hookline.dashboard.signin import LIFETIME, PORTAL_LIFETIME
+from hookline.model import Application, Organization, Scope
+from hookline.store import Store
+from hookline.store.base import IDLE, Page
+from tests.api.conftest import JWT_SECRET, serving
+from tests.dashboard.client import Client, Shown
+from tests.dashboard.conftest import Enter
+from tests.support.raw import Raw
+from tests.support.timeshift import age
+
+RIGHT = "correct horse battery staple"
+SALT = b"0123456789abcdef"
+KEPT = "scrypt$10$8$1$" + "$".join(
+    b64encode(raw).decode() for raw in (SALT, hashlib.scrypt(RIGHT.encode(), salt=SALT, n=2**10, r=8, p=1, dklen=32))
+)  # as cheap as can be: tests have many of them
+SESSION = "hookline_session"
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+async def ada(store: Store, organization: Organization) -> Operator:
+    return await let_in(store, organization, "ada")
+
+
+async def let_in(store: Store, organization: Organization, name: str, role: Scope = Scope.FULL) -> Operator:
+    new = Operator(name=name, org_id=organization.id, role=role, password=KEPT, created_at=clock.EPOCH)
+    return await store.create_operator(new)
+
+
+async def wrong(client: Client, name: str = "ada", password: str = "wrong password") -> Shown:
+    return await client.sign_in(name=name, password=password)
+
+
+# ── sign-in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_stranger_is_led_to_the_door_and_back(stranger: Client, ada: Operator) -> None:
+    assert (await stranger.get("/")).location == "/login"
+    there = (await stranger.get("/audit?action=endpoint.pause&actor=ada")).location
+    assert there == "/login?next=/audit%3Faction%3Dendpoint.pause%26actor%3Dada"
+    form = (await stranger.page(there)).all("form")[0]
+    answer = await stranger.submit(form, name="Ada ", password=RIGHT)
+    assert answer.location == "/audit?action=endpoint.pause&actor=ada"
+    page = await stranger.page(answer.location)
+    assert page.first("h1").text == "Audit log"
+    assert page.first(class_="who").first("span").text == "ada"
+
+
+ELSEWHERE = (
+    "//evil.example.com",
+    "https://evil.example.com",
+    "/\\evil.example.com",
+    "\\\\evil.example.com",
+    "/\t/evil.example.com",
+    "javascript:alert(1)",
+    "/logout",
+    "/login",
+    "/portal",
+    "/portal/endpoints",
+    "/" + "x" * 3000,
+    "",
+)
+
+
+async def test_the_door_leads_nowhere_else(stranger: Client, organization: Organization) -> None:
+    token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    for onward in ELSEWHERE:
+        assert (await stranger.sign_in(token=token, next=onward)).location == "/", onward
+
+
+async def test_a_session_is_random_and_only_its_hash_is_kept(operator: Client, raw: Raw) -> None:
+    [(name, cookie)] = [(name, one) for name, one in operator.cookies.items() if "session" in name]
+    assert name == SESSION
+    assert len(cookie.value) >= 43
+    assert cookie.path == "/"
+    assert {"httponly", "samesite=lax"} <= cookie.attributes
+    [row] = await raw.rows("SELECT hash FROM session")
+    assert bytes(row["hash"]) == hashlib.sha256(cookie.value.encode()).digest()
+
+
+async def test_over_tls_browsers_take_the_cookie_from_us_alone(stranger: Client, organization: Organization) -> None:
+    """A proxy of this machine ends TLS, and says so."""
+    tls = {"x-forwarded-proto": "https"}
+    page = (await stranger.send("GET", "/login", None, tls)).page()
+    proof = page.first("input", name="csrf")["value"]
+    token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    answer = await stranger.send("POST", "/login", f"csrf={proof}&token={token}".encode(), tls)
+    assert answer.location == "/"
+    cookie = stranger.cookies["__Host-hookline_session"]
+    assert {"secure", "httponly", "samesite=lax", "path=/"} <= cookie.attributes
+    assert not any(part.startswith("domain") for part in cookie.attributes)
+    assert (await stranger.send("GET", "/audit", None, tls)).status == 200
+    assert (await stranger.get("/audit")).status == 303  # the same text in a cookie of a plain connection is another
+
+
+async def test_who_comes_in_again_gets_another_session(stranger: Client, ada: Operator, raw: Raw) -> None:
+    await stranger.sign_in(name="ada", password=RIGHT)
+    first = stranger.cookies[SESSION].value
+    await stranger.sign_in(name="ada", password=RIGHT)
+    assert stranger.cookies[SESSION].value != first
+    assert await raw.count("session") == 1
+    old = await stranger.send("GET", "/audit", None, {"cookie": f"{SESSION}={first}"})
+    assert old.status == 303
+
+
+async def test_nobody_chooses_the_session_of_another(stranger: Client, ada: Operator) -> None:
+    """One that is planted before is not the one that is good after."""
+    planted = "a" * 43
+    stranger._take(f"{SESSION}={planted}; Path=/")
+    await stranger.sign_in(name="ada", password=RIGHT)
+    assert stranger.cookies[SESSION].value != planted
+
+
+async def test_wrong_names_and_wrong_passwords_look_the_same(stranger: Client, ada: Operator) -> None:
+    answers = [await wrong(stranger, name) for name in ("ada", "nobody")]
+    for answer in answers:
+        assert SESSION not in stranger.cookies
+        alert = answer.page(401).first(role="alert")
+        assert alert.text == "✕ The name or the password is wrong"
+    texts = [answer.text.replace("nobody", "ada") for answer in answers]
+    assert texts[0] == texts[1]
+
+
+async def test_what_was_typed_is_shown_again_as_text_and_never_the_password(stranger: Client) -> None:
+    answer = await wrong(stranger, HOSTILE, "hunter2 hunter2")
+    page = answer.page(401)
+    assert page.first("input", name="name")["value"] == HOSTILE
+    assert HOSTILE not in answer.text
+    assert "hunter2" not in answer.text
+
+
+async def test_no_key_opens_nothing(stranger: Client) -> None:
+    for token in ("", "x", "a.b.c", "hk_" + "0" * 38, "é", "x" * 5000):
+        assert (await stranger.sign_in(token=token)).status == 401, token
+        assert SESSION not in stranger.cookies
+
+
+async def test_an_api_key_opens_as_much_as_it_may(
+    stranger: Client, store: Store, organization: Organization, app: Application
+) -> None:
+    async def key(scope: Scope, only: Application | None = None) -> str:
+        now = await store.now()
+        made = await manage.add_api_key(
+            store, organization.id, name=f"k-{scope}", scope=scope, app=only, expires_at=None, now=now
+        )
+        return made[1]
+
+    assert (await stranger.sign_in(token=await key(Scope.FULL))).location == "/"
+    assert (await stranger.page("/audit")).first(class_="who").first("span").text == "k-full"
+    refusal = await stranger.sign_in(token=await key(Scope.PUBLISH))
+    assert "only publish" in refusal.page(401).first(role="alert").text
+    assert (await stranger.sign_in(token=await key(Scope.READ))).location == "/"
+    customer = await stranger.sign_in(token=await key(Scope.FULL, app))
+    assert customer.location == "/portal"
+    assert "hookline_portal_session" in stranger.cookies
+
+
+async def test_the_pages_of_the_door_are_kept_nowhere_and_run_nothing(stranger: Client) -> None:
+    for path in ("/login", "/portal/login"):
+        answer = await stranger.get(path)
+        assert answer.headers["cache-control"] == "no-store"
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "form-action 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert " style=" not in answer.text
+        assert all("src" in script.attributes for script in answer.page().all("script"))
+
+
+async def test_operators_sign_in_to_no_page_inside_of_another(stranger: Client) -> None:
+    assert (await stranger.get("/login", sec_fetch_dest="iframe")).location == "/portal/login"
+
+
+# ── the end of a session ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_leaving(operator: Client) -> None:
+    cookie = operator.cookies[SESSION].value
+    answer = await operator.post("/logout")
+    assert answer.location == "/login?left=1"
+    assert SESSION not in operator.cookies
+    assert "signed out" in (await operator.page("/login?left=1")).first(role="status").text
+    kept = await operator.send("GET", "/audit", None, {"cookie": f"{SESSION}={cookie}"})
+    assert kept.status == 303
+
+
+async def test_nobody_else_can_make_one_leave(operator: Client) -> None:
+    assert (await operator.send("POST", "/logout", b"csrf=x", {})).status == 403
+    assert (await operator.get("/audit")).status == 200
+
+
+async def test_a_session_that_nobody_uses_ends(operator: Client, raw: Raw) -> None:
+    await age(raw, IDLE + 60)
+    assert (await operator.get("/audit")).status == 303
+
+
+async def test_one_that_is_used_ends_too(operator: Client, served: Services, raw: Raw) -> None:
+    async def look() -> int:
+        async with serving(served) as address:  # a process notes the use of a session once a minute
+            operator.address = address
+            [before] = await raw.rows("SELECT seen_at FROM session")
+            status = (await operator.get("/audit")).status
+            while status == 200 and await raw.rows("SELECT seen_at FROM session") == [before]:
+                await asyncio.sleep(0.01)  # it is noted beside the request
+            return status
+
+    for _ in range(int(LIFETIME // IDLE)):
+        await age(raw, IDLE - 60)
+        assert await look() == 200
+    await age(raw, IDLE - 60)
+    assert await look() == 303
+
+
+async def test_a_token_that_is_revoked_ends_its_sessions_at_once(
+    operator: Client, served: Services, organization: Organization
+) -> None:
+    assert (await operator.get("/audit")).status == 200
+    await served.auth.revoke_all(organization.id, None)
+    assert (await operator.get("/audit")).status == 303
+
+
+async def test_a_session_ends_with_its_token(stranger: Client, organization: Organization, raw: Raw) -> None:
+    token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall(), lifetime=600)
+    await stranger.sign_in(token=token)
+    assert (await stranger.get("/audit")).status == 200
+    await age(raw, 601)
+    assert (await stranger.get("/audit")).status == 303
+
+
+async def test_a_new_password_a_sign_out_and_a_removal_end_an_operators_sessions(
+    address: str, store: Store, ada: Operator
+) -> None:
+    async def enter() -> Client:
+        client = Client(address)
+        assert (await client.sign_in(name="ada", password=RIGHT)).location == "/"
+        assert (await client.get("/audit")).status == 200
+        return client
+
+    one, two = await enter(), await enter()
+    assert await store.end_sessions("ada") == 2
+    assert {(await each.get("/audit")).status for each in (one, two)} == {303}
+    three = await enter()
+    await store.change_operator("ada", password=KEPT)
+    assert (await three.get("/audit")).status == 303
+    four = await enter()
+    await store.delete_operator("ada")
+    assert (await four.get("/audit")).status == 303
+
+
+async def test_a_role_counts_from_now_on(stranger: Client, store: Store, ada: Operator) -> None:
+    await stranger.sign_in(name="ada", password=RIGHT)
+    assert (await stranger.post("/messages/none/resend")).status == 404
+    await store.change_operator("ada", role=Scope.READ)
+    assert (await stranger.post("/messages/none/resend")).status == 403
+
+
+async def test_an_open_stream_ends_with_the_session(operator: Client) -> None:
+    host, port = operator.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    cookie = f"{SESSION}={operator.cookies[SESSION].value}"
+    writer.write(f"GET / HTTP/1.1\r\nhost: a\r\naccept: text/event-stream\r\ncookie: {cookie}\r\n\r\n".encode())
+    await reader.readuntil(b"retry:")
+    await operator.post("/logout")
+    async with asyncio.timeout(30):
+        await reader.readuntil(b"0\r\n\r\n")  # the end of it; the connection stays
+    writer.close()
+    operator._take(f"{cookie}; Path=/")
+    again = await operator.get("/", accept="text/event-stream")
+    assert again.status == 401  # a redirect would be followed, to a page that is no stream
+
+
+# ── guessing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_guessing_a_password_ends(stranger: Client, ada: Operator, raw: Raw) -> None:
+    statuses = [(await wrong(stranger)).status for _ in range(5)]
+    assert statuses == [401] * 5
+    refused = await stranger.sign_in(name="ada", password=RIGHT)  # even the right one is not looked at
+    assert re.search(r"wait \d+ seconds?, then try again", refused.page(429).first(role="alert").text)
+    assert 1 <= int(refused.headers["retry-after"]) <= 30
+    assert SESSION not in stranger.cookies
+    assert (await wrong(stranger, "bob")).status == 401  # others may
+    await age(raw, 31)
+    assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
+    assert (await wrong(stranger)).status == 401  # and it is forgotten
+
+
+async def test_guesses_at_the_same_moment_are_not_free(address: str, ada: Operator) -> None:
+    clients = [Client(address) for _ in range(9)]
+    forms = [(await client.page("/login")).all("form")[0] for client in clients]
+    answers = await asyncio.gather(
+        *(client.submit(form, name="ada", password="wrong") for client, form in zip(clients, forms, strict=True))
+    )
+    assert sorted(answer.status for answer in answers) == [401] * 5 + [429] * 4
+
+
+async def test_guessing_keys_ends_and_does_not_lock_passwords(stranger: Client, ada: Operator) -> None:
+    for _ in range(20):
+        assert (await stranger.sign_in(token="a.b.c")).status == 401
+    assert (await stranger.sign_in(token="a.b.c")).status == 429
+    assert (await stranger.sign_in("/portal/login", key="a.b.c")).status == 429
+    assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
+
+
+async def test_what_is_counted_holds_no_name_and_no_address(stranger: Client, raw: Raw) -> None:
+    await wrong(stranger, "hunter2 hunter2")
+    rows = await raw.rows("SELECT subject FROM guess")
+    assert len(rows) == 3
+    plain = {hashlib.sha256(text.encode()).digest() for text in ("hunter2 hunter2", "127.0.0.1")}
+    assert plain.isdisjoint(bytes(row["subject"]) for row in rows)
+
+
+async def test_signing_in_takes_from_the_limit_of_its_key(
+    served: Services, organization: Organization, store: Store
+) -> None:
+    from tests.api.test_limits import limits
+
+    token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    async with serving(replace(served, limits=limits(2))) as address:
+        client = Client(address)
+        assert (await client.sign_in(token=token)).location == "/"
+        assert (await client.get("/audit")).status == 200
+        refused = await client.get("/audit")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert (await client.sign_in(token=token)).status == 429
+
+
+async def test_an_outage_is_said_and_no_guess_is_looked_at(stranger: Client, store: Store, operator: Client) -> None:
+    forms = (await stranger.page("/login")).all("form")
+    await store.close()
+    for form in forms:
+        assert (await stranger.submit(form, name="ada", token="x")).status == 503
+    for path in ("/audit", "/login"):
+        assert (await operator.get(path)).status == 503
+
+
+# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_who_came_in_is_in_the_audit_log(
+    stranger: Client, store: Store, organization: Organization, ada: Operator, enter: Enter, app: Application
+) -> None:
+    await wrong(stranger)
+    await stranger.sign_in(name="ada", password=RIGHT)
+    await enter(app=app)
+    found = (await store.audit_log(AuditFilter(org_id=organization.id), Page())).rows
+    assert [(each.action, each.actor.kind.value, each.actor.name, each.app_id, each.address) for each in found] == [
+        ("session.begin", "portal", None, app.id, "127.0.0.1"),
+        ("session.begin", "operator", "ada", None, "127.0.0.1"),
+    ]
+
+
+async def test_a_customers_session_is_shorter(portal: Client, raw: Raw) -> None:
+    [row] = await raw.rows("SELECT created_at, expires_at FROM session")
+    length = row["expires_at"] - row["created_at"]
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length / 1_000_000
+    assert abs(seconds - PORTAL_LIFETIME) < 5

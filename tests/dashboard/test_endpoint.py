@@ -1,0 +1,150 @@
+"""One endpoint's page: what is wrong, since when, why, and what waits. And whose it is."""
+
+from __future__ import annotations
+
+from hookline.model import (
+    Actor,
+    ActorKind,
+    Application,
+    PolicyOverride,
+)
+from hookline.observe.activity import Deed
+from hookline.observe.pulse import Pulse
+from hookline.states import EndpointStatus
+from tests.dashboard.conftest import Client
+from tests.dashboard.seen import again, numbers, section, verdict
+from tests.support import factory
+from tests.support.scene import Scene
+
+HOSTILE = '<script>alert(1)</script>"onmouseover="x'
+HAND = Actor(kind=ActorKind.KEY, name="the key of the night shift")
+
+
+# ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_sick_one_says_why_since_when_and_what_waits(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    messages = await scene.trip(endpoint)
+    deed = Deed(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
+    await scene.store.add_pulse("a worker", Pulse(at=await scene.store.now()), [deed])
+    page = await operator.page(f"/endpoints/{endpoint.id}")
+    words = verdict(page)
+    assert words.startswith("❚❚ The circuit is open: failing for ")
+    assert "answered 503" in words
+    assert "5 deliveries wait for it. Next probe in" in words
+    found = numbers(page)
+    assert found["of attempts delivered, last hour"] == "16.7%"
+    assert found["attempts failed"] == "5"
+    assert found["held"] == "5"
+    assert found["dead letters"] == "0"
+    assert section(page, "Timeline").rows()[0][1] == "❚❚ circuit opened"
+    attempts = section(page, "Attempts").rows()
+    assert len(attempts) == 5
+    assert attempts[0][1] == "◷ failed"
+    assert attempts[0][2].startswith("503")
+    assert {row[5].split("⧉")[0] for row in attempts} == set(messages)
+    assert page.form(f"/endpoints/{endpoint.id}/circuit/close").text == "Close circuit"
+
+
+async def test_a_well_one_is_calm_and_dead_letters_are_told(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    assert verdict(await operator.page(f"/endpoints/{endpoint.id}")) == "● The endpoint is well."
+    await scene.send(2)
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    page = await operator.page(f"/endpoints/{endpoint.id}")
+    assert verdict(page) == "✕ The endpoint is well; 2 dead letters can be replayed."
+    [link] = [each for each in page.all("a", class_="number") if "dead letters" in each.text]
+    assert link["href"] == f"/dead-letters?endpoint={endpoint.id}"
+    assert page.first("a", href=f"/endpoints/{endpoint.id}/recover").text == "Replay 2 dead letters…"
+
+
+async def test_attempts_by_outcome_and_in_pages(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(30)
+    jobs = await scene.claim_all()
+    await scene.record(*(factory.delivered(job) for job in jobs[:28]), *(factory.dead(job) for job in jobs[28:]))
+    page = await operator.page(f"/endpoints/{endpoint.id}?attempts=failed")
+    assert [row[1] for row in section(page, "Attempts").rows()] == ["✕ dead", "✕ dead"]
+    first = await operator.page(f"/endpoints/{endpoint.id}?attempts=delivered")
+    second = await operator.page(section(first, "Attempts").first(class_="more").first("a")["href"])
+    shown = [row[5] for page in (first, second) for row in section(page, "Attempts").rows()]
+    assert len(shown) == len(set(shown)) == 28
+    assert (await operator.get(f"/endpoints/{endpoint.id}?attempts=odd")).status == 422
+
+
+async def test_the_settings_are_told_and_no_secret_is(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(
+        event_types=None,
+        channels=("eu",),
+        throttle_rate=2.5,
+        headers={"x-team": "warehouse", "authorization": "Bearer of secrets"},
+        policy=PolicyOverride(max_attempts=4, base=2.5),
+        metadata={"owner": "team 7"},
+    )
+    answer = await operator.get(f"/endpoints/{endpoint.id}")
+    text = section(answer.page(), "Settings").text
+    assert "x-team: warehouse" in text
+    assert "authorization: (not shown)" in text
+    assert "Bearer of secrets" not in answer.text
+    assert "up to 4 attempts in 1 d, base 2.5 s" in text
+    assert "2.5 requests a second" in text
+    assert "owner: team 7" in text
+    assert not any(secret.key in answer.text for secret in endpoint.secrets)
+
+
+async def test_what_customers_and_receivers_wrote_is_shown_as_text(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(description=HOSTILE, headers={"x-a": "<b>"}, metadata={HOSTILE: HOSTILE})
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, HOSTILE, actor=HAND)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, HOSTILE, actor=HAND)
+    await scene.send()
+    (job,) = await scene.claim()
+    sent = factory.answered(422, detail=HOSTILE, body=HOSTILE.encode())
+    result = factory.dead(job)
+    await scene.record(type(result)(job=job, attempt_id=result.attempt_id, sent=sent, judgement=result.judgement))
+    answer = await operator.get(f"/endpoints/{endpoint.id}")
+    assert "<script>alert" not in answer.text
+    assert answer.page().text.count("alert(1)") >= 5
+    assert not any("onmouseover" in node.attributes for node in answer.page().walk())
+
+
+async def test_customers_do_not_see_who_works_for_us(operator: Client, portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
+    ours = await operator.page(f"/endpoints/{endpoint.id}")
+    theirs = await portal.page(f"/portal/endpoints/{endpoint.id}")
+    assert section(ours, "Timeline").rows()[0][2:] == ["a cause", "with an API key: the key of the night shift"]
+    assert section(theirs, "Timeline").rows()[0][2:] == ["a cause", "with an API key"]
+
+
+async def test_the_band_follows_the_circuit(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.recover(endpoint)
+    band = section(await operator.page(f"/endpoints/{endpoint.id}?range=6h"), "Circuit and status")
+    assert "circuit open" in band.text
+    assert "circuit recovering" in band.text
+
+
+# ── whose ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PATHS = ("", "/edit", "/headers", "/recover", "/replay-missing", "/delete", "/enable", "/secret")
+ACTIONS = ("/pause", "/resume", "/disable", "/circuit/open", "/circuit/close", "/circuit/reset", "/test", "/delete")
+MORE_ACTIONS = ("/edit", "/headers", "/recover", "/replay-missing", "/secret", "/secret/rotate")
+
+
+async def test_anothers_endpoint_is_not_there(portal: Client, scene: Scene, other_app: Application) -> None:
+    endpoint = await scene.endpoint(other_app)
+    for rest in PATHS:
+        assert (await portal.get(f"/portal/endpoints/{endpoint.id}{rest}")).status == 404, rest
+    for rest in (*ACTIONS, *MORE_ACTIONS):
+        assert (await portal.post(f"/portal/endpoints/{endpoint.id}{rest}")).status == 404, rest
+    assert await again(scene.store, endpoint) == endpoint
+
+
+async def test_whoever_may_only_look_changes_nothing(reader: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    page = await reader.page(f"/endpoints/{endpoint.id}")
+    assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]
+    for rest in (*ACTIONS, *MORE_ACTIONS):
+        assert (await reader.post(f"/endpoints/{endpoint.id}{rest}")).status == 403, rest
+    assert await again(scene.store, endpoint) == endpoint

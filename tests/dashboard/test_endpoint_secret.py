@@ -1,0 +1,79 @@
+"""The secret of an endpoint: seen only by those who ask for it, who are noted, and in no cache."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hookline import clock, signing
+from hookline.model import Scheme, Secret
+from tests.dashboard.conftest import Client
+from tests.dashboard.seen import again, audited, posting, verdict
+from tests.support.scene import Scene
+
+
+async def test_it_is_revealed_by_asking_and_noted(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    key = endpoint.secrets[0].key
+    page = await operator.page(f"/endpoints/{endpoint.id}")
+    answer = await operator.submit(posting(page, "/secret"))
+    assert answer.headers["cache-control"] == "no-store"
+    assert key in answer.page().text
+    assert answer.text.count(key) >= 4  # and in the snippets
+    [entry] = await audited(scene)
+    assert (entry.action, entry.subject, entry.app_id) == ("endpoint.reveal_secret", endpoint.id, scene.app.id)
+    assert key not in entry.detail
+
+
+async def test_no_address_shows_it(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    for rest in ("/secret", "/secret/rotate"):
+        assert (await operator.get(f"/endpoints/{endpoint.id}{rest}")).location == f"/endpoints/{endpoint.id}"
+    for rest in ("", "/edit", "/headers", "/delete"):
+        assert endpoint.secrets[0].key not in (await operator.get(f"/endpoints/{endpoint.id}{rest}")).text
+    assert endpoint.secrets[0].key not in (await operator.get("/endpoints")).text
+    assert await audited(scene) == []
+
+
+async def test_whoever_may_only_look_does_not_get_it(reader: Client, portal_reader: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    for client, path in ((reader, "/endpoints"), (portal_reader, "/portal/endpoints")):
+        for rest in ("/secret", "/secret/rotate"):
+            answer = await client.post(f"{path}/{endpoint.id}{rest}", overlap="0")
+            assert answer.status == 403
+            assert endpoint.secrets[0].key not in answer.text
+    assert (await again(scene.store, endpoint)).secrets == endpoint.secrets
+
+
+async def test_of_a_pair_only_the_public_half_is_shown(operator: Client, scene: Scene) -> None:
+    private, public = signing.new_keypair()
+    endpoint = await scene.endpoint(secrets=(Secret(key=private),))
+    answer = await operator.post(f"/endpoints/{endpoint.id}/secret")
+    assert public in answer.page().text
+    assert private not in answer.text
+    assert "Ed25519PublicKey" in answer.text
+
+
+async def test_rotation_with_an_overlap_lets_both_sign(portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    page = await portal.page(f"/portal/endpoints/{endpoint.id}")
+    answer = await portal.submit(posting(page, "/secret/rotate"), overlap="3600")
+    changed = await again(scene.store, endpoint)
+    new, old = changed.secrets
+    assert new.key in answer.page().text
+    assert "The old one signs beside it for 1 hour." in verdict(answer.page())
+    assert old.key == endpoint.secrets[0].key
+    assert old.expires_at is not None
+    assert timedelta(minutes=59) < old.expires_at - clock.wall() <= timedelta(hours=1)
+    page = await portal.page(f"/portal/endpoints/{endpoint.id}")
+    assert "An older secret still signs" in page.text
+    [entry] = await audited(scene)
+    assert (entry.action, entry.detail) == ("endpoint.rotate_secret", "overlap 3600 s")
+
+
+async def test_rotation_without_one_ends_the_old(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(scheme=Scheme.SVIX)
+    await operator.post(f"/endpoints/{endpoint.id}/secret/rotate", overlap="0")
+    [secret] = (await again(scene.store, endpoint)).secrets
+    assert secret.key != endpoint.secrets[0].key
+    assert (await operator.post(f"/endpoints/{endpoint.id}/secret/rotate", overlap="77")).status == 422
+    assert (await again(scene.store, endpoint)).secrets == (secret,)

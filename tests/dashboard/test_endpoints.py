@@ -1,0 +1,170 @@
+"""The list of endpoints: the sickest first, with what waits behind each and the button that mends it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hookline.model import Actor, ActorKind, Application, ApplicationChange, Endpoint
+from hookline.observe.activity import Deed
+from hookline.observe.pulse import Pulse
+from hookline.states import EndpointStatus
+from hookline.store import Store
+from tests.dashboard.conftest import Client, Enter
+from tests.dashboard.markup import Node
+from tests.support import factory
+from tests.support.scene import Scene
+
+HOSTILE = '<script>alert(1)</script>"onmouseover="x'
+HAND = Actor(kind=ActorKind.COMMAND_LINE)
+
+
+def listed(page: Node) -> list[str]:
+    """The ids of the endpoints, in their order."""
+    return [row["data-key"] for row in page.first("tbody").all("tr")]
+
+
+def verdict(page: Node) -> str:
+    return page.first(class_="verdict").text
+
+
+async def did(store: Store, endpoint: Endpoint, **outcomes: int) -> None:
+    deed = Deed(app_no=endpoint.app_no, endpoint_no=endpoint.no, **outcomes)
+    await store.add_pulse("a worker", Pulse(at=await store.now()), [deed])
+
+
+async def test_none_teaches_the_next_step(operator: Client, portal: Client) -> None:
+    page = await operator.page("/endpoints")
+    assert "hookline listen --register demo --ping" in page.text
+    assert page.has("a", href="/endpoints/new")
+    theirs = await portal.page("/portal/endpoints")
+    assert "hookline" not in theirs.first(class_="empty").text
+    assert theirs.has("a", href="/portal/endpoints/new")
+
+
+async def test_the_sickest_come_first_and_say_what_mends_them(operator: Client, scene: Scene) -> None:
+    sick = await scene.endpoint(description="the warehouse")
+    messages = await scene.trip(sick)
+    well, paused, disabled = await scene.endpoint(), await scene.endpoint(), await scene.endpoint()
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "spring", actor=HAND)
+    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "summer", actor=HAND)
+
+    page = await operator.page("/endpoints")
+    assert listed(page) == [sick.id, disabled.id, paused.id, well.id]
+    assert verdict(page).startswith(
+        f"❚❚ 3 of 4 endpoints are held: {len(messages)} deliveries waiting. Look at {sick.url}"
+    )
+    rows = page.rows()
+    assert rows[0][0].endswith(f"the warehouse · {scene.app.name}")
+    assert rows[0][1].startswith("❚❚ circuit open for")
+    assert "answered 503" in rows[0][1]
+    assert rows[0][2].startswith(str(len(messages)))
+    assert [row[1] for row in rows[1:]] == ["❚❚ disabled", "❚❚ paused", "● well"]
+    assert page.form(f"/endpoints/{sick.id}/circuit/close").text == "Close circuit"
+    assert page.form(f"/endpoints/{paused.id}/resume").text == "Resume"
+    assert page.has("a", href=f"/endpoints/{disabled.id}/enable")
+    assert not any(well.id in form["action"] for form in page.all("form"))
+
+
+async def test_one_that_asked_to_be_left_alone_is_held_until_then(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    (job,) = await scene.claim(1)
+    until = job.claimed_at + timedelta(seconds=3000)
+    await scene.record(factory.retry(job, after=3000, hold_until=until))
+    assert (await operator.page("/endpoints")).rows()[0][1].startswith("❚❚ asked to be left alone")
+    assert listed(await operator.page("/endpoints?state=held")) == [endpoint.id]
+    await scene.age(3001)
+    assert "left alone" not in (await operator.page("/endpoints")).first("tbody").text
+
+
+async def test_what_each_did_is_drawn_and_counted(operator: Client, scene: Scene) -> None:
+    busy, idle = await scene.endpoint(), await scene.endpoint()
+    await did(scene.store, busy, delivered=7, retried=2, dead=1)
+    page = await operator.page("/endpoints")
+    by_id = dict(zip(listed(page), page.rows(), strict=True))
+    assert by_id[busy.id][3].endswith("70.0% delivered")
+    assert by_id[idle.id][3] == "no attempts"
+    [line] = page.all(class_="sparkline")
+    assert "7 delivered, 2 failed, tried again, 1 dead" in line["aria-label"]
+
+
+async def test_limits_are_told(operator: Client, scene: Scene) -> None:
+    await scene.endpoint(throttle_rate=12.5, concurrency=3)
+    assert (await operator.page("/endpoints")).rows()[0][4] == "12.5/s, 3 in flight"
+
+
+# ── which ones ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> None:
+    one = await scene.endpoint(url="https://hooks.example.com/Alpha")
+    two = await scene.endpoint(url="https://hooks.example.com/beta")
+    await scene.store.set_endpoint_status(two.no, EndpointStatus.PAUSED, "winter", actor=HAND)
+    assert listed(await operator.page("/endpoints?q=alpha")) == [one.id]
+    assert listed(await operator.page(f"/endpoints?q={two.id}")) == [two.id]
+    for state, expected in (("well", [one.id]), ("paused", [two.id]), ("sick", [two.id]), ("", [two.id, one.id])):
+        assert listed(await operator.page(f"/endpoints?state={state}")) == expected
+    page = await operator.page("/endpoints?state=open")
+    assert page.first(class_="empty").text == "No endpoint is like this."
+    assert "1 of 2 endpoints is held" in verdict(page)  # the filter does not hide what is wrong
+
+
+async def test_what_cannot_be_filtered_by_is_refused(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    for query in ("state=sickly", "app=app_nobody", "range=9y", "q=%00", "after=%00", f"q={'x' * 501}"):
+        answer = await operator.get(f"/endpoints?{query}")
+        assert answer.status in (404, 422), query
+        assert answer.page(answer.status).has(class_="verdict")
+
+
+async def test_pages_of_a_long_list_have_the_sick_first(operator: Client, scene: Scene) -> None:
+    made = [(await scene.endpoint()).id for _ in range(53)]
+    last = await scene.store.endpoint(scene.app.no, max(made))
+    assert last is not None
+    first = await operator.page("/endpoints")
+    assert listed(first) == sorted(made)[:50]
+    await scene.store.set_endpoint_status(last.no, EndpointStatus.PAUSED, "spring", actor=HAND)
+    first = await operator.page("/endpoints")
+    further = first.first(class_="more").first("a")
+    second = await operator.page(further["href"])
+    assert listed(first) == [last.id, *sorted(made)[:50]]
+    assert {*listed(first), *listed(second)} == set(made)
+    assert not second.has(class_="more")
+
+
+# ── whose ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_everybody_sees_their_own(
+    operator: Client, portal: Client, enter: Enter, scene: Scene, other_app: Application
+) -> None:
+    own = await scene.endpoint()
+    others = await scene.endpoint(other_app)
+    assert {*listed(await operator.page("/endpoints"))} == {own.id, others.id}
+    assert listed(await operator.page(f"/endpoints?app={other_app.id}")) == [others.id]
+    assert listed(await portal.page("/portal/endpoints")) == [own.id]
+    assert listed(await portal.page(f"/portal/endpoints?app={other_app.id}")) == [own.id]
+    stranger = await scene.store.save_organization(factory.organization())
+    page = await (await enter(org_id=stranger.id)).page("/endpoints")
+    assert own.url not in page.text
+    assert page.has(class_="empty")
+
+
+async def test_whoever_may_only_look_has_no_buttons(reader: Client, portal_reader: Client, scene: Scene) -> None:
+    await scene.trip(await scene.endpoint())
+    for page in (await reader.page("/endpoints"), await portal_reader.page("/portal/endpoints")):
+        assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]
+        assert not page.has("a", class_="button")
+
+
+async def test_customers_texts_are_shown_as_texts(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(description=HOSTILE, url="https://hooks.example.com/?<script>")
+    await scene.store.change_application(scene.app.no, ApplicationChange(name=HOSTILE))
+    await scene.send()
+    (job,) = await scene.claim()
+    await scene.record(factory.retry(job))
+    answer = await operator.get("/endpoints")
+    assert "<script>alert" not in answer.text
+    assert HOSTILE in answer.page().text
+    assert not any("onmouseover" in node.attributes for node in answer.page().walk())
+    assert listed(answer.page()) == [endpoint.id]

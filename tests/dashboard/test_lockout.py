@@ -1,0 +1,128 @@
+"""Rules of guessing: how many are free, how long to wait, what is forgotten. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline import lockout
+from hookline.access import Guesses
+from hookline.lockout import ADDRESS, NAME, PAIR, TOKENS, Rule
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+KEY = b"k" * 32
+RULES = st.sampled_from([PAIR, NAME, ADDRESS, TOKENS])
+
+
+def guess(rule: Rule, times: int, known: Guesses | None = None, now: datetime = NOW) -> Guesses:
+    for _ in range(times):
+        known = rule.lock(known, now)
+    assert known is not None
+    return known
+
+
+@given(RULES)
+def test_the_last_free_one_locks_and_not_one_before(rule: Rule) -> None:
+    assert guess(rule, rule.free - 1).locked_until is None
+    assert guess(rule, rule.free).locked_until == NOW + timedelta(seconds=rule.first)
+
+
+@given(RULES, st.integers(0, 500))
+def test_each_further_one_waits_longer_up_to_a_bound(rule: Rule, more: int) -> None:
+    before, after = guess(rule, rule.free + more), guess(rule, rule.free + more + 1)
+    assert before.locked_until is not None
+    assert after.locked_until is not None
+    assert before.locked_until <= after.locked_until <= NOW + timedelta(seconds=rule.longest)
+
+
+@given(RULES)
+def test_waiting_a_lock_out_gives_one_guess_and_not_all_of_them(rule: Rule) -> None:
+    locked = guess(rule, rule.free)
+    assert locked.locked_until is not None
+    again = rule.lock(locked, locked.locked_until)
+    assert again.locked_until is not None
+    assert again.locked_until - locked.locked_until >= timedelta(seconds=rule.first)
+    assert again.failures == rule.free + 1
+
+
+@given(RULES)
+def test_they_are_forgotten_after_a_while(rule: Rule) -> None:
+    locked = guess(rule, rule.free + 3)
+    assert locked.locked_until is not None
+    later = locked.locked_until + timedelta(seconds=rule.window)
+    assert rule.lock(locked, later - timedelta(microseconds=1)).failures == rule.free + 4
+    assert rule.lock(locked, later) == Guesses(failures=1, since=later)
+
+
+def test_a_day_of_guessing_one_name_gets_nowhere() -> None:
+    """Whatever the pace, from one address: far below what the weakest password that is taken needs."""
+    known, now, taken = None, NOW, 0
+    while now < NOW + timedelta(days=1):
+        known = PAIR.lock(known, now)
+        taken += 1
+        now = max(now + timedelta(seconds=0.01), known.locked_until or now)
+    assert taken < 150
+
+
+def test_being_right_forgives_the_name_and_not_the_address() -> None:
+    mine, others = lockout.password(KEY, "ada", "192.0.2.1"), lockout.password(KEY, "bob", "192.0.2.1")
+    shared = set(mine.rules) & set(others.rules)
+    assert len(mine.rules) == 3
+    assert len(shared) == 1
+    assert shared.isdisjoint(mine.forgiven)
+    assert set(mine.forgiven) | shared == set(mine.rules)
+
+
+def test_names_count_from_everywhere_together() -> None:
+    here, there = lockout.password(KEY, "ada", "192.0.2.1"), lockout.password(KEY, "ada", "192.0.2.2")
+    assert len(set(here.rules) & set(there.rules)) == 1
+
+
+def test_keys_and_passwords_are_counted_apart() -> None:
+    password = lockout.password(KEY, "ada", "192.0.2.1")
+    assert set(lockout.token(KEY, "192.0.2.1").rules).isdisjoint(password.rules)
+
+
+def test_what_is_kept_tells_nothing_of_what_was_typed() -> None:
+    """A password in the field for the name must not be found by trying: that takes the key."""
+    one, other = lockout.password(KEY, "hunter2", "192.0.2.1"), lockout.password(b"x" * 32, "hunter2", "192.0.2.1")
+    assert set(one.rules).isdisjoint(other.rules)
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", "elsewhere"),
+        ("unix:", "elsewhere"),
+    ],
+)
+def test_who_has_a_network_has_one_address(address: str, network: str) -> None:
+    assert lockout.network(address) == network
+
+
+@given(st.text(), st.text())
+def test_any_text_is_counted(name: str, address: str) -> None:
+    assert len(lockout.password(KEY, name, address).rules) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "1 second"),
+        (1, "1 second"),
+        (30, "30 seconds"),
+        (99, "99 seconds"),
+        (100, "2 minutes"),
+        (900, "15 minutes"),
+    ],
+)
+def test_how_long_in_words(seconds: float, words: str) -> None:
+    assert lockout.wait(NOW + timedelta(seconds=seconds), NOW) == words

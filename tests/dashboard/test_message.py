@@ -1,0 +1,523 @@
+"""One message's page: its whole life, what is wrong and the button; the attempt's page; copy as curl."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from hookline import clock, signing
+from hookline.access import AuditFilter
+from hookline.dashboard import exchange, preview
+from hookline.dashboard.pages import message as message_page
+from hookline.flow.request import Target
+from hookline.model import Dead, Endpoint, Job, Message, Scheme, Secret
+from hookline.states import DeliveryState, EndpointStatus, Health, Reason
+from hookline.store.base import Page
+from tests.dashboard.client import Client
+from tests.dashboard.conftest import Enter
+from tests.dashboard.markup import Node
+from tests.support import factory
+from tests.support.scene import Scene
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+async def died(scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, detail: str = "it is not for us") -> Job:
+    [job] = await scene.claim()
+    sent = factory.answered(422, detail=detail, body=HOSTILE.encode(), headers={"x-answer": HOSTILE})
+    await scene.record(factory.result(job, Dead(reason=reason, detail=detail), Health.GOOD, sent))
+    return job
+
+
+async def delivered(scene: Scene) -> list[Job]:
+    jobs = await scene.claim_all()
+    await scene.record(*factory.all_delivered(jobs))
+    return jobs
+
+
+async def kept(scene: Scene, message_id: str) -> Message:
+    found = await scene.store.message_by_id(message_id)
+    assert found is not None
+    return found
+
+
+def form_to(page: Node, path: str) -> Node:
+    """Of the page itself; the switcher of applications leads to the same address."""
+    return page.first("main").form(path)
+
+
+def buttons(page: Node) -> set[str]:
+    main = page.first("main")
+    return {node.text for node in main.all(class_="button")}
+
+
+# ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_whole_life_on_one_page(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(description="the warehouse")
+    [message] = await scene.send(
+        ordering_key="order-7",
+        event_id="order-7-paid",
+        tags=("eu",),
+        channels=("shop",),
+        payload=b'{"a": 1.10, "b": []}',
+    )
+    [job] = await scene.claim()
+    await scene.record(factory.retry(job, after=0.001))
+    await scene.store.open_circuit(endpoint.no, "they deploy")
+    await scene.age(30)
+    await scene.store.reset_circuit(endpoint.no, "done")
+    job = await died(scene)
+
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith("✕ The delivery gave up (permanent failure)")
+    text = page.first("main").text
+    for word in (message, "order-7", "order-7-paid", "eu", "shop", "the warehouse", scene.app.name, '"a": 1.10'):
+        assert word in text, word
+    [section] = page.all(id=f"delivery-{job.delivery_id}")
+    for word in (endpoint.url, "503 retry", "422 dead", "circuit opened", "they deploy", "it is not for us"):
+        assert word in section.text, word
+    assert f"hookline dead replay dl_{job.delivery_id}" in section.text
+    assert {"Replay", "Resolve", "Copy as curl"} <= buttons(section_of(page, job))
+    for shade in ("held", "dead", "dns", "connect", "tls", "wait", "body"):
+        assert section.all("rect", class_=f"shade-{shade}"), shade
+    request, response = (each.text for each in section.all("pre")[1:3])
+    assert f"POST {endpoint.url}" in request
+    assert f"webhook-id: {message}" in request
+    assert "webhook-attempt: 2" in request
+    assert response.startswith("422")
+
+
+def section_of(page: Node, job: Job) -> Node:
+    made = Node("main", {})
+    made.children.append(page.first(id=f"delivery-{job.delivery_id}"))
+    root = Node("root", {})
+    root.children.append(made)
+    return root
+
+
+async def test_one_that_waits_says_when_it_is_tried_next(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    [job] = await scene.claim()
+    await scene.record(factory.retry(job, after=300, health=Health.NONE))
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith("◷ The delivery failed and waits for its next attempt")
+    assert "Next attempt in " in page.first("main").text
+    assert "Resend" in buttons(page)
+
+
+async def test_one_that_is_held_says_by_what(operator: Client, portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "they deploy")
+    [message] = await scene.send()
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith("❚❚ The delivery is held: the circuit is open; next probe ")
+    assert f"hookline endpoints close {endpoint.id}" in page.text
+    assert "Open the endpoint" in buttons(page)
+    theirs = await portal.page(f"/portal/messages/{message}")
+    assert "close its circuit" in theirs.text
+    assert "hookline " not in theirs.first("main").text  # a customer has no command line
+
+
+async def test_all_arrived(operator: Client, scene: Scene) -> None:
+    for _ in range(3):
+        await scene.endpoint()
+    [message] = await scene.send()
+    await delivered(scene)
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith("● All 3 deliveries arrived, ")
+    assert page.first(class_="number").text == "3● delivered"
+
+
+async def test_those_that_need_somebody_come_first(operator: Client, scene: Scene) -> None:
+    for _ in range(3):
+        await scene.endpoint()
+    [message] = await scene.send()
+    first, second, third = sorted(await scene.claim_all(), key=lambda job: job.delivery_id)
+    await scene.record(factory.delivered(first), factory.retry(second, health=Health.NONE), factory.dead(third))
+    page = await operator.page(f"/messages/{message}")
+    found = [node["id"] for node in page.all("section") if node.attributes.get("id", "").startswith("delivery-")]
+    assert found == [f"delivery-{job.delivery_id}" for job in (third, second, first)]
+    assert page.first(class_="verdict").text.startswith("✕ 1 of 3 deliveries gave up")
+
+
+async def test_nothing_matched(operator: Client, scene: Scene) -> None:
+    [message] = await scene.send()
+    page = await operator.page(f"/messages/{message}")
+    assert "No endpoint matched" in page.first(class_="verdict").text
+
+
+async def test_of_very_many_endpoints_the_rest_are_a_line_each(
+    operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_page, "MOST_TOLD", 2)
+    for _ in range(4):
+        await scene.endpoint()
+    [message] = await scene.send()
+    jobs = await scene.claim_all()
+    await scene.record(factory.dead(jobs[0]), *factory.all_delivered(jobs[1:]))
+    page = await operator.page(f"/messages/{message}")
+    assert len(page.first(id="beyond").rows()) == 2
+    numbers = [node.text for node in page.first(class_="numbers").all(class_="number")]
+    assert numbers == ["1✕ dead", "3● delivered"]
+    assert sum(node["id"].startswith("delivery-") for node in page.all("section") if node.get("id")) == 2
+
+
+async def test_it_is_told_live(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    page = await operator.page(f"/messages/{message}")
+    parts = {node["id"]: node for node in page.all() if node.get("data-live") is not None and node.get("id")}
+    assert set(parts) == {"live-head", "live-deliveries"}
+    assert "under way" in parts["live-head"].text
+
+
+async def test_many_attempts_are_folded(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    for _ in range(18):
+        [job] = await scene.claim()
+        await scene.record(factory.retry(job, after=0, health=Health.NONE, spends=False))
+    page = await operator.page(f"/messages/{message}")
+    [link] = [node for node in page.all("a") if node.text == "Show the 3 before these"]
+    assert "Attempt 1 " not in page.first("main").text
+    assert "Attempt 1 " in (await operator.page(link["href"])).first("main").text
+
+
+# ── payload ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_payload_pretty_raw_and_downloaded(operator: Client, scene: Scene) -> None:
+    payload = b'{"a":1.10,"n":123456789012345678901234567890,"a":"\xc3\xa9</code>"}'
+    [message] = await scene.send(payload=payload)
+    page = await operator.page(f"/messages/{message}")
+    assert "".join(map(str, page.first(id="payload").first("code").children)) == (
+        '{\n  "a": 1.10,\n  "n": 123456789012345678901234567890,\n  "a": "é</code>"\n}'
+    )
+    [raw] = [node for node in page.all("a") if node.text == "Raw"]
+    shown = await operator.page(raw["href"])
+    assert "".join(map(str, shown.first(id="payload").first("code").children)) == payload.decode()
+    found = await operator.get(f"/messages/{message}/payload")
+    assert (found.status, found.body) == (200, payload)
+    assert found.headers["content-disposition"] == f'attachment; filename="{message}.json"'
+    assert found.headers["content-type"] == "application/octet-stream"
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_what_is_large_or_deep_is_not_laid_out() -> None:
+    assert exchange.pretty(b"[" * 5000 + b"]" * 5000) is None
+    assert exchange.pretty(b"[" * 500 + b",".join([b"1"] * 5000) + b"]" * 500) is None
+    assert exchange.pretty(b'"' + b"x" * exchange.PRETTY + b'"') is None
+    assert exchange.pretty(b"{") is None
+    assert exchange.pretty(b"{}") == "{}"
+
+
+def test_what_cannot_be_seen_is_marked() -> None:
+    assert exchange.text(b"a\x00\x1b[2J\xff\r\n\tb") == "a\ufffd\ufffd[2J\ufffd\n\tb"
+    assert exchange.text("user\u202egpj.exe".encode()) == "user\ufffdgpj.exe"
+
+
+# ── what is not ours ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_texts_of_tenants_and_receivers_are_text(operator: Client, portal: Client, scene: Scene) -> None:
+    await scene.endpoint(description=HOSTILE, headers={"x-hostile": HOSTILE})
+    [message] = await scene.send(
+        tags=(HOSTILE[:100],), ordering_key=HOSTILE, payload=msgspec.json.encode({"x": HOSTILE})
+    )
+    await died(scene, detail=HOSTILE)
+    [attempt] = await scene.store.attempts(message)
+    [delivery] = await scene.store.deliveries(message)
+    paths = ["", f"/attempts/{attempt.id}", f"/curl/{delivery.endpoint_id}", "/resend", "/expunge"]
+    for client, prefix in ((operator, ""), (portal, "/portal")):
+        for path in paths:
+            shown = await client.get(f"{prefix}/messages/{message}{path}")
+            page = shown.page()
+            assert all(node.get("src") for node in page.all("script"))
+            assert not page.all("img")
+            assert not [node for node in page.all() if any(name.startswith("on") for name in node.attributes)]
+            assert not [node for node in page.all() if "style" in node.attributes]
+
+
+async def test_another_organizations_and_applications_are_not_there(
+    enter: Enter, operator: Client, portal: Client, scene: Scene
+) -> None:
+    other = await scene.store.save_organization(factory.organization())
+    theirs = await enter(org_id=other.id)
+    neighbour = await scene.store.create_application(scene.organization.id, factory.new_application())
+    next_door = await enter(app=neighbour)
+    endpoint = await scene.endpoint()
+    beside = await scene.endpoint(neighbour)
+    [message] = await scene.send()
+    await died(scene)
+    [attempt] = await scene.store.attempts(message)
+    [delivery] = await scene.store.deliveries(message)
+    views = ["", "/payload", "/resend", "/expunge"]
+    views += [f"/attempts/{attempt.id}", f"/curl/{endpoint.id}"]
+    for client, prefix in ((theirs, ""), (next_door, "/portal")):
+        for path in views:
+            shown = await client.get(f"{prefix}/messages/{message}{path}")
+            assert shown.status == 404, path
+            assert endpoint.url not in shown.text
+        for path, fields in (
+            ("resend", {"endpoint": endpoint.id}),
+            ("replay", {"dead": str(delivery.id)}),
+            ("expunge", {"needed": "9"}),
+        ):
+            assert (await client.post(f"{prefix}/messages/{message}/{path}", fields)).status == 404, path
+    # An endpoint of another application gets nothing, and signs nothing.
+    assert (await operator.get(f"/messages/{message}/curl/{beside.id}")).status == 404
+    assert (await operator.post(f"/messages/{message}/resend", endpoint=beside.id)).status == 422
+    assert (await portal.post(f"/portal/messages/{message}/resend", endpoint=beside.id)).status == 422
+    assert [each.state for each in await scene.store.deliveries(message)] == [DeliveryState.DEAD]
+    assert (await kept(scene, message)).payload is not None
+
+
+async def test_a_dead_letter_of_another_message_is_not_replayed_through_this_one(
+    operator: Client, scene: Scene
+) -> None:
+    await scene.endpoint()
+    [first] = await scene.send()
+    job = await died(scene)
+    [second] = await scene.send()
+    for dead in (str(job.delivery_id), "", "x", "-1", "9" * 30, "١"):
+        assert (await operator.post(f"/messages/{second}/replay", dead=dead)).status == 404, dead
+    assert await scene.state(first) == DeliveryState.DEAD
+
+
+async def test_what_is_no_id_is_not_looked_up(operator: Client, scene: Scene) -> None:
+    [message] = await scene.send()
+    for wrong in ("x", "msg_%00", "..%2f", "msg_" + "0" * 27, "%ff" * 14, f"{message}/attempts/x", f"{message}/curl/x"):
+        assert (await operator.get(f"/messages/{wrong}")).status == 404, wrong
+
+
+# ── what can be done ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_readers_have_no_buttons_and_change_nothing(reader: Client, portal_reader: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    job = await died(scene)
+    for client, prefix in ((reader, ""), (portal_reader, "/portal")):
+        page = await client.page(f"{prefix}/messages/{message}")
+        assert buttons(page) == {"Copy as curl"}
+        for path in ("/resend", "/expunge"):
+            assert (await client.get(f"{prefix}/messages/{message}{path}")).status == 403, path
+        for path, fields in (
+            ("resend", {"endpoint": endpoint.id}),
+            ("replay", {"dead": str(job.delivery_id)}),
+            ("expunge", {"needed": "1"}),
+        ):
+            assert (await client.post(f"{prefix}/messages/{message}/{path}", fields)).status == 403, path
+    assert await scene.state(message) == DeliveryState.DEAD
+
+
+async def audited(scene: Scene) -> list[tuple[str, str, str, str | None]]:
+    found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    return [
+        (each.action, each.subject, each.detail, each.app_id) for each in found.rows if each.action != "session.begin"
+    ]
+
+
+@pytest.mark.parametrize("where", ["operator", "portal"])
+async def test_replay_of_one(where: str, operator: Client, portal: Client, scene: Scene) -> None:
+    client, prefix = (operator, "") if where == "operator" else (portal, "/portal")
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    await died(scene)
+    page = await client.page(f"{prefix}/messages/{message}")
+    answer = await client.submit(form_to(page, f"{prefix}/messages/{message}/replay"))
+    assert answer.location == f"{prefix}/messages/{message}"
+    assert f"Replayed to {endpoint.url}" in (await client.follow(answer)).page().text
+    [job] = await scene.claim()
+    assert job.message_id == message
+    letter = f"dl_{job.delivery_id}"
+    assert await audited(scene) == [("dead_letter.replay", letter, f"{message} to {endpoint.id}", scene.app.id)]
+    again = await client.submit(form_to(page, f"{prefix}/messages/{message}/replay"))
+    assert again.status == 404
+
+
+async def test_what_goes_nowhere_is_not_replayed(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    job = await died(scene)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "broken")
+    answer = await operator.post(f"/messages/{message}/replay", dead=str(job.delivery_id))
+    assert "Enable the endpoint first" in answer.page(409).text
+    await scene.store.delete_endpoint(endpoint.no)
+    page = await operator.page(f"/messages/{message}")
+    assert "Replay" not in buttons(page)
+    assert "The endpoint is gone." in page.text
+    assert await scene.state(message) == DeliveryState.DEAD
+
+
+async def test_resolve_leads_to_the_note(operator: Client, scene: Scene) -> None:
+    await scene.endpoint()
+    [message] = await scene.send()
+    job = await died(scene)
+    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    for query in ("", f"?app={scene.app.id}", f"?app={other.id}"):
+        page = await operator.page(f"/messages/{message}{query}")
+        [link] = [node for node in page.all("a") if node.text == "Resolve"]
+        asked = await operator.page(link["href"])
+        form = form_to(asked, "/dead-letters/resolve")
+        assert form.fields()["id"] in ([f"dl_{job.delivery_id}"], [str(job.delivery_id)])
+    assert (await operator.submit(form, note=HOSTILE)).status == 303
+    page = await operator.page(f"/messages/{message}")
+    assert f"Resolved: {HOSTILE}" in page.text
+    assert await scene.state(message) == DeliveryState.RESOLVED
+
+
+async def test_resend_to_the_same_endpoint(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    await delivered(scene)
+    page = await operator.page(f"/messages/{message}")
+    done = await operator.follow(await operator.submit(form_to(page, f"/messages/{message}/resend")))
+    assert f"Sent again to {endpoint.url}." in done.page().text
+    [job] = await delivered(scene)
+    assert (job.message_id, job.trigger) == (message, 1)
+    assert await audited(scene) == [("message.resend", message, f"to {endpoint.id}", scene.app.id)]
+    page = await operator.page(f"/messages/{message}")
+    assert "All 2 deliveries arrived" in page.first(class_="verdict").text
+    assert "by hand" in page.text
+
+
+async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: Scene) -> None:
+    [message] = await scene.send()
+    empty = await portal.page(f"/portal/messages/{message}/resend")
+    assert "no endpoint" in empty.first(class_="empty").text
+    endpoint = await scene.endpoint(event_types=("something.else",))
+    off = await scene.endpoint()
+    await scene.store.set_endpoint_status(off.no, EndpointStatus.DISABLED, "broken")
+    form = form_to(await portal.page(f"/portal/messages/{message}/resend"), f"/portal/messages/{message}/resend")
+    assert form.fields()["endpoint"] == [endpoint.id]
+    assert [option["value"] for option in form.all("option")] == [endpoint.id]
+    assert (await portal.submit(form)).status == 303
+    [job] = await scene.claim()
+    assert job.endpoint_no == endpoint.no
+    for wrong in ("", "x", "ep_\x00", HOSTILE):
+        assert "Choose one" in (await portal.submit(form, endpoint=wrong)).page(422).text
+    assert "disabled" in (await portal.submit(form, endpoint=off.id)).page(409).text
+
+
+async def test_the_payload_is_removed_once_it_is_said_what_that_costs(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send(payload=b'{"secret": 7}')
+    path = f"/messages/{message}/expunge"
+    # Nothing was said of the delivery that needs it.
+    assert "nothing was removed" in (await operator.post(path)).page(409).text
+    assert "nothing was removed" in (await operator.post(path, needed="0")).page(409).text
+    assert (await kept(scene, message)).payload is not None
+    page = await operator.page(path)
+    assert "13 bytes" in page.text
+    assert "1 delivery still needs it" in page.text
+    done = await operator.follow(await operator.submit(form_to(page, path)))
+    assert "secret" not in done.page().first("main").text
+    assert (await kept(scene, message)).payload is None
+    assert (await operator.get(f"/messages/{message}/payload")).status == 404
+    assert (
+        "cannot be sent again"
+        in (await operator.post(f"/messages/{message}/resend", endpoint=endpoint.id)).page(409).text
+    )
+    assert await audited(scene) == [("message.expunge", message, "", scene.app.id)]
+    scene.broken_on_purpose = True  # what is left of it has nothing to send
+
+
+# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send()
+    await died(scene)
+    [attempt] = await scene.store.attempts(message)
+    page = await operator.page(f"/messages/{message}/attempts/{attempt.id}")
+    assert page.first(class_="verdict").text == "✕ It failed, and the delivery gave up. it is not for us"
+    for word in (attempt.id, endpoint.url, attempt.address, "422 dead", HOSTILE, f"x-answer: {HOSTILE}"):
+        assert word in page.text, word
+    assert f"webhook-timestamp: {int(attempt.started_at.timestamp())}" in page.text
+    assert "The endpoint was changed since" not in page.text
+
+
+@pytest.mark.parametrize("scheme", list(Scheme))
+async def test_requests_are_what_a_worker_sends(scheme: Scheme, scene: Scene) -> None:
+    """The very same lines, but for what lets somebody in."""
+    headers = {"x-team": "billing", "authorization": "Bearer of-secrets", "x-api-key": "hunter2"}
+    endpoint = await scene.endpoint(scheme=scheme, headers=headers)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    [message_id] = await scene.send(trace=trace)
+    [job] = await scene.claim()
+    [opened] = await scene.store.endpoints_for([endpoint.no])
+    message, now = await kept(scene, message_id), clock.wall()
+    sent = Target(opened).headers(job, now)
+    signed = preview.request(opened, message, number=job.sent + 1, at=now, signed=True)
+    assert [_veiled(line) for line in sent] == signed.lines[2:]
+    signing.verify(
+        scheme, opened.secrets, dict(line.split(": ", 1) for line in signed.lines), message.payload or b"", now
+    )
+    plain = preview.request(opened, message, number=1, at=now)
+    for made in (plain, signed):
+        text = "\n".join(made.lines)
+        assert "hunter2" not in text
+        assert "of-secrets" not in text
+        assert opened.secrets[0].key not in text
+    differing = [line for line, other in zip(plain.lines, signed.lines, strict=True) if line != other]
+    assert [line.partition(": ")[2] for line in differing] == [preview.ANEW]
+
+
+def _veiled(line: str) -> str:
+    name, _, value = line.partition(": ")
+    return f"{name}: {preview.HIDDEN}" if name in ("authorization", "x-api-key") else f"{name}: {value}"
+
+
+async def test_secrets_that_cannot_be_opened_sign_nothing(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message_id] = await scene.send()
+    message = await kept(scene, message_id)
+    for secrets in ((), (Secret(key="whsec_!"),), (Secret(key=factory.secret_key(), expires_at=factory.instant()),)):
+        made = preview.request(_with(endpoint, secrets), message, number=1, at=clock.wall(), signed=True)
+        assert not made.signed
+        assert f"webhook-signature: {preview.ANEW}" in made.lines
+
+
+def _with(endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Endpoint:
+    return msgspec.structs.replace(endpoint, secrets=secrets)
+
+
+def arguments(command: str) -> list[str]:
+    script = "curl() { printf '%s\\000' \"$@\"; cat; }\n" + command + " </dev/null"
+    done = subprocess.run(["bash"], input=script.encode(), capture_output=True, check=True, timeout=60)
+    return done.stdout.decode().split("\x00")[:-1]
+
+
+async def test_copied_as_curl_it_is_signed_for_those_who_may_resend(
+    operator: Client, reader: Client, scene: Scene
+) -> None:
+    endpoint = await scene.endpoint(headers={"authorization": "Bearer of-secrets"})
+    payload = b'{"note": "it\'s $(touch owned) `id` \\u0041"}'
+    [message] = await scene.send(payload=payload)
+    page = await operator.page(f"/messages/{message}/curl/{endpoint.id}")
+    words = arguments("".join(map(str, page.first("main").first("code").children)))
+    assert words[words.index("--url") + 1] == endpoint.url
+    assert words[-1].encode() == payload
+    lines = dict(word.split(": ", 1) for at, word in enumerate(words) if words[at - 1] == "--header")
+    [opened] = await scene.store.endpoints_for([endpoint.no])
+    signing.verify(opened.scheme, opened.secrets, lines, payload, clock.wall() + timedelta(seconds=1))
+    assert lines["authorization"] == preview.HIDDEN
+    theirs = await reader.page(f"/messages/{message}/curl/{endpoint.id}")
+    assert f"webhook-signature: {preview.ANEW}" in theirs.text
+    assert "Without a signature" in theirs.text
+
+
+async def test_a_large_payload_is_a_file_beside_the_command(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    [message] = await scene.send(payload=b'"' + b"x" * 20_000 + b'"')
+    page = await operator.page(f"/messages/{message}/curl/{endpoint.id}")
+    assert f"--data-binary '@./{message}.json'" in page.text
+    assert page.has("a", href=f"/messages/{message}/payload")

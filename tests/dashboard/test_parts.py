@@ -1,0 +1,224 @@
+"""Small parts: the same thing looks the same everywhere, is read out well, and stays text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+
+from hookline.api.auth import Caller
+from hookline.api.services import Services
+from hookline.dashboard import parts
+from hookline.dashboard.look import Look, Viewer
+from hookline.html import Safe, tag
+from hookline.model import Scope
+from tests.dashboard.markup import parse
+
+NOW = datetime(2025, 11, 15, 20, 41, 7, 123456, tzinfo=UTC)
+EVIL = "<img src=x onerror=alert(1)>\"'&"
+
+
+def look(query: str = "", *, scope: Scope = Scope.FULL) -> Look:
+    """At `/endpoints`: these parts ask it for links and for what its viewer may do, and nothing of the store."""
+    scope_ = {
+        "type": "http",
+        "method": "GET",
+        "path": "/endpoints",
+        "query_string": query.encode(),
+        "headers": [(b"host", b"hookline.test")],
+    }
+    viewer = Viewer(caller=Caller(org_id="org_1", scope=scope), name="ada", csrf="proof")
+    return Look(Request(scope_), cast(Services, None), viewer, NOW, None)
+
+
+# ── words ──
+
+
+@pytest.mark.parametrize("name", parts.MARKS)
+def test_a_state_has_a_mark_and_a_word(name: str) -> None:
+    made = parse(parts.state(name)).first("span", class_="state")
+    assert made.text == f"{parts.MARKS[name]} {name}"
+    assert name in made["class"].split()
+    assert made.all("span")[1]["aria-hidden"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "more", "words"),
+    [
+        (1, "delivery", False, "1 delivery"),
+        (1204, "delivery", False, "1,204 deliveries"),
+        (0, "key", False, "0 keys"),
+        (10_000, "dead letter", True, "at least 10,000 dead letters"),
+    ],
+)
+def test_counts_are_in_words(number: int, noun: str, more: bool, words: str) -> None:
+    assert parts.count(number, noun, more) == words
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (timedelta(0), "0 s ago"),
+        (timedelta(seconds=-59.4), "59 s ago"),
+        (timedelta(seconds=-59.6), "59 s ago"),
+        (timedelta(seconds=-61), "1 min ago"),
+        (timedelta(seconds=40), "in 40 s"),
+        (timedelta(hours=-5), "5 h ago"),
+        (timedelta(days=3, hours=4), "in 3 d"),
+    ],
+)
+def test_ages_are_as_a_script_would_write_them(gap: timedelta, words: str) -> None:
+    made = parse(parts.ago(NOW + gap, NOW)).first("time")
+    assert made.text == words
+    assert datetime.fromisoformat(made["datetime"]) == NOW + gap
+    assert "data-ago" in made.attributes
+
+
+def test_an_instant_is_in_utc_until_a_script_knows_better() -> None:
+    made = parse(parts.clock(NOW)).first("time")
+    assert made.text == "2025-11-15 20:41:07 UTC"
+    assert made["title"] == "2025-11-15 20:41:07.123456 UTC"
+
+
+@given(st.text(min_size=1, max_size=300), st.integers(min_value=8, max_value=80))
+def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None:
+    text = text.replace("\r", "").replace("\x00", "")  # a parser of HTML takes these for something else
+    made = parse(parts.ident(text, most=most))
+    shown = "".join(made.first("span", title=text)._texts())
+    assert made.first("button")["data-copy"] == text
+    assert len(shown) <= most
+    start, end = shown[: most // 2], shown[-(most // 2 - 1) :]
+    assert shown == text or (text.startswith(start) and text.endswith(end) and shown == f"{start}…{end}")
+
+
+def test_an_ident_leads_only_where_it_is_told_to() -> None:
+    assert parse(parts.ident("ep_1", href="/endpoints/ep_1")).first("a")["href"] == "/endpoints/ep_1"
+    assert not parse(parts.ident("javascript:alert(1)")).has("a")
+
+
+# ── tables ──
+
+
+def test_a_table_says_what_each_cell_is() -> None:
+    made = parse(
+        parts.table(
+            [parts.pick_all(), "Endpoint", "Waiting", "Why"],
+            [[parts.pick("id", "ep_1", "Select ep_1"), "ep_1", "12", EVIL]],
+            caption="Endpoints",
+            keys=["ep_1"],
+            numeric=(2,),
+            prose=(3,),
+        )
+    )
+    assert made.first("caption").text == "Endpoints"
+    cells = made.first("tbody").all("td")
+    assert [cell["data-label"] for cell in cells] == ["", "Endpoint", "Waiting", "Why"]
+    assert [cell.get("class") for cell in cells] == [None, None, "num", "prose"]
+    assert cells[3].text == EVIL
+    assert made.first("tbody").first("tr")["data-key"] == "ep_1"
+    assert [head.get("scope") for head in made.first("thead").all("th")] == ["col"] * 4
+
+
+def test_boxes_belong_to_the_form_around_them() -> None:
+    form = parse(tag("form", parts.pick("id", EVIL, "Select"), parts.picked("…"))).first("form")
+    box = form.first("input", class_="pick")
+    assert (box["type"], box["name"], box["value"]) == ("checkbox", "id", EVIL)
+    assert form.fields() == {}  # none is ticked
+    assert form.first(class_="picked").has("span", role="status")
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "value", "most"), [(30, 120, "30", "120"), (9, 4, "4", "4"), (0, 0, "0", "1")]
+)
+def test_progress_never_passes_its_end(done: int, total: int, value: str, most: str) -> None:
+    made = parse(parts.progress(done, total, "Replay")).first("progress")
+    assert (made["value"], made["max"], made["aria-label"]) == (value, most, "Replay")
+
+
+def test_progress_without_an_end_has_no_value() -> None:
+    assert "value" not in parse(parts.progress(3, None, "Replay")).first("progress").attributes
+
+
+def test_a_number_leads_to_the_list_behind_it() -> None:
+    made = parse(parts.numbers(parts.number("dead", "1,204", "dead letters", href="/dead-letters")))
+    assert made.first("a", class_="number").text == "1,204dead letters"
+    assert not parse(parts.number("dead", "0", "dead letters")).has("a")
+
+
+def test_nothing_is_made_of_no_buttons() -> None:
+    assert parts.actions(None, None) is None
+    assert parts.actions(parts.button(look(scope=Scope.READ), "/x", "Pause")) is None
+
+
+# ── forms ──
+
+
+def test_a_form_brings_its_proof_and_a_reader_gets_no_button() -> None:
+    made = parse(parts.button(look(), "/endpoints/ep_1/pause", "Pause", hidden={"why": EVIL}) or Safe(""))
+    form = made.form("/endpoints/ep_1/pause")
+    assert form["method"] == "post"
+    assert form.fields() == {"csrf": ["proof"], "why": [EVIL]}
+    assert parts.button(look(scope=Scope.READ), "/endpoints/ep_1/pause", "Pause") is None
+
+
+def test_a_field_says_what_is_wrong_and_keeps_what_was_typed() -> None:
+    made = parse(parts.field("url", "URL", EVIL, hint="Where to send.", error="is no URL"))
+    field = made.first("input")
+    assert field["value"] == EVIL
+    assert field["aria-invalid"] == "true"
+    described = [made.first(id=each).text for each in field["aria-describedby"].split()]
+    assert described == ["Where to send.", "✕ is no URL"]
+    assert made.first("label")["for"] == field["id"]
+
+
+def test_a_text_area_keeps_what_was_typed() -> None:
+    assert parse(parts.field("schema", "Schema", "<a>\n</textarea>", type_="textarea")).fields() == {
+        "schema": ["<a>\n</textarea>"]
+    }
+
+
+def test_an_instant_to_fill_in_is_in_utc_without_scripts() -> None:
+    made = parse(parts.moment("since", "Since", NOW))
+    assert made.first("input")["value"] == "2025-11-15T20:41"
+    assert made.first("label").text == "Since UTC"
+    assert parse(parts.moment("since", "Since")).first("input")["value"] == ""
+
+
+def test_filters_keep_the_application_and_the_range() -> None:
+    made = parse(parts.filters(look("app=app_1&range=6h&state=open"), parts.field("q", "Search")))
+    assert made.form("/endpoints").fields() == {"app": ["app_1"], "range": ["6h"], "q": [""]}
+
+
+def test_the_way_on_keeps_every_filter() -> None:
+    made = parse(parts.more(look("app=app_1&state=open"), "next&=") or Safe(""))
+    assert made.first("a")["href"] == "/endpoints?app=app_1&state=open&after=next%26%3D"
+    assert parts.more(look(), None) is None
+
+
+def test_tabs_say_which_one_is_shown() -> None:
+    made = parse(parts.tabs("Form", [("Pretty", "/a", True), ("Raw", "/b", False)]))
+    assert [(link.text, link.get("aria-current")) for link in made.all("a")] == [("Pretty", "true"), ("Raw", None)]
+
+
+def test_every_part_shows_a_tenants_text_as_text() -> None:
+    made = [
+        parts.state("dead", EVIL),
+        parts.ident(EVIL, href="/x"),
+        parts.code(EVIL, name=EVIL),
+        parts.number("dead", EVIL, EVIL),
+        parts.fields([(EVIL, EVIL)]),
+        parts.section(EVIL, EVIL, aside=EVIL),
+        parts.verdict("dead", EVIL),
+        parts.empty(EVIL, EVIL),
+        parts.choice("c", EVIL, [(EVIL, EVIL)], EVIL),
+        parts.link_button("/x", EVIL),
+        parts.columns(EVIL),
+    ]
+    for part in made:
+        found = parse(part)
+        assert not found.has("img")
+        assert EVIL in found.text or found.has("option")

@@ -1,0 +1,118 @@
+"""Passwords: which are taken, and that only the right one opens what is kept."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from hookline import clock, passwords
+from hookline.access import Operator, operator_name
+from hookline.errors import InvalidInput
+from hookline.model import Scope
+
+RIGHT = "correct horse battery staple"
+
+
+def test_only_the_right_one_matches() -> None:
+    kept = passwords.hashed(RIGHT)
+    assert passwords.matches(RIGHT, kept)
+    for wrong in ("", RIGHT + " ", RIGHT.upper(), "x" * 10_000):
+        assert not passwords.matches(wrong, kept)
+    assert RIGHT not in kept
+
+
+def test_each_has_a_salt_of_its_own() -> None:
+    assert passwords.hashed(RIGHT) != passwords.hashed(RIGHT)
+
+
+def test_nobody_has_no_password() -> None:
+    assert not passwords.matches(RIGHT, None)
+
+
+def test_nobody_takes_the_same_work_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the time, which a busy machine decides: what scrypt is asked to do."""
+    kept = passwords.hashed(RIGHT)
+    asked: list[dict[str, object]] = []
+    scrypt = hashlib.scrypt
+
+    def watched(password: bytes, **cost: object) -> bytes:
+        asked.append({name: value for name, value in cost.items() if name != "salt"})
+        return scrypt(password, **cost)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hashlib, "scrypt", watched)
+    passwords.matches("wrong", kept)
+    passwords.matches("wrong", None)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+    assert int(str(asked[0]["n"])) * int(str(asked[0]["r"])) * int(str(asked[0]["p"])) >= 2**15 * 8 * 3
+
+
+def test_one_that_was_kept_at_another_cost_goes_on_working() -> None:
+    salt = b"0123456789abcdef"
+    key = hashlib.scrypt(RIGHT.encode(), salt=salt, n=2**12, r=8, p=1, dklen=32)
+    kept = f"scrypt$12$8$1${passwords._text(salt)}${passwords._text(key)}"
+    assert passwords.matches(RIGHT, kept)
+    assert not passwords.matches("another one", kept)
+
+
+def test_letters_that_are_composed_in_another_way_are_the_same() -> None:
+    assert passwords.matches("cafe\u0301 au lait noir", passwords.hashed("caf\u00e9 au lait noir"))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "",
+        "plain",
+        "scrypt$99$8$3$AAAA$AAAA",
+        "scrypt$15$8$3$AAAA$AAAA",
+        "scrypt$x$8$3$AAAA$AAAA",
+        "argon2$15$8$3$AAAA$" + "A" * 43 + "=",
+        "scrypt$15$8$3$\u00e9$AAAA",
+    ],
+)
+def test_what_is_kept_in_no_known_form_opens_to_nobody(kept: str) -> None:
+    with pytest.raises(InvalidInput):
+        passwords.matches("", kept)
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("", "at least 12"),
+        ("elevenchars", "at least 12"),
+        ("x" * 257, "at most 256"),
+        ("with a line\nend", "control"),
+        ("with a nul\x00 in it", "control"),
+        ("\ud800 lone surrogate", "control"),
+        ("I am Ada, Queen", "name"),
+        ("aaaaaaaaaaaaab", "different"),
+    ],
+)
+def test_weak_ones_are_not_taken(password: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why) as found:
+        passwords.check(password, "ada")
+    assert not password or password not in str(found.value)
+
+
+def test_strong_ones_are() -> None:
+    for password in (RIGHT, "p4ssw0rd-p4ssw0rd", "пароль из слов", "x" * 20 + "abcd", " spaces around "):
+        assert passwords.check(password, "ada") == password
+
+
+def test_an_operators_password_is_in_no_repr() -> None:
+    kept = passwords.hashed(RIGHT)
+    someone = Operator(name="ada", org_id="org_1", role=Scope.READ, password=kept, created_at=clock.EPOCH)
+    assert kept not in repr(someone)
+
+
+@pytest.mark.parametrize("typed", ["ada", " Ada ", "ADA"])
+def test_a_name_is_one_name_however_it_is_typed(typed: str) -> None:
+    assert operator_name(typed) == "ada"
+
+
+@pytest.mark.parametrize("typed", ["", " ", "-ada", "ada-", "a da", "ad\u00e0", "a" * 101, "<b>", "a\nda", "a\x00"])
+def test_what_is_no_name(typed: str) -> None:
+    with pytest.raises(InvalidInput):
+        operator_name(typed)

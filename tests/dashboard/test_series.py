@@ -1,0 +1,103 @@
+"""What charts are made of: nothing that happened is lost, and bands have no gaps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline.dashboard import circuit, instants, series
+from hookline.dashboard.look import RANGES, Range
+from hookline.errors import InvalidInput
+from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.observe.activity import Activity
+from hookline.states import Circuit, EndpointStatus
+
+NOW = datetime(2026, 3, 29, 1, 7, 23, 456_789, tzinfo=UTC)
+K = LaneEventKind
+
+instants_of_a_week = st.integers(0, 8 * 86_400).map(lambda seconds: NOW - timedelta(seconds=seconds))
+
+
+@given(st.sampled_from([*RANGES.values()]), st.lists(st.tuples(st.integers(0, 700), st.integers(1, 9))))
+def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple[int, int]]) -> None:
+    grain = timedelta(seconds=span.grain)
+    start = NOW - (NOW - datetime(1970, 1, 1, tzinfo=UTC)) % grain
+    found = [Activity(at=start - ago * grain, delivered=many, retried=2 * many, dead=0) for ago, many in given]
+    laid = series.laid_out(found, span, NOW)
+    inside = [each for each in found if each.at >= series.begins(span, NOW)]
+    assert (sum(laid.delivered), sum(laid.retried)) == (
+        sum(each.delivered for each in inside),
+        sum(each.retried for each in inside),
+    )
+    assert len(laid.times) == span.steps
+    assert laid.times[-1] <= NOW < laid.times[-1] + series.step(span)
+    assert laid.times[-1] - laid.times[0] == (span.steps - 1) * series.step(span)
+
+
+def test_a_chart_moves_on_by_whole_steps() -> None:
+    span = RANGES["1h"]
+    assert series.begins(span, NOW) == series.begins(span, NOW + timedelta(seconds=30))
+    assert series.begins(span, NOW + timedelta(seconds=60)) == series.begins(span, NOW) + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(None, "–"), (0.0, "0%"), (1.0, "100%"), (0.99999, "99.9%"), (0.00001, "0.1%"), (0.5, "50.0%")],
+)
+def test_a_part_is_never_rounded_to_all_or_nothing(part: float | None, words: str) -> None:
+    assert series.percent(part) == words
+
+
+# ── the band ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def event(kind: K, at: datetime) -> LaneEvent:
+    return LaneEvent(endpoint_no=1, at=at, kind=kind, cause="a cause")
+
+
+@given(st.lists(st.tuples(st.sampled_from([*K]), instants_of_a_week)), st.sampled_from([*Circuit]))
+def test_a_band_has_no_gaps_and_no_overlaps(given: list[tuple[K, datetime]], now: Circuit) -> None:
+    events = sorted((event(kind, at) for kind, at in given), key=lambda each: each.at, reverse=True)
+    since = NOW - timedelta(days=7)
+    found = circuit.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=now), since, NOW)
+    assert (found[0].since, found[-1].until) == (since, NOW)
+    assert all(one.until == other.since for one, other in pairwise(found))
+
+
+def words(events: list[LaneEvent], lane: Lane) -> list[str]:
+    return [each.words for each in circuit.stretches(events, lane, NOW - timedelta(hours=1), NOW)]
+
+
+def test_what_was_before_follows_from_what_came_first() -> None:
+    lane = Lane(endpoint_no=1, app_no=1)
+    ago = [NOW - timedelta(minutes=minutes) for minutes in (10, 20, 30)]
+    assert words([], lane) == ["circuit closed"]
+    assert words([event(K.CIRCUIT_CLOSED, ago[0]), event(K.CIRCUIT_RECOVERING, ago[1])], lane) == [
+        "circuit open",
+        "circuit recovering",
+        "circuit closed",
+    ]
+    paused = [event(K.ENDPOINT_RESUMED, ago[0]), event(K.CIRCUIT_RESET, ago[1]), event(K.ENDPOINT_PAUSED, ago[2])]
+    assert words(paused, lane) == ["circuit open", "paused", "circuit closed"]
+    stopped = Lane(endpoint_no=1, app_no=1, status=EndpointStatus.DISABLED)
+    assert words([], stopped) == ["disabled"]
+
+
+# ── instants ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_instants_as_browsers_and_scripts_send_them() -> None:
+    expected = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    for text in ("2026-03-01T12:30", "2026-03-01T12:30Z", "2026-03-01T14:30+02:00", "2026-03-01 12:30:00"):
+        assert instants.read("since", text) == expected
+
+
+@given(st.text())
+def test_any_text_is_an_instant_or_refused(text: str) -> None:
+    with suppress(InvalidInput):
+        assert instants.read("since", text).tzinfo == UTC

@@ -1,0 +1,148 @@
+"""What endpoints did, by the minute and the quarter of an hour, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hookline.model import Application, Organization
+from hookline.observe.activity import ALL, MINUTE, QUARTER, Activity, Deed
+from hookline.observe.pulse import Pulse
+from hookline.store import Store
+from tests.support import factory
+from tests.support.raw import Raw
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+Numbers = tuple[int, int, int]
+
+
+async def tell(store: Store, *deeds: Deed, process: str = "one") -> None:
+    await store.add_pulse(process, Pulse(at=AT), deeds)
+
+
+def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> Deed:
+    return Deed(app_no=app.no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
+
+
+def total(found: list[Activity]) -> Numbers:
+    """A minute may end between two beats of a test."""
+    return (
+        sum(each.delivered for each in found),
+        sum(each.retried for each in found),
+        sum(each.dead for each in found),
+    )
+
+
+async def move(raw: Raw, grain: int, seconds: int) -> None:
+    """As if they had happened that long ago."""
+    by = timedelta(seconds=seconds) if raw.engine == "postgres" else seconds * 10**6
+    kind = "::interval" if raw.engine == "postgres" else ""
+    await raw.execute(f"UPDATE activity SET at = at - $1{kind} WHERE grain = $2", by, grain)
+
+
+@pytest.fixture
+async def since(store: Store) -> datetime:
+    return await store.now() - timedelta(minutes=1)
+
+
+@pytest.fixture
+async def neighbour(store: Store, organization: Organization) -> Application:
+    return await store.create_application(organization.id, factory.new_application())
+
+
+@pytest.mark.parametrize("grain", [MINUTE, QUARTER])
+async def test_by_endpoint_application_and_organization(
+    store: Store, organization: Organization, app: Application, neighbour: Application, since: datetime, grain: int
+) -> None:
+    other = await store.save_organization(factory.organization())
+    foreign = await store.create_application(other.id, factory.new_application())
+    await tell(store, deed(app, 7, 1, 2, 3), deed(app, 8, 10, 20, 30), deed(neighbour, 9, 100), deed(foreign, 5, 5000))
+    await tell(store, deed(app, 7, 4), process="other")
+
+    async def of(org_id: str, app_no: int | None = None, endpoint_no: int | None = None) -> Numbers:
+        return total(await store.activity(since, org_id=org_id, app_no=app_no, endpoint_no=endpoint_no, grain=grain))
+
+    assert await of(organization.id) == (115, 22, 33)
+    assert await of(organization.id, app.no) == (15, 22, 33)
+    assert await of(organization.id, app.no, 7) == (5, 2, 3)
+    assert await of(organization.id, neighbour.no) == await of(organization.id, neighbour.no, 9) == (100, 0, 0)
+    assert await of(other.id) == (5000, 0, 0)
+    assert await of(other.id, app.no) == await of(other.id, app.no, 7) == (0, 0, 0)
+    assert await of(organization.id, neighbour.no, 7) == (0, 0, 0)
+
+    several = await store.endpoint_activity([(app.no, 7), (neighbour.no, 9), (app.no, 99)], since, grain=grain)
+    assert {no: total(rows) for no, rows in several.items()} == {7: (5, 2, 3), 9: (100, 0, 0), 99: (0, 0, 0)}
+    assert await store.endpoint_activity([], since, grain=grain) == {}
+
+
+async def test_endpoints_that_were_too_many_are_in_their_application_s_sum(
+    store: Store, organization: Organization, app: Application, since: datetime
+) -> None:
+    await tell(store, deed(app, 7, 1), deed(app, ALL, 2, 3, 4))
+    found = await store.activity(since, org_id=organization.id, app_no=app.no, grain=MINUTE)
+    assert total(found) == (3, 3, 4)
+    assert [each.attempts for each in found] == [10]
+
+
+async def test_stretches_begin_on_the_minute_and_the_quarter(
+    store: Store, raw: Raw, organization: Organization, app: Application, since: datetime
+) -> None:
+    await tell(store, deed(app, 7, 1))
+    before = await store.now()
+    for grain in (MINUTE, QUARTER):
+        (found,) = await store.activity(since, org_id=organization.id, grain=grain)
+        assert found.at.timestamp() % grain == 0
+        assert found.at <= before < found.at + timedelta(seconds=2 * grain)
+
+
+async def test_oldest_first_from_the_stretch_that_since_is_in(
+    store: Store, raw: Raw, organization: Organization, app: Application
+) -> None:
+    for number in range(1, 5):
+        await tell(store, deed(app, 7, number))
+        await move(raw, MINUTE, 300)
+    found = await store.activity(await store.now() - timedelta(hours=1), org_id=organization.id, grain=MINUTE)
+    assert [each.delivered for each in found] == [1, 2, 3, 4]
+    inside = found[1].at + timedelta(seconds=59)
+    assert await store.activity(inside, org_id=organization.id, grain=MINUTE) == found[1:]
+    behind = found[1].at + timedelta(seconds=60)
+    assert await store.activity(behind, org_id=organization.id, grain=MINUTE) == found[2:]
+    assert (await store.endpoint_activity([(app.no, 7)], inside, grain=MINUTE))[7] == found[1:]
+
+
+async def test_many_processes_at_once_lose_nothing(
+    store: Store, second: Store, organization: Organization, app: Application, neighbour: Application, since: datetime
+) -> None:
+    deeds = [deed(each, no, 1) for each in (app, neighbour) for no in range(1, 20)]
+    async with asyncio.TaskGroup() as group:
+        for number in range(10):
+            given = deeds if number % 2 else deeds[::-1]
+            group.create_task(tell(store if number % 4 < 2 else second, *given, process=f"p{number}"))
+    found = await store.activity(since, org_id=organization.id, grain=QUARTER)
+    assert total(found) == (10 * len(deeds), 0, 0)
+
+
+async def test_no_deeds(store: Store, raw: Raw) -> None:
+    await tell(store)
+    assert await raw.count("activity") == 0
+    assert await raw.count("pulse") == 1
+
+
+async def test_old_ones_are_forgotten(store: Store, raw: Raw, organization: Organization, app: Application) -> None:
+    async def kept(grain: int) -> int:
+        long_ago = await store.now() - timedelta(days=30)
+        return len(await store.activity(long_ago, org_id=organization.id, app_no=app.no, grain=grain))
+
+    await tell(store, deed(app, 7, 1))
+    await move(raw, MINUTE, 2 * 3600 - 120)
+    await move(raw, QUARTER, 7 * 86_400 - 1800)
+    await store.roll_pulses()
+    assert (await kept(MINUTE), await kept(QUARTER)) == (1, 1)
+    await move(raw, MINUTE, 240)
+    await store.roll_pulses()
+    assert (await kept(MINUTE), await kept(QUARTER)) == (0, 1)
+    await move(raw, QUARTER, 3600)
+    await store.roll_pulses()
+    assert (await kept(MINUTE), await kept(QUARTER)) == (0, 0)

@@ -1,0 +1,173 @@
+"""The audit log, on both engines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from hookline.access import Audit, AuditFilter
+from hookline.errors import InvalidInput
+from hookline.model import Actor, ActorKind, Organization
+from hookline.store import Store, walk
+from hookline.store.base import Page
+from hookline.store.people import MOST_NAME, MOST_TEXT
+from tests.support import factory
+from tests.support.people import new_audit
+from tests.support.raw import Raw
+from tests.support.timeshift import age
+
+
+async def _all(store: Store, where: AuditFilter) -> list[Audit]:
+    found = await store.audit_log(where, Page(limit=1000))
+    assert found.end is None
+    return found.rows
+
+
+async def test_an_entry_is_kept_as_it_was_given(store: Store, organization: Organization) -> None:
+    given = [new_audit(organization.id), new_audit(organization.id, app_id=None, detail="", address="")]
+    before = await store.now()
+    await store.add_audit(given)
+    newer, older = await _all(store, AuditFilter(org_id=organization.id))
+
+    for entry, found in zip(given, (older, newer), strict=True):
+        assert (found.org_id, found.app_id, found.actor) == (entry.org_id, entry.app_id, entry.actor)
+        assert (found.action, found.subject, found.detail) == (entry.action, entry.subject, entry.detail)
+        assert found.address == entry.address
+        assert before <= found.at <= await store.now()
+    assert newer.id > older.id
+
+
+@pytest.mark.parametrize("kind", ActorKind)
+async def test_every_kind_of_actor(store: Store, organization: Organization, kind: ActorKind) -> None:
+    await store.add_audit([new_audit(organization.id, actor=Actor(kind=kind))])
+    (found,) = await _all(store, AuditFilter(org_id=organization.id))
+    assert found.actor == Actor(kind=kind)
+
+
+async def test_no_text_keeps_an_entry_from_being_written(store: Store, organization: Organization) -> None:
+    odd = "a\x00b\ud800c"
+    entry = new_audit(
+        organization.id,
+        actor=Actor(kind=ActorKind.KEY, name=odd),
+        action=odd,
+        subject="s" * 10_000,
+        detail="d" * 100_000,
+        address=odd,
+    )
+    await store.add_audit([entry])
+    (found,) = await _all(store, AuditFilter(org_id=organization.id))
+    assert found.action == found.actor.name == found.address == "a�b?c"
+    assert found.subject == "s" * (MOST_NAME - 1) + "…"
+    assert found.detail == "d" * (MOST_TEXT - 1) + "…"
+
+
+async def test_nothing_to_write(store: Store, organization: Organization) -> None:
+    await store.add_audit([])
+    assert await _all(store, AuditFilter(org_id=organization.id)) == []
+
+
+async def test_each_field_of_the_filter(store: Store, organization: Organization) -> None:
+    other = await store.save_organization(factory.organization())
+    ada = Actor(kind=ActorKind.OPERATOR, name="ada")
+    given = [
+        new_audit(organization.id, actor=ada, action="key.create", app_id="app_1", subject="x"),
+        new_audit(organization.id, actor=ada, action="key.revoke", app_id="app_2", subject="y"),
+        new_audit(organization.id, actor=Actor(kind=ActorKind.COMMAND_LINE), action="key.create", app_id=None),
+    ]
+    await store.add_audit([*given, new_audit(other.id, actor=ada, action="key.create", app_id="app_1", subject="x")])
+
+    async def subjects(**fields: str) -> list[str]:
+        found = await _all(store, AuditFilter(org_id=organization.id, **fields))  # type: ignore[arg-type]
+        return [each.subject for each in found]
+
+    third = given[2].subject
+    assert await subjects() == [third, "y", "x"]
+    assert await subjects(action="key.create") == [third, "x"]
+    assert await subjects(actor="ada") == ["y", "x"]
+    assert await subjects(actor="command_line") == [third]
+    assert await subjects(app_id="app_1") == ["x"]
+    assert await subjects(subject="y") == ["y"]
+    assert await subjects(actor="ada", action="key.create", app_id="app_1", subject="x") == ["x"]
+    assert await subjects(actor="ada", app_id="app_3") == []
+    assert await subjects(subject="a\x00b") == []
+    assert await subjects(action="\ud800") == []
+
+
+async def test_a_stretch_of_time(store: Store, raw: Raw, organization: Organization) -> None:
+    """Entries of several days: those that are far away are not even looked at."""
+    for number in range(4):
+        await store.add_audit([new_audit(organization.id, subject=f"day {number}") for _ in range(2)])
+        await age(raw, 86_400)
+    now = await store.now()
+
+    async def days(since: float | None, until: float | None) -> list[str]:
+        where = AuditFilter(
+            org_id=organization.id,
+            since=None if since is None else now - timedelta(days=since),
+            until=None if until is None else now - timedelta(days=until),
+        )
+        return [each.subject.removeprefix("day ") for each in await _all(store, where)]
+
+    assert await days(None, None) == ["3", "3", "2", "2", "1", "1", "0", "0"]
+    assert await days(2.5, None) == ["3", "3", "2", "2"]
+    assert await days(None, 2.5) == ["1", "1", "0", "0"]
+    assert await days(3.5, 1.5) == ["2", "2", "1", "1"]
+    assert await days(10, 8) == []
+    assert await days(0.5, None) == []
+
+
+async def test_pages_in_both_directions(store: Store, organization: Organization) -> None:
+    other = await store.save_organization(factory.organization())
+    for _ in range(7):
+        await store.add_audit([new_audit(organization.id), new_audit(other.id)])
+    where = AuditFilter(org_id=organization.id)
+    every = [each.id for each in await _all(store, where)]
+
+    async def page(**fields: object) -> list[int]:
+        found = await store.audit_log(where, Page(**fields))  # type: ignore[arg-type]
+        return [each.id for each in found.rows]
+
+    assert every == sorted(every, reverse=True)
+    assert await page(limit=3) == every[:3]
+    assert await page(limit=3, iterator=str(every[2])) == every[3:6]
+    assert await page(limit=3, iterator=str(every[5])) == every[6:]
+    assert await page(limit=3, iterator=str(every[4]), backwards=True) == every[1:4]
+    assert await page(limit=3, backwards=True) == every[4:]
+    for wrong in ("", "-1", "x", "9" * 30):
+        with pytest.raises(InvalidInput):
+            await store.audit_log(where, Page(iterator=wrong))
+
+
+async def test_a_filter_that_rarely_matches(
+    store: Store, organization: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call looks at so many entries and no more, and says where to go on; in both directions."""
+    monkeypatch.setattr(walk, "STRIDE", 5)
+    await store.add_audit([new_audit(organization.id, subject="rare" if n in (1, 12) else "usual") for n in range(14)])
+    where = AuditFilter(org_id=organization.id, subject="rare")
+    every = [each.id for each in await _all(store, AuditFilter(org_id=organization.id))]
+
+    async def walked(*, backwards: bool) -> list[list[int]]:
+        found, iterator = [], None
+        while True:
+            page = await store.audit_log(where, Page(limit=2, iterator=iterator, backwards=backwards))
+            found.append([each.id for each in page.rows])
+            if page.end is None:
+                return found
+            iterator = page.end
+
+    assert await walked(backwards=False) == [[every[1]], [], [every[12]]]
+    assert await walked(backwards=True) == [[every[12]], [], [every[1]]]
+
+
+@pytest.mark.store_options(audit_retention_days=10, retention_days=2)
+async def test_old_entries_are_forgotten(store: Store, raw: Raw, organization: Organization) -> None:
+    await store.add_audit([new_audit(organization.id, subject="old")])
+    await age(raw, 86_400)
+    await store.add_audit([new_audit(organization.id, subject="new")])
+    await age(raw, 9 * 86_400 - 60)
+    assert (await store.retire()).retired == 0
+    await age(raw, 120)
+    assert (await store.retire()).retired == 1
+    assert [each.subject for each in await _all(store, AuditFilter(org_id=organization.id))] == ["new"]

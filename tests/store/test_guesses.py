@@ -1,0 +1,121 @@
+"""Guesses at passwords, on both engines: counted before they are looked at, many at a time too."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from hookline.access import Guesses
+from hookline.store import Store
+from hookline.store.people import GUESSES_KEPT
+from tests.support.raw import Raw
+from tests.support.timeshift import age
+
+NAME, ADDRESS, OTHER = b"n" * 32, b"a" * 32, b"o" * 32
+FREE, LOCKED = 3, timedelta(minutes=5)
+
+
+def lock(known: Guesses | None, now: datetime) -> Guesses:
+    """Locked from the third guess on."""
+    failures = 1 if known is None else known.failures + 1
+    since = now if known is None else known.since
+    return Guesses(failures=failures, since=since, locked_until=now + LOCKED if failures >= FREE else None)
+
+
+async def test_the_first_guesses_are_free(store: Store) -> None:
+    assert [await store.take_guess({NAME: lock}) for _ in range(FREE)] == [None] * FREE
+    until = await store.take_guess({NAME: lock})
+    assert until is not None
+    assert LOCKED - timedelta(seconds=30) < until - await store.now() <= LOCKED
+
+
+async def test_what_is_known_is_given_back_as_it_was(store: Store, raw: Raw) -> None:
+    seen: list[Guesses | None] = []
+
+    def watching(known: Guesses | None, now: datetime) -> Guesses:
+        seen.append(known)
+        return Guesses(failures=7, since=now - timedelta(hours=2), locked_until=now - timedelta(hours=1))
+
+    before = await store.now()
+    await store.take_guess({NAME: watching})
+    await store.take_guess({NAME: watching})
+    first, again = seen
+    assert first is None
+    assert again is not None
+    assert again.failures == 7
+    assert again.locked_until is not None
+    assert before - timedelta(hours=2) <= again.since <= await store.now() - timedelta(hours=2)
+    assert again.locked_until - again.since == timedelta(hours=1)
+
+
+async def test_one_that_is_locked_counts_nothing(store: Store, raw: Raw) -> None:
+    for _ in range(FREE):
+        await store.take_guess({NAME: lock})
+    until = await store.take_guess({NAME: lock})
+    before = await raw.rows("SELECT * FROM guess ORDER BY subject")
+
+    assert await store.take_guess({ADDRESS: lock, NAME: lock}) == until
+    assert await raw.rows("SELECT * FROM guess ORDER BY subject") == before
+    assert await store.take_guess({ADDRESS: lock}) is None
+
+
+async def test_the_longest_lock_counts(store: Store, raw: Raw) -> None:
+    for _ in range(FREE):
+        await store.take_guess({NAME: lock})
+    await age(raw, 60)
+    for _ in range(FREE):
+        await store.take_guess({ADDRESS: lock})
+    assert await store.take_guess({NAME: lock, ADDRESS: lock}) == await store.take_guess({ADDRESS: lock})
+    assert await store.take_guess({ADDRESS: lock, NAME: lock}) == await store.take_guess({ADDRESS: lock})
+
+
+async def test_a_lock_ends(store: Store, raw: Raw) -> None:
+    for _ in range(FREE):
+        await store.take_guess({NAME: lock})
+    await age(raw, LOCKED.total_seconds() - 30)
+    assert await store.take_guess({NAME: lock}) is not None
+    await age(raw, 31)
+    assert await store.take_guess({NAME: lock}) is None
+
+
+async def test_who_was_right_is_forgiven(store: Store) -> None:
+    for _ in range(FREE):
+        await store.take_guess({NAME: lock})
+        await store.take_guess({OTHER: lock})
+    await store.forgive([NAME, ADDRESS])
+    assert await store.take_guess({NAME: lock}) is None
+    assert await store.take_guess({OTHER: lock}) is not None
+
+
+async def test_many_at_a_time_are_not_free(store: Store, second: Store) -> None:
+    """Through two processes, in different orders: none is lost, and nobody waits for ever."""
+    counted: list[None] = []
+
+    async def guess(handle: Store, subjects: list[bytes]) -> None:
+        if await handle.take_guess(dict.fromkeys(subjects, lock)) is None:
+            counted.append(None)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            subjects = [NAME, ADDRESS] if number % 4 < 2 else [ADDRESS, NAME]
+            group.create_task(guess(store if number % 2 else second, subjects))
+    assert len(counted) == FREE
+
+
+async def test_each_has_a_rule_of_its_own(store: Store) -> None:
+    def strict(known: Guesses | None, now: datetime) -> Guesses:
+        return Guesses(failures=1, since=now, locked_until=now + 2 * LOCKED)
+
+    assert await store.take_guess({NAME: lock, ADDRESS: strict}) is None
+    assert await store.take_guess({NAME: lock}) is None
+    assert await store.take_guess({NAME: lock, ADDRESS: lock}) is not None
+
+
+async def test_old_ones_are_forgotten(store: Store, raw: Raw) -> None:
+    await store.take_guess({OTHER: lock})
+    await age(raw, GUESSES_KEPT - 60)
+    await store.take_guess({NAME: lock})
+    assert (await store.retire()).retired == 0
+    await age(raw, 120)
+    assert (await store.retire()).retired == 1
+    assert [bytes(row["subject"]) for row in await raw.rows("SELECT subject FROM guess")] == [NAME]

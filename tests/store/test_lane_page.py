@@ -1,0 +1,58 @@
+"""Lanes in pages: by the endpoint's id, of one organization or application, however many others there are."""
+
+from __future__ import annotations
+
+from hookline.model import LaneView
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def walked(scene: Scene, app_no: int | None = None, limit: int = 2, url: str = "") -> list[LaneView]:
+    """All of them, page by page."""
+    found: list[LaneView] = []
+    iterator = None
+    while True:
+        page = Page(limit=limit, iterator=iterator)
+        rows = await scene.store.lane_page(scene.organization.id, app_no, page, url=url)
+        found += rows
+        if len(rows) < limit:
+            return found
+        iterator = rows[-1].endpoint_id
+
+
+async def test_pages_have_each_lane_once_and_as_it_is(scene: Scene) -> None:
+    other_app = await scene.store.create_application(scene.organization.id, factory.new_application())
+    made = [await scene.endpoint(app) for app in (scene.app, other_app, scene.app, other_app, scene.app)]
+    await scene.send(3)
+    (job,) = await scene.claim(1)
+    await scene.record(factory.retry(job))
+    found = await walked(scene)
+    assert [view.endpoint_id for view in found] == sorted(endpoint.id for endpoint in made)
+    assert sorted(found, key=lambda view: view.endpoint_id) == sorted(
+        await scene.store.lanes(scene.organization.id), key=lambda view: view.endpoint_id
+    )
+    assert {view.depth for view in found} == {3, 0}
+    assert await walked(scene, other_app.no) == [view for view in found if view.lane.app_no == other_app.no]
+
+
+async def test_only_what_the_url_has(scene: Scene) -> None:
+    one = await scene.endpoint(url="https://hooks.example.com/Alpha%20_x")
+    await scene.endpoint(url="https://hooks.example.com/beta")
+    assert [view.endpoint_id for view in await walked(scene, url="alpha")] == [one.id]
+    assert await walked(scene, url="a_pha") == []  # no wildcards
+    assert [view.endpoint_id for view in await walked(scene, url="%20_")] == [one.id]
+    assert len(await walked(scene, url="hooks.example.com")) == 2
+
+
+async def test_nothing_of_others_and_nothing_that_was_deleted(scene: Scene) -> None:
+    other = await scene.store.save_organization(factory.organization())
+    theirs = await scene.store.create_application(other.id, factory.new_application())
+    await scene.endpoint(theirs)
+    kept, gone = await scene.endpoint(), await scene.endpoint()
+    await scene.store.delete_endpoint(gone.no)
+    dropped = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.endpoint(dropped)
+    await scene.store.delete_application(dropped.no)
+    assert [view.endpoint_id for view in await walked(scene)] == [kept.id]
+    assert await walked(scene, theirs.no) == []

@@ -1,0 +1,123 @@
+"""Operators, on both engines."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookline.access import NewSession, Operator
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.model import Organization, Scope
+from hookline.store import Store
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.people import new_operator, new_session
+
+
+async def test_an_operator_is_kept_as_it_was_given(store: Store, organization: Organization) -> None:
+    given = new_operator(organization.id, role=Scope.READ)
+    before = await store.now()
+    made = await store.create_operator(given)
+
+    assert (made.name, made.org_id, made.role, made.password) == (
+        given.name,
+        organization.id,
+        Scope.READ,
+        given.password,
+    )
+    assert before <= made.created_at <= await store.now()
+    assert await store.operator(given.name) == made
+    assert given.password not in repr(made)
+
+
+async def test_a_name_is_taken_in_the_whole_deployment(store: Store, organization: Organization) -> None:
+    other = await store.save_organization(factory.organization())
+    made = await store.create_operator(new_operator(organization.id))
+    with pytest.raises(Conflict):
+        await store.create_operator(new_operator(other.id, name=made.name))
+    with pytest.raises(NotFound):
+        await store.create_operator(new_operator("org_none"))
+    assert await store.operators(None, Page()) == [made]
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
+async def test_a_name_that_cannot_be_stored(store: Store, organization: Organization, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        await store.create_operator(new_operator(organization.id, name=name))
+    assert await store.operator(name) is None
+
+
+async def test_names_are_told_apart_by_every_letter(store: Store, organization: Organization) -> None:
+    made = await store.create_operator(new_operator(organization.id, name="Zoë"))
+    assert await store.operator("zoë") is None
+    assert await store.operator("Zoë ") is None
+    assert await store.operator("Zoë") == made
+
+
+async def test_listing_in_both_directions(store: Store, organization: Organization) -> None:
+    other = await store.save_organization(factory.organization())
+    names = ["Ada", "ada", "bob", "cy", "éva"]  # by their bytes
+    made = {name: await store.create_operator(new_operator(organization.id, name=name)) for name in reversed(names)}
+    foreign = await store.create_operator(new_operator(other.id, name="bart"))
+
+    async def listed(page: Page, org_id: str | None = organization.id) -> list[str]:
+        found = await store.operators(org_id, page)
+        assert all(each in (*made.values(), foreign) for each in found)
+        return [each.name for each in found]
+
+    assert await listed(Page(limit=3)) == names[:3]
+    assert await listed(Page(limit=3, iterator="bob")) == names[3:]
+    assert await listed(Page(limit=2, iterator="cy", backwards=True)) == names[1:3]
+    assert await listed(Page(limit=2, backwards=True)) == names[3:]
+    assert await listed(Page(), None) == ["Ada", "ada", "bart", "bob", "cy", "éva"]
+    assert await listed(Page(), other.id) == ["bart"]
+
+
+async def test_a_role_changes_for_the_sessions_that_there_are(store: Store, organization: Organization) -> None:
+    made = await store.create_operator(new_operator(organization.id, role=Scope.FULL))
+    began = await _begin(store, made)
+    changed = await store.change_operator(made.name, role=Scope.READ)
+
+    assert (changed.role, changed.password, changed.created_at) == (Scope.READ, made.password, made.created_at)
+    session = await store.session(began.hash)
+    assert session is not None
+    assert session.role == Scope.READ
+
+
+async def test_a_new_password_ends_the_sessions_of_the_old_one(store: Store, organization: Organization) -> None:
+    made = await store.create_operator(new_operator(organization.id))
+    other = await store.create_operator(new_operator(organization.id))
+    began, others = await _begin(store, made), await _begin(store, other)
+
+    changed = await store.change_operator(made.name, password="scrypt$new")
+    assert (changed.password, changed.role) == ("scrypt$new", made.role)
+    assert await store.session(began.hash) is None
+    assert await store.session(others.hash) is not None
+    assert await store.session((await _begin(store, changed)).hash) is not None
+
+
+async def test_nothing_is_changed_of_who_is_not_there(store: Store, organization: Organization) -> None:
+    for change in (
+        store.change_operator("nobody", role=Scope.FULL),
+        store.change_operator("nobody", password="scrypt$x"),
+        store.delete_operator("nobody"),
+    ):
+        with pytest.raises(NotFound):
+            await change
+
+
+async def test_a_deleted_one_is_gone_with_their_sessions(store: Store, organization: Organization) -> None:
+    made = await store.create_operator(new_operator(organization.id))
+    began = await _begin(store, made)
+    await store.delete_operator(made.name)
+    assert await store.operator(made.name) is None
+    assert await store.session(began.hash) is None
+
+    again = await store.create_operator(new_operator(organization.id, name=made.name))
+    assert await store.session(began.hash) is None
+    assert await store.session((await _begin(store, again)).hash) is not None
+
+
+async def _begin(store: Store, operator: Operator) -> NewSession:
+    new = new_session(operator.org_id, operator=operator.name, password=operator.password, role=operator.role)
+    await store.add_session(new)
+    return new

@@ -1,0 +1,149 @@
+"""Lanes that want somebody's attention, and what waits in those of one tenant."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from hookline.model import DeadFilter
+from hookline.states import EndpointStatus
+from hookline.store.base import Page
+from tests.support import factory
+from tests.support.scene import Scene
+
+
+async def test_lanes_that_are_well_are_not_troubled(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send(3)
+    (job, *_) = await scene.claim(1)
+    await scene.record(factory.delivered(job))
+    assert await scene.store.troubled(10) == []
+
+
+async def test_an_open_circuit_comes_with_all_that_a_page_tells(scene: Scene) -> None:
+    sick = await scene.endpoint()
+    await scene.trip(sick)
+    (found,) = await scene.store.troubled(10)
+    lane = await scene.lane(sick)
+    assert (found.view.endpoint_id, found.view.url, found.view.lane) == (sick.id, sick.url, lane)
+    assert (found.org_id, found.app_name) == (scene.organization.id, scene.app.name)
+    assert (found.view.depth, found.dead, found.stopped_at) == (5, 0, None)
+    assert found.view == await scene.store.lane_view(sick.no)
+
+
+async def test_one_failure_is_told_of_after_those_that_are_held(scene: Scene) -> None:
+    paused = await scene.endpoint(event_types=("a",))
+    failing = await scene.endpoint(event_types=("b",))
+    held = await scene.endpoint(event_types=("c",))
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "tests")
+    await scene.send(1, event_type="b")
+    await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
+    await scene.send(1, event_type="c")
+    (job,) = await scene.claim_all()
+    await scene.record(factory.retry(job, hold_until=job.claimed_at + timedelta(seconds=500)))
+
+    found = await scene.store.troubled(10)
+    assert [each.view.lane.endpoint_no for each in found] == [held.no, paused.no, failing.no]
+    assert [each.stopped_at is not None for each in found] == [False, True, False]
+    assert [each.view.lane.endpoint_no for each in await scene.store.troubled(2)] == [held.no, paused.no]
+
+
+async def test_dead_letters_that_somebody_resolved_do_not_count(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    jobs = await scene.claim_all()
+    await scene.record(factory.dead(jobs[0]))
+    await scene.age(60)
+    await scene.record(*(factory.dead(job) for job in jobs[1:]))
+    everything = DeadFilter(org_id=scene.organization.id)
+    letters = await scene.store.dead_letters(everything, Page())
+    (found,) = await scene.store.troubled(10)
+    assert (found.view.endpoint_id, found.dead, found.dead_since) == (endpoint.id, 3, letters[-1].died_at)
+
+    await scene.store.resolve(DeadFilter(ids=(jobs[0].delivery_id,)), "seen")
+    (found,) = await scene.store.troubled(10, org_id=scene.organization.id)
+    assert (found.dead, found.dead_since) == (2, letters[0].died_at)
+    await scene.store.resolve(everything, "seen")
+    assert await scene.store.troubled(10) == await scene.store.troubled(10, org_id=scene.organization.id) == []
+
+
+async def test_dead_letters_of_others_are_theirs(scene: Scene) -> None:
+    other = await scene.store.save_organization(factory.organization())
+    theirs = await scene.store.create_application(other.id, factory.new_application())
+    second = await scene.store.create_application(scene.organization.id, factory.new_application())
+    for app in (scene.app, theirs, second):
+        await scene.endpoint(app)
+        await scene.store.ingest(factory.new_messages(app.no, 1))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+
+    async def named(org_id: str, app_no: int | None = None) -> set[str]:
+        return {each.app_name for each in await scene.store.troubled(10, org_id=org_id, app_no=app_no)}
+
+    assert await named(other.id) == {theirs.name}
+    assert await named(scene.organization.id) == {scene.app.name, second.name}
+    assert await named(scene.organization.id, second.no) == {second.name}
+    assert await named(scene.organization.id, theirs.no) == set()
+
+
+async def test_those_with_the_most_dead_letters_come_after_those_that_are_held(scene: Scene) -> None:
+    few, many, failing, paused = [await scene.endpoint(event_types=(name,)) for name in "abcd"]
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "tests")
+    await scene.send(2, event_type="a")
+    await scene.send(3, event_type="b")
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    await scene.send(1, event_type="c")
+    await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
+
+    async def numbers(most: int, org_id: str | None = None) -> list[int]:
+        return [each.view.lane.endpoint_no for each in await scene.store.troubled(most, org_id=org_id)]
+
+    wanted = [paused.no, many.no, few.no, failing.no]
+    for most in range(1, 5):
+        assert await numbers(most) == await numbers(most, scene.organization.id) == wanted[:most]
+    await scene.store.delete_endpoint(many.no)
+    assert await numbers(10) == [paused.no, few.no, failing.no]
+
+
+async def test_tenants_are_apart(scene: Scene) -> None:
+    store = scene.store
+    other = await store.save_organization(factory.organization())
+    apps = [
+        await store.create_application(other.id, factory.new_application()),
+        await store.create_application(scene.organization.id, factory.new_application()),
+    ]
+    for app in (scene.app, *apps):
+        endpoint = await scene.endpoint(app)
+        await store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
+        await store.ingest(factory.new_messages(app.no, app.no))
+
+    async def named(**asked: object) -> set[str]:
+        return {each.app_name for each in await store.troubled(10, **asked)}  # type: ignore[arg-type]
+
+    own = {scene.app.name, apps[1].name}
+    assert await named() == own | {apps[0].name}
+    assert await named(org_id=scene.organization.id) == own
+    assert await named(org_id=scene.organization.id, app_no=apps[1].no) == {apps[1].name}
+    assert await named(org_id=scene.organization.id, app_no=apps[0].no) == set()
+    assert (await store.backlog(other.id)).held == apps[0].no
+    assert (await store.backlog(scene.organization.id)).held == scene.app.no + apps[1].no
+    assert (await store.backlog(scene.organization.id, apps[1].no)).held == apps[1].no
+    assert (await store.backlog(scene.organization.id, apps[0].no)).held == 0
+
+
+async def test_what_waits_and_what_is_held_are_counted_apart(scene: Scene) -> None:
+    empty = await scene.store.backlog(scene.organization.id)
+    assert (empty.lanes, empty.held_lanes, empty.waiting, empty.held, empty.oldest_due) == (0, 0, 0, 0, None)
+    await scene.endpoint(event_types=("a",))
+    shut = await scene.endpoint(event_types=("b",))
+    await scene.send(2, event_type="a")
+    await scene.send(3, event_type="a", ordering_key="k")
+    await scene.send(4, event_type="b", ordering_key="k")
+    first = await scene.store.backlog(scene.organization.id)
+    assert (first.lanes, first.held_lanes, first.waiting, first.held) == (2, 0, 9, 0)
+
+    await scene.store.set_endpoint_status(shut.no, EndpointStatus.PAUSED, "tests")
+    found = await scene.store.backlog(scene.organization.id, scene.app.no)
+    assert found == replace(first, held_lanes=1, waiting=5, held=4)
+    view = next(each for each in await scene.store.lanes(app_no=scene.app.no) if each.endpoint_id != shut.id)
+    assert found.oldest_due == view.oldest_due

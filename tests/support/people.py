@@ -1,0 +1,46 @@
+"""Operators, sessions and entries of the audit log, each unlike the last."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hookline.access import NewAudit, NewSession, Operator
+from hookline.model import Actor, ActorKind, Scope
+from tests.support import factory
+
+
+def new_operator(org_id: str, **fields: object) -> Operator:
+    number = factory.number()
+    given: dict[str, object] = {
+        "name": f"operator {number}",
+        "org_id": org_id,
+        "role": Scope.FULL,
+        "password": f"scrypt${number}",
+        "created_at": factory.instant(),
+    }
+    return Operator(**(given | fields))  # type: ignore[arg-type]
+
+
+def new_session(org_id: str, **fields: object) -> NewSession:
+    number = factory.number()
+    given: dict[str, object] = {
+        "hash": hashlib.sha256(str(number).encode()).digest(),
+        "org_id": org_id,
+        "role": Scope.FULL,
+        "lifetime": 7 * 86_400.0 + number,
+    }
+    return NewSession(**(given | fields))  # type: ignore[arg-type]
+
+
+def new_audit(org_id: str, **fields: object) -> NewAudit:
+    number = factory.number()
+    given: dict[str, object] = {
+        "org_id": org_id,
+        "actor": Actor(kind=ActorKind.OPERATOR, name=f"operator {number}"),
+        "action": "endpoint.pause",
+        "subject": f"ep_{number}",
+        "app_id": f"app_{number}",
+        "detail": f"detail {number}",
+        "address": f"192.0.2.{number % 250}",
+    }
+    return NewAudit(**(given | fields))  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""CSV that no spreadsheet computes, whatever strangers wrote into it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline.spreadsheet import Cell, cell, lines
+
+FORMULA = "=+-@\t\r\n＝＋－＠"
+# As spreadsheets of different countries, and careless programs, may cut a line into cells.
+MARKS = ",;|\t\r\n"
+
+texts = st.text(st.one_of(st.sampled_from("=+-@＝＋－＠,;|\t\r\n\"' aä✓\x00\ufeff"), st.characters()))
+
+
+def read(raw: bytes, delimiter: str = ",") -> list[list[str]]:
+    return list(csv.reader(io.StringIO(raw.decode(), newline=""), delimiter=delimiter))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("order.paid", "order.paid"),
+        ("", ""),
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("  =1", "  '=1"),
+        ("\t=1", "'\t'=1"),
+        ("\r=1", "'\r'=1"),
+        ("\tx", "'\tx"),
+        ("a\n=1", "a\n'=1"),
+        ("a;=1", "a;'=1"),
+        ('a","=1', 'a","\'=1'),
+        ("＝1", "'＝1"),
+        ("https://x.example/?a=1&b=-2", "https://x.example/?a=1&b=-2"),
+        ("a-b+c@d=e", "a-b+c@d=e"),
+        ("a\x00b\x1bc\ufeffd", "a\ufffdb\ufffdc\ufffdd"),
+        ("\x00=1", "\ufffd=1"),
+        ("\ud800", "\ufffd"),
+    ],
+)
+def test_a_formula_is_disarmed_and_the_rest_is_as_it_was(text: str, shown: str) -> None:
+    assert cell(text) == shown
+
+
+@given(texts)
+def test_no_cell_is_a_formula_however_it_is_cut(text: str) -> None:
+    for part in re.split(f"[{MARKS}]", cell(text)):
+        assert not re.match(r'[\s"]*[=+\-@＝＋－＠]', part)
+
+
+@given(st.lists(st.lists(st.one_of(texts, st.integers(0, 10**9), st.none()), min_size=1, max_size=4), max_size=4))
+def test_every_row_is_read_back_with_as_many_cells(rows: list[list[Cell]]) -> None:
+    raw = lines(rows)
+    assert read(raw) == [[cell(value) for value in row] for row in rows]
+    for row in read(raw):
+        for shown in row:
+            assert not shown.startswith(tuple(FORMULA))
+            assert not shown.lstrip().startswith(tuple(FORMULA))
+
+
+@given(texts)
+def test_a_spreadsheet_that_cuts_at_semicolons_finds_no_formula_either(text: str) -> None:
+    for row in read(lines([["x", text, "y"]]), delimiter=";"):
+        for shown in row:
+            assert not shown.lstrip().startswith(tuple("=+-@＝＋－＠"))
+
+
+def test_numbers_are_numbers_and_nothing_is_empty() -> None:
+    assert lines([[7, None, "x"]]) == b'"7","","x"\r\n'
