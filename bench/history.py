@@ -83,7 +83,9 @@ async def _load(store: Store, raw: Raw, messages: int, console: Console) -> Past
         await raw.execute("ANALYZE")
     app = await store.application(manage.DEFAULT_ORG, "application-0")
     assert app is not None
-    last = await raw.row("SELECT id, event_id FROM message WHERE app_no = $1 ORDER BY seq DESC LIMIT 1 OFFSET 3", app.no)
+    last = await raw.row(
+        "SELECT id, event_id FROM message WHERE app_no = $1 ORDER BY seq DESC LIMIT 1 OFFSET 3", app.no
+    )
     return Past(app=app, endpoint=endpoints[0], message_id=last["id"], event_id=last["event_id"])
 
 
@@ -123,6 +125,11 @@ class Born(msgspec.Struct, frozen=True, kw_only=True):
     paused: Endpoint  # of the same application
 
     @property
+    def turn(self) -> int:
+        """Of its application, so that each has some of everything."""
+        return self.number // APPLICATIONS
+
+    @property
     def seq(self) -> int:
         return self.number + 1
 
@@ -137,13 +144,13 @@ def _messages(
     chance = random.Random(numbers.start)
     for number in numbers:
         at = now - WEEK * (1 - (number + 1) / (total + 1))
-        first = number % APPLICATIONS * ENDPOINTS
+        first, turn = number % APPLICATIONS * ENDPOINTS, number // APPLICATIONS
         born = Born(
             number=number,
             id=ids.mint(ids.MESSAGE, at, chance),
-            kind=TYPES[number % len(TYPES)],
+            kind=TYPES[turn % len(TYPES)],
             at=at,
-            home=endpoints[first + number // APPLICATIONS % (ENDPOINTS - 1)],
+            home=endpoints[first + turn % (ENDPOINTS - 1)],
             paused=endpoints[first + ENDPOINTS - 1],
         )
         yield from _accepted(engine, born)
@@ -161,20 +168,20 @@ def _accepted(engine: str, born: Born) -> Iterator[tuple[str, Row]]:
 def _fate(born: Born, chance: random.Random) -> Iterator[tuple[str, Row]]:
     """What became of its delivery."""
     home, at = born.home, born.at
-    if born.number % 100 == 0:
+    if born.turn % 100 == 0:
         end = at + timedelta(days=30)
         waits = (born.seq, home.app_no, born.paused.no, *born.of_message, DeliveryState.PENDING.value, at, end)
         yield "delivery", waits
         return
-    sent = 2 if born.number % 10 == 0 else 1
-    dies = born.number % 100 in (1, 2)
+    sent = 2 if born.turn % 10 == 3 else 1
+    dies = born.turn % 100 in (1, 2)
     for tried in range(1, sent + 1):
         outcome = "retry" if tried < sent else "dead" if dies else "delivered"
         yield "attempt", _attempt(born, tried, outcome, chance)
     end = at + timedelta(seconds=sent)
     done = (born.seq, home.app_no, home.no, *born.of_message, sent, sent)
     if dies:
-        reason = REASONS[born.number % len(REASONS)]
+        reason = REASONS[born.turn // 100 % len(REASONS)]
         yield "dead_letter", (*done, 404, reason.value, "the endpoint answered 404 Not Found", end)
     else:
         yield "delivery_done", (*done, end)
@@ -200,7 +207,7 @@ def _week(engine: str, now: datetime, endpoints: Sequence[Endpoint]) -> Iterator
     yield from _pulses(now)
     for number in range(20_000):
         at = now - WEEK * (1 - number / 20_000)
-        actor = ("api_key", f"key {number % 9}")
+        actor = ("key", f"key {number % 9}")
         yield "audit", (manage.DEFAULT_ORG, at, *actor, "endpoint.pause", endpoints[number % 60].id, "", "127.0.0.1")
 
 

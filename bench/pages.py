@@ -24,17 +24,33 @@ from rich.table import Table
 
 from bench.ground import database, opened
 from bench.history import Past, load
-from hookline import clock, ids, manage, tokens
+from hookline import clock, manage, tokens
 from hookline.dashboard import pages
 from hookline.dashboard.look import PORTAL
-from hookline.model import DeadFilter, NewTask, TaskKind, TaskWork
-from hookline.store.base import Page, Store
+from hookline.model import NewTask, Scope, TaskKind, TaskWork
+from hookline.store.base import Store
 from tests.dashboard.client import Client
 from tests.support.processes import environment, running
 from tests.support.serving import announced, free_port
 
 FEW = 1_000
 MOST = 0.100  # seconds
+
+# What saves a file, or leads on to another page.
+LEFT_OUT = {
+    "/dead-letters/export",
+    "/dead-letters/{dead_letter_id}",
+    "/messages/{message_id}/payload",
+    "/endpoints/{endpoint_id}/secret",
+    "/endpoints/{endpoint_id}/secret/rotate",
+    "/applications/{app_id}/portal-link",
+}
+
+# What a page cannot be asked for without.
+NEEDED: dict[str, dict[str, str]] = {
+    "/dead-letters/replay": {"all": "1"},
+    "/dead-letters/resolve": {"all": "1"},
+}
 
 # Of pages with filters: what people ask for, and what finds little.
 QUERIES: dict[str, list[dict[str, str]]] = {
@@ -43,13 +59,19 @@ QUERIES: dict[str, list[dict[str, str]]] = {
         {"app": "{app_id}"},
         {"app": "{app_id}", "state": "dead"},
         {"app": "{app_id}", "state": "open"},
+        {"state": "none"},
         {"type": "invoice.created"},
         {"app": "{app_id}", "tag": "vip"},
         {"channel": "shop-3"},
         {"q": "{event_id}", "app": "{app_id}"},
     ],
-    "/dead-letters": [{"app": "{app_id}"}, {"endpoint": "{endpoint_id}"}, {"reason": "permanent_failure"}],
-    "/endpoints": [{"app": "{app_id}"}, {"state": "paused"}],
+    "/dead-letters": [
+        {"app": "{app_id}"},
+        {"endpoint": "{endpoint_id}"},
+        {"reason": "permanent_failure"},
+        {"state": "all"},
+    ],
+    "/endpoints": [{"app": "{app_id}"}, {"state": "held"}],
     "/endpoints/{endpoint_id}": [{"range": "7d"}],
 }
 
@@ -93,16 +115,18 @@ class Asked(Struct, frozen=True, kw_only=True):
 def every_page() -> list[Asked]:
     found = []
     for view in pages.VIEWS:
-        for query in ({}, *QUERIES.get(view.path, [])):
-            found.append(Asked(path=view.path, query=query))
+        if view.path in LEFT_OUT:
+            continue
+        needed = NEEDED.get(view.path, {})
+        found += [Asked(path=view.path, query=needed | query) for query in ({}, *QUERIES.get(view.path, []))]
         if view.portal:
-            found.append(Asked(path=PORTAL + view.path.rstrip("/"), portal=True))
+            found.append(Asked(path=PORTAL + view.path.rstrip("/"), query=needed, portal=True))
     return found
 
 
 def main() -> None:
     options = _options()
-    console = Console()
+    console = Console(width=130)
     asked = [each for each in every_page() if options.only in each.words]
     slow = False
     for engine in options.engines:
@@ -142,7 +166,10 @@ async def _site(stack: ExitStack, engine: str, messages: int, console: Console) 
 
 
 async def _names(store: Store, past: Past) -> dict[str, str]:
-    (letter,) = await store.dead_letters(DeadFilter(org_id=manage.DEFAULT_ORG), Page(limit=1))
+    now = await store.now()
+    key, _ = await manage.add_api_key(
+        store, manage.DEFAULT_ORG, name="checkout", scope=Scope.PUBLISH, app=None, expires_at=None, now=now
+    )
     task = await store.add_task(
         NewTask(org_id=manage.DEFAULT_ORG, app_no=past.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
@@ -155,7 +182,7 @@ async def _names(store: Store, past: Past) -> dict[str, str]:
         "event_id": past.event_id,
         "name": "order.paid",
         "task_id": task.id,
-        "dead_letter_id": f"{ids.DEAD_LETTER}{letter.id}",
+        "key_id": key.id,
     }
 
 

@@ -199,11 +199,14 @@ def color(text: str) -> str | None:
     return text.lower() or None
 
 
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)  # it becomes part of a Content-Security-Policy
+
+
 def origins(text: str) -> tuple[str, ...]:
     found = tuple(_parts(text))
     for origin in found:
         parts = _web_parts(origin)
-        if parts is None or parts.path or origin != origin.lower():
+        if parts is None or parts.path or not _ORIGIN.fullmatch(origin):
             raise ValueError("origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
     return found
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 
 BOM = "\ufeff"  # without it, Excel reads UTF-8 as the code page of its country
 
-# Also the wide forms, which some programs take for the plain ones.
-_FORMULA = re.compile(r"""(^|[,;|\t\r\n"'])([\s"']*)([=+\-@\u2212＝＋－＠])""")
+# Also the wide forms, which some programs take for the plain ones. What may stand between is no mark itself: or a long run of
+# marks would be walked anew from each of them.
+_FORMULA = re.compile(r"""(^|[,;|\t\r\n"'])([^\S\t\r\n]*)([=+\-@\u2212＝＋－＠])""")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff]")
 
 Cell = str | int | None

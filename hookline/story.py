@@ -29,6 +29,7 @@ from hookline.store.base import Page, Store
 
 MOST_TOLD = 50  # deliveries of a message of which everything is looked up
 MOST_EVENTS = 200  # of one endpoint
+MOST_WALKS = 5  # through an endpoint's timeline, however long that is
 MOST_ATTEMPTS = 500  # of a message that are told without what was answered: the newest ones
 OVERDUE = timedelta(seconds=30)  # from then on something is wrong, where nothing holds it
 
@@ -170,12 +171,13 @@ async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, most: 
     """The last ones first. A listing may end before a page is full, and say where to go on."""
     found: list[LaneEvent] = []
     page = Page(limit=most)
-    while True:
+    for _ in range(MOST_WALKS):
         walk = await store.timeline(endpoint_no, where, page)
         found += [entry.event for entry in walk.rows]
         if walk.end is None or len(found) >= most:
-            return found[:most]
+            break
         page = Page(limit=most, iterator=walk.end)
+    return found[:most]
 
 
 # ── its time ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -143,10 +143,12 @@ def _environment(directory: Path, port: int) -> dict[str, str]:
 def _free(port: int) -> int:
     """This one, or any."""
     try:
-        listeners.bind("127.0.0.1", port).close()
+        listener = listeners.bind("127.0.0.1", port)
     except ConfigError:
-        return 0
-    return port
+        listener = listeners.bind("127.0.0.1", 0)
+    with listener:
+        found: int = listener.getsockname()[1]
+    return found
 
 
 async def _announced(child: asyncio.subprocess.Process) -> tuple[str, str]:

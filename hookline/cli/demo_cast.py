@@ -80,10 +80,10 @@ def recovers(moment: Moment) -> Reply:
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     uid: str
+    title: str
     words: str  # for the terminal
     plays: Plays
     fields: dict[str, Any] = {}  # of the API, beside URL, uid and description
-    paused: bool = False
 
 
 class Customer(Struct, frozen=True, kw_only=True):
@@ -101,11 +101,8 @@ CUSTOMERS = (
         weight=4,
         region="eu",
         endpoints=(
-            Endpoint(uid="shop", words="behaves", plays=behaves),
-            Endpoint(uid="warehouse", words="is slow", plays=is_slow, fields={"concurrency": 6}),
-            Endpoint(
-                uid="staging", words="is paused", plays=behaves, paused=True, fields={"eventTypes": ["order.shipped"]}
-            ),
+            Endpoint(uid="shop", title="Shop", words="behaves", plays=behaves),
+            Endpoint(uid="warehouse", title="Warehouse", words="is slow", plays=is_slow, fields={"concurrency": 6}),
         ),
     ),
     Customer(
@@ -116,11 +113,12 @@ CUSTOMERS = (
         endpoints=(
             Endpoint(
                 uid="billing",
+                title="Billing",
                 words="is down for three minutes, then recovers",
                 plays=recovers,
-                fields={"policy": {"maxAttempts": 2}},
+                fields={"policy": {"maxAttempts": 1}},
             ),
-            Endpoint(uid="crm", words="fails now and then", plays=flickers),
+            Endpoint(uid="crm", title="CRM", words="fails now and then", plays=flickers),
         ),
     ),
     Customer(
@@ -129,8 +127,10 @@ CUSTOMERS = (
         weight=2,
         region="us",
         endpoints=(
-            Endpoint(uid="reports", words="hangs", plays=hangs),
-            Endpoint(uid="erp", words="answers 429 when it is sent more than one a second", plays=throttles),
+            Endpoint(uid="reports", title="Monthly reports", words="hangs", plays=hangs),
+            Endpoint(
+                uid="erp", title="ERP", words="answers 429 when it is sent more than one a second", plays=throttles
+            ),
         ),
     ),
     Customer(
@@ -139,8 +139,16 @@ CUSTOMERS = (
         weight=1,
         region="eu",
         endpoints=(
-            Endpoint(uid="ledger", words="refuses every invoice.created with 422", plays=refuses_invoices),
-            Endpoint(uid="legacy", words="is gone: 410", plays=has_gone, fields={"eventTypes": ["customer.created"]}),
+            Endpoint(
+                uid="ledger", title="Ledger", words="refuses every invoice.created with 422", plays=refuses_invoices
+            ),
+            Endpoint(
+                uid="legacy",
+                title="Old importer",
+                words="is gone: 410",
+                plays=has_gone,
+                fields={"eventTypes": ["customer.created"]},
+            ),
         ),
     ),
 )

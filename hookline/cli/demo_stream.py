@@ -57,11 +57,9 @@ async def introduce(api: Api, receivers: str) -> None:
 
 
 async def _add_endpoint(api: Api, receivers: str, customer: Customer, endpoint: Endpoint) -> None:
-    given = {"url": receivers + path(customer.uid, endpoint.uid), "uid": endpoint.uid, "description": endpoint.words}
+    url = receivers + path(customer.uid, endpoint.uid)
+    given = {"url": url, "uid": endpoint.uid, "description": endpoint.title}
     await api.post(f"/app/{customer.uid}/endpoint", given | endpoint.fields)
-    if endpoint.paused:
-        cause = {"cause": "a new release is being tried out"}
-        await api.post(f"/app/{customer.uid}/endpoint/{endpoint.uid}/pause", cause)
 
 
 async def stream(api: Api, rate: float, chance: random.Random) -> None:

@@ -34,7 +34,9 @@ MOST_SWITCHED = 200  # applications that the switcher lists
 YEAR = 365 * 86_400
 READ_ONLY = "you may look here, and change nothing"
 
-_FORMS = frozenset(action.path for action in pages.ACTIONS)  # a page at an action's own path is the form that leads to it
+_FORMS = frozenset(
+    action.path for action in pages.ACTIONS
+)  # a page at an action's own path is the form that leads to it
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -96,7 +98,7 @@ class Dashboard:
             return await self._framed(look, shown)
         if shown.every is None:
             raise Refused(406, "this page has nothing that changes")
-        return self._dressed(look, self._streams.stream(look.viewer.csrf, self._again(look, view), shown.every))
+        return self._dressed(look, self._streams.stream(live.holders(look), self._again(look, view), shown.every))
 
     def _again(self, before: Look, view: View) -> live.Read:
         """The page as it is now, for whoever may still look at it."""
@@ -183,12 +185,19 @@ class Dashboard:
     # ── around them ──
 
     async def _framed(self, look: Look, shown: Page) -> Response:
-        apps = [] if look.viewer.portal else await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED))
+        apps = [] if look.viewer.portal else await self._switched(look)
         notice = self._notices.taken(look.request, portal=look.viewer.portal)
         answer = Response(frame.framed(look, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
             self._notices.forget(answer, look.request, portal=look.viewer.portal)
         return self._dressed(look, answer)
+
+    async def _switched(self, look: Look) -> list[Application]:
+        """Those to choose from; the one that is chosen is among them, however many there are."""
+        found = await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED))
+        if look.app is None or look.app_no in {app.no for app in found}:
+            return found
+        return [look.app, *found]
 
     async def _wrong(self, look: Look, error: HooklineError) -> Response:
         """A page that says what is wrong, for somebody who has signed in."""
@@ -256,6 +265,9 @@ async def _static(request: Request) -> Response:
     kept = {
         "cache-control": f"public, max-age={YEAR}, immutable" if fresh else "no-cache",
         "content-security-policy": "default-src 'none'; sandbox",
+        "vary": "accept-encoding",
         "x-content-type-options": "nosniff",
     }
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content, kept["content-encoding"] = static.packed()[name], "gzip"
     return Response(content, headers=kept, media_type=static.KINDS[name.rpartition(".")[2]])

@@ -196,9 +196,9 @@ def bars(label: str, found: Sequence[Bar]) -> Safe:
         tag(
             "tr",
             tag("th", tag("a", bar.name, href=bar.href) if bar.href is not None else bar.name, scope="row"),
-            tag("td", _bar(bar, highest), class_="bar"),
+            tag("td", _bar(bar, highest)),
             tag("td", bar.words, class_="num"),
-            data_key=bar.name,
+            data_key=bar.href or bar.name,
         )
         for bar in found
     )

@@ -51,4 +51,4 @@ class Cookies:
         """Whether the browser came over TLS, also where somebody before us has ended it without a word."""
         if request.url.scheme == "https":
             return True
-        return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc
+        return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc.lower()

@@ -199,6 +199,8 @@ class Door:
 
     async def _leave(self, request: Request, *, portal: bool) -> Response:
         form = Form.read(await body.read(request, most=MOST_FORM, seconds=self._services.body_time))
+        if not origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)  # it comes without the cookie, which would be taken from those who have it
         try:
             self.check(request, await self.viewer(request, portal=portal), form)
         except SignatureError:

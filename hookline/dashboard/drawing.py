@@ -15,7 +15,7 @@ from hookline.html import Child, Safe, join, tag
 WIDE = 1000  # units of a path, whatever the width of the page
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the ticks of time
-MOST_ROWS = 30  # of the table that goes with a chart
+MOST_ROWS = 20  # of the table that goes with a chart
 LEAST = 4  # units of a value that stands alone
 
 Values = Sequence[float | None]

@@ -86,7 +86,7 @@ def operators(asked: Asked) -> Safe:
 def customers(asked: Asked, brand: Brand) -> Safe:
     return _framed(
         "Sign in",
-        tag("img", src=LOGO, alt=brand.name, class_="logo") if brand.logo else None,
+        tag("img", src=LOGO, alt="", class_="logo") if brand.logo else None,
         tag("h1", brand.name),
         _said(asked),
         tag(

@@ -98,9 +98,7 @@ def _title(shown: Page) -> Safe:
 
 def _rail(look: Look, shown: Page) -> Safe:
     entries = (
-        entry
-        for entry in RAIL
-        if (entry.portal or not look.viewer.portal) and (look.whole or not entry.deployment)
+        entry for entry in RAIL if (entry.portal or not look.viewer.portal) and (look.whole or not entry.deployment)
     )
     links = (
         tag(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -17,13 +17,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from hookline.api.errors import Refused
+from hookline.dashboard.look import Look
 from hookline.errors import HooklineError
 from hookline.html import Safe
 
 MEDIA = "text/event-stream"
 MOST_STREAMS = 200  # of one process
 MOST_OF_ONE = 12  # of one session
+MOST_OF_APPLICATION = 30  # of its customers: a link of the portal opens any number of sessions
+MOST_OF_ORGANIZATION = 80  # of its operators; of all of its customers, likewise
 LONGEST = 300.0  # seconds; then the browser asks anew
+ALL = "all"
 PATIENCE = 2.0  # seconds after which a browser asks anew
 
 # An age changes all the time, and its page counts it on by itself: that alone is nothing to send.
@@ -37,6 +41,13 @@ def wanted(request: Request) -> bool:
     return MEDIA in request.headers.get("accept", "")
 
 
+def holders(look: Look) -> dict[Hashable, int]:
+    """Whom a stream of this page counts for, each with how many it may have: nobody uses up those of others."""
+    viewer = look.viewer
+    found: dict[Hashable, int] = {viewer.csrf: MOST_OF_ONE, (look.org_id, viewer.portal): MOST_OF_ORGANIZATION}
+    return {**found, (look.org_id, look.app_no): MOST_OF_APPLICATION} if viewer.portal else found
+
+
 class Streams:
     """Of one process."""
 
@@ -45,18 +56,19 @@ class Streams:
         self._monotonic = monotonic
         self._open: Counter[Hashable] = Counter()
 
-    def stream(self, holder: Hashable, read: Read, every: float) -> Response:
-        """`read` gives the live parts of the page as they are."""
-        if self._open.total() >= MOST_STREAMS or self._open[holder] >= MOST_OF_ONE:
+    def stream(self, holders: Mapping[Hashable, int], read: Read, every: float) -> Response:
+        """`holders` it counts for, each with how many it may have; `read` gives the live parts of the page as they are."""
+        bounds = {ALL: MOST_STREAMS, **holders}
+        if any(self._open[holder] >= most for holder, most in bounds.items()):
             raise Refused(429, "too many pages are open", retry_after=30)
         return StreamingResponse(
-            self._events(holder, read, every),
+            self._events(tuple(bounds), read, every),
             media_type=MEDIA,
             headers={"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept"},
         )
 
-    async def _events(self, holder: Hashable, read: Read, every: float) -> AsyncIterator[bytes]:
-        with self._counted(holder):
+    async def _events(self, holders: Sequence[Hashable], read: Read, every: float) -> AsyncIterator[bytes]:
+        with self._counted(holders):
             shown: dict[str, str] = {}
             yield f"retry: {PATIENCE * 1000:.0f}\n\n".encode()
             until = self._monotonic() + LONGEST
@@ -85,10 +97,9 @@ class Streams:
         return True
 
     @contextmanager
-    def _counted(self, holder: Hashable) -> Iterator[None]:
-        self._open[holder] += 1
+    def _counted(self, holders: Sequence[Hashable]) -> Iterator[None]:
+        self._open.update(holders)
         try:
             yield
         finally:
-            self._open[holder] -= 1
-            self._open += Counter()  # without those that have none
+            self._open -= Counter(holders)  # those that have none are dropped

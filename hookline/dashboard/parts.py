@@ -35,9 +35,9 @@ def count(number: int, noun: str, more: bool = False) -> str:
     return f"{'at least ' if more else ''}{number:,} {noun if number == 1 else plural}"
 
 
-def clock(at: datetime, *, seconds: bool = True) -> Safe:
+def clock(at: datetime) -> Safe:
     """An instant, in the viewer's zone: the script rewrites what is written here in UTC."""
-    text = f"{at:%Y-%m-%d %H:%M:%S}" if seconds else f"{at:%Y-%m-%d %H:%M}"
+    text = f"{at:%Y-%m-%d %H:%M:%S}"
     return tag("time", f"{text} UTC", datetime=at.isoformat(), title=f"{at:%Y-%m-%d %H:%M:%S.%f} UTC", data_clock=True)
 
 

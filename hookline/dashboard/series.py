@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline.clock import EPOCH
 from hookline.dashboard.charts import Curve
 from hookline.dashboard.look import Range
 from hookline.observe.activity import Activity
+
+SMALL = 30  # points of a line in a table
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -40,6 +43,19 @@ class Series(Struct, frozen=True, kw_only=True):
             Curve(name="failed, tried again", shade="scheduled", values=self.retried),
             Curve(name="dead", shade="dead", values=self.dead),
         ]
+
+    def small(self) -> list[Curve]:
+        """For a line in a table, of which there are many: few points, and only what there was any of."""
+        found = (replace(each, values=_summed(each.values)) for each in self.curves())
+        return [each for each in found if any(each.values)]
+
+
+def _summed(values: Sequence[float | None]) -> list[float]:
+    """In about `SMALL` steps; the oldest one may be shorter."""
+    length = -(-len(values) // SMALL)
+    first = len(values) % length
+    starts = [*([0] if first else []), *range(first, len(values), length)]
+    return [sum(filter(None, values[at : at + length if at or not first else first])) for at in starts]
 
 
 def step(span: Range) -> timedelta:

@@ -144,7 +144,7 @@ def linked(text: str) -> str:
     try:
         raw = urlsafe_b64decode(key.encode() + b"=" * (-len(key) % 4))
         return msgspec.json.decode(raw, type=_Link).token
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         raise SignatureError("the link is cut short, or is none of ours: copy it again, all of it") from None
 
 

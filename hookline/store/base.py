@@ -606,14 +606,16 @@ class Store(Protocol):
         """Messages that were tried at the endpoint, by their first attempt that is kept, newest first; that is the iterator."""
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]: ...
-    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
+    async def lane_page(
+        self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
+    ) -> list[LaneView]:
         """Likewise, in pages by the endpoint's id, which is the iterator; only those that have this text, in small letters, in
-        their URL."""
+        their URL, and are in this state: one of those of `dashboard/health.py`, or `sick` for all that are not well."""
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
     async def troubled(self, most: int, *, org_id: str | None = None, app_no: int | None = None) -> list[Troubled]:
-        """Up to so many lanes that are held back, have dead letters that nobody has resolved, or whose last attempts failed: in
-        this order, and those that have failed for longest, or have the most dead letters, first."""
+        """Up to so many lanes that are held back, have dead letters that nobody has resolved, whose last attempts failed, or that
+        429s have slowed: in this order, and those that have failed for longest, or have the most dead letters, first."""
 
     async def backlog(self, org_id: str, app_no: int | None = None) -> Backlog: ...
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:

@@ -14,9 +14,7 @@ from hookline.store.base import Page, Walk
 from hookline.store.people import storable
 from hookline.store.rows import Row
 
-FEW = (
-    50  # applications of one organization, each of which is walked by itself; more are walked with everybody's together
-)
+FEW = 50  # applications of one organization, walked one by one; more are walked with everybody's together
 FIRST = 500  # rows that the first look goes over, where others may follow
 HELD = 10_000  # open deliveries, or dead letters, that the second one does
 MOST_OF_EVENT = 1_000  # messages of one event id, in as many applications

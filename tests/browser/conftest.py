@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -41,17 +42,14 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """One server for all tests of an engine."""
     engine: str = request.param
     directory = tmp_path_factory.mktemp(f"browser-{engine}")
-    with (
-        _database(engine, request, f"sqlite:///{directory}/hookline.db") as url,
-        opened(engine, url, directory) as found,
-    ):
+    with database(engine, request, directory) as url, opened(engine, url, directory) as found:
         yield found
 
 
 @contextmanager
-def _database(engine: str, request: pytest.FixtureRequest, sqlite: str) -> Iterator[str]:
+def database(engine: str, request: pytest.FixtureRequest, directory: Path) -> Iterator[str]:
     if engine == "sqlite":
-        yield sqlite
+        yield f"sqlite:///{directory}/hookline.db"
         return
     databases: Databases = request.getfixturevalue("postgres_databases")
     name = databases.create(request.getfixturevalue("postgres_template"))

@@ -80,7 +80,7 @@ def test_in_a_frame_of_a_site_that_may(visitor: Visitor, world: World) -> None:
     expect(portal.get_by_role("heading", level=1)).to_have_text("Overview")
     portal.get_by_role("link", name="Endpoints").first.click()
     portal.get_by_role("link", name=endpoint.path).first.click()
-    portal.get_by_role("button", name="Pause", exact=True).click()
+    portal.get_by_role("button", name="Pause", exact=True).first.click()
     expect(portal.locator(".notice")).to_be_visible()
     assert world.get(f"/app/{customer.id}/endpoint/{endpoint.id}/health")["status"] == "paused"
 

@@ -107,6 +107,29 @@ def test_rows_that_change_places_keep_the_focus(visitor: Visitor) -> None:
 
 
 @one_engine
+def test_what_its_viewer_has_closed_stays_closed(visitor: Visitor) -> None:
+    """Also where the server sends it open; and what is being sent is not sent twice."""
+    part = '<div id="live-part"><p>{}</p><details open><summary>More</summary>all</details><form></form></div>'
+    page = blank(visitor, part.format(1))
+    page.click("summary")
+    page.evaluate("document.querySelector('#live-part form').dataset.sent = ''")
+
+    morph(page, part.format(2))
+
+    expect(page.locator("#live-part p")).to_have_text("2")
+    assert page.locator("#live-part details").get_attribute("open") is None
+    assert page.locator("#live-part form").get_attribute("data-sent") == ""
+
+
+@one_engine
+def test_two_rows_of_one_name_stay_two(visitor: Visitor) -> None:
+    rows = '<i data-key="a">{}</i><i data-key="a">{}</i><i data-key="b">{}</i>'
+    page = blank(visitor, f'<div id="live-part">{rows.format(1, 2, 3)}</div>')
+    morph(page, f'<div id="live-part">{rows.format(4, 5, 6)}</div>')
+    assert page.inner_html("#live-part") == rows.format(4, 5, 6)
+
+
+@one_engine
 def test_any_part_becomes_any_other(visitor: Visitor) -> None:
     """Elements that come, go, change their kind or their place: in the end it is what the server sent."""
     page = blank(visitor, '<div id="live-part"></div>')

@@ -81,7 +81,7 @@ def test_passages(visitor: Visitor, world: World) -> None:
         f"/endpoints/{endpoint}/secret": f"/endpoints/{endpoint}",
         f"/endpoints/{endpoint}/secret/rotate": f"/endpoints/{endpoint}",
         f"/applications/{customer.id}/portal-link": f"/applications/{customer.id}",
-        f"/dead-letters/{letter['id']}": f"/messages/{letter['msgId']}",
+        f"/dead-letters/{letter['id']}": f"/messages/{letter['messageId']}",
     }
     page = visitor.operator()
     for address, there in leads.items():

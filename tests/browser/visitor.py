@@ -67,10 +67,8 @@ class Visitor:
             page.locator("input[name=token]").fill(token)
             page.locator("form:has(input[name=token]) button").click()
             expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-        if options:
-            page = self.stranger(storage_state=_rooms[known].storage_state(), **options)
-        else:
-            page = self._page(_rooms[known])
+        kept = _rooms[known].storage_state() if options else None
+        page = self._page(_rooms[known]) if kept is None else self.stranger(storage_state=kept, **options)
         page.goto(path)
         return page
 

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hookline.vault import new_key
 from tests.support.certs import Authority
+from tests.support.processes import environment
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import Served, serving
 from tests.support.tls import TlsFront
@@ -28,13 +30,22 @@ _numbers = itertools.count(1)
 class World:
     """One deployment. Tests that change something make a customer of their own in it."""
 
-    def __init__(self, engine: str, address: str, served: Served, receiver: Receiver, embedders: Embedders) -> None:
+    def __init__(
+        self,
+        engine: str,
+        address: str,
+        served: Served,
+        receiver: Receiver,
+        embedders: Embedders,
+        environment: dict[str, str],
+    ) -> None:
         self.engine = engine
         self.address = address  # of the pages, over TLS
         self.token = served.token
         self._served = served
         self.receiver = receiver
         self.embedders = embedders
+        self.environment = environment  # of further processes
 
     # ── the API ──
 
@@ -159,7 +170,7 @@ class Embedders:
 
 
 @contextmanager
-def opened(engine: str, database_url: str, directory: Path) -> Iterator[World]:
+def opened(engine: str, database_url: str, directory: Path, *, role: str = "all") -> Iterator[World]:
     """Behind TLS, as it is deployed: cookies of a frame need it."""
     context = Authority(directory).context("127.0.0.1")
     with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsFront(context) as front:
@@ -170,8 +181,9 @@ def opened(engine: str, database_url: str, directory: Path) -> Iterator[World]:
             "HOOKLINE_PORTAL_ORIGINS": embedders.friend,
             "HOOKLINE_RETRY_MAX_ATTEMPTS": "3",
             "HOOKLINE_POOL_SIZE": "6",
+            "HOOKLINE_SECRET_KEY": new_key(),
         }
-        with serving(database_url, directory, **settings) as served:
+        with serving(database_url, directory, role=role, **settings) as served:
             front.to = int(served.address.rpartition(":")[2])
-            yield World(engine, address, served, receiver, embedders)
+            yield World(engine, address, served, receiver, embedders, environment(database_url, **settings))
             served.ended_well()

@@ -20,9 +20,9 @@ from tests.cli.test_serve import free_port
 from tests.support.cli import Cli
 
 ROOT = Path(__file__).parents[2]
-GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "alerts")
+GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")
 COMMAND = re.compile(
-    rf"\bhookline ((?:serve|worker|relay|migrate|token|send|listen|trace|top|doctor|{'|'.join(GROUPS)})\b[^`\n]*)"
+    rf"\bhookline ((?:serve|worker|relay|migrate|token|send|listen|trace|top|doctor|demo|{'|'.join(GROUPS)})\b[^`\n]*)"
 )
 
 

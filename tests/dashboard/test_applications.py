@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import pytest
+
 from hookline.model import Actor, ActorKind, Application, ApplicationChange
 from hookline.states import EndpointStatus
 from hookline.store.base import Page
@@ -48,6 +50,19 @@ async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: App
     assert rows[scene.app.id][1:3] == ["❚❚ 1 endpoint not well, 5 deliveries held", "–"]
     assert rows[other_app.id][1:3] == ["● well", "✕ 2"]
     assert page.has("a", href=f"/dead-letters?app={other_app.id}")
+
+
+async def test_of_more_troubles_than_are_looked_at_none_is_called_well(
+    operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookline.dashboard.pages.applications.MOST_TROUBLED", 1)
+    await scene.trip(await scene.endpoint())
+    await scene.store.set_endpoint_status((await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND)
+    page = await operator.page("/applications")
+    assert verdict(page).startswith("❚❚ At least 1 application with endpoints that are not well.")
+    assert listed(page)[scene.app.id][1] == "❚❚ at least 1 endpoint not well, 5 deliveries held"
+    assert listed(page)[other_app.id][1:3] == ["look", "–"]
+    assert page.has("a", href=f"/applications/{other_app.id}")
 
 
 async def test_one_is_found_by_its_id_or_uid(operator: Client, scene: Scene, other_app: Application) -> None:

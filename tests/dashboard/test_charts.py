@@ -95,7 +95,7 @@ def test_the_table_has_the_same_values_the_latest_first_and_never_too_many() -> 
     rows = chart.first("tbody").all("tr")
     assert len(rows) <= drawing.MOST_ROWS
     assert rows[0].text.endswith("1,167")
-    assert "one in 6" in chart.first("caption").text
+    assert "one in 9" in chart.first("caption").text
 
 
 def test_a_sparkline_says_its_sums() -> None:
@@ -206,9 +206,10 @@ def test_an_axis_has_a_few_round_ticks_that_reach_the_top(top: float, unit: str,
     assert found[0] == 0
     assert found[-1] >= top * (1 - 1e-6)
     assert sorted(set(found)) == found
+    assert not whole or unit in ("s", "ms") or all(tick == int(tick) for tick in found)
 
 
-@given(st.integers(min_value=1, max_value=400 * 86_400))
+@given(st.integers(min_value=1, max_value=400 * 86_400) | st.integers(min_value=1, max_value=5 * 10**9))
 def test_times_have_a_few_round_ticks_in_between(seconds: int) -> None:
     found, step = scales.instants(START, START + timedelta(seconds=seconds))
     assert len(found) <= scales.MOST

@@ -205,6 +205,15 @@ async def test_nobody_else_can_make_one_leave(operator: Client) -> None:
     assert (await operator.get("/audit")).status == 200
 
 
+@pytest.mark.parametrize("door", ["", "/portal"])
+async def test_no_other_site_takes_the_cookie_away(stranger: Client, door: str) -> None:
+    """A form of theirs comes without the cookie (`SameSite`): that is no reason to believe that nobody is in."""
+    for strange in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example.com"}, {"origin": "null"}):
+        answer = await stranger.send("POST", f"{door}/logout", b"", strange)
+        assert (answer.status, answer.set_cookies) == (403, []), answer
+    assert (await stranger.send("POST", f"{door}/logout", b"", {})).location == f"{door}/login?left=1"
+
+
 async def test_a_session_that_nobody_uses_ends(operator: Client, raw: Raw) -> None:
     await age(raw, IDLE + 60)
     assert (await operator.get("/audit")).status == 303

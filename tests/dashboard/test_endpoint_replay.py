@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hookline import steering
 from hookline.model import (
@@ -10,6 +10,7 @@ from hookline.model import (
     ActorKind,
     TaskFilter,
     TaskKind,
+    TaskWork,
 )
 from hookline.states import EndpointStatus, Reason
 from hookline.store.base import Page
@@ -39,7 +40,7 @@ async def test_disabled_enabled_and_what_it_missed(operator: Client, scene: Scen
     while await scene.store.step_task(task_id):
         pass
     assert len(await scene.claim_all()) == 3
-    assert (await operator.get(f"/endpoints/{endpoint.id}/enable")).status == 409
+    assert verdict(await operator.page(f"/endpoints/{endpoint.id}/enable")) == "● The endpoint is not disabled."
 
 
 async def test_recover_tells_how_many_then_sends_them(operator: Client, scene: Scene) -> None:
@@ -69,8 +70,8 @@ async def test_replay_missing_since_a_time(operator: Client, scene: Scene) -> No
     assert "Sends 2 messages to 1 endpoint" in verdict(page)
     await operator.submit(posting(page, "/replay-missing"))
     [task] = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
-    assert task.kind == TaskKind.REPLAY_MISSING
-    assert task.endpoint_id == endpoint.id
+    assert (task.kind, task.endpoint_id) == (TaskKind.REPLAY_MISSING, endpoint.id)
+    assert task.work == TaskWork(since=datetime.fromisoformat(f"{since}+00:00"))
 
 
 async def test_nothing_to_send_offers_no_button(operator: Client, scene: Scene) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from hookline.model import Actor, ActorKind, Application, ApplicationChange, Endpoint
 from hookline.observe.activity import Deed
 from hookline.observe.pulse import Pulse
@@ -109,6 +111,40 @@ async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> No
     assert "1 of 2 endpoints is held" in verdict(page)  # the filter does not hide what is wrong
 
 
+async def test_of_more_sick_ones_than_a_page_names_each_is_found_by_its_state(
+    operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MOST_SICK", 1)
+    worst, paused, slowed = [await scene.endpoint() for _ in range(3)]
+    await scene.store.open_circuit(worst.no, "they deploy")
+    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "winter", actor=HAND)
+    await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", slowed.no)
+    for state, expected in (("open", worst), ("paused", paused), ("slowed", slowed)):
+        assert listed(await operator.page(f"/endpoints?state={state}")) == [expected.id]
+    assert listed(await operator.page("/endpoints?state=sick")) == [worst.id, paused.id, slowed.id]
+
+
+async def test_one_that_is_slowed_is_not_called_well(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", endpoint.no)
+    assert verdict(await operator.page("/endpoints")).startswith("◷ 1 of 1 endpoint is not well, and still sent to.")
+
+
+async def test_where_so_many_have_dead_letters_that_no_sick_one_is_seen_nothing_is_called_well(
+    operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MOST_SICK", 1)
+    dying, failing = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
+    await scene.send(1, event_type="a")
+    await scene.send(1, event_type="b")
+    by_endpoint = {job.endpoint_no: job for job in await scene.claim_all()}
+    await scene.record(factory.dead(by_endpoint[dying.no]), factory.retry(by_endpoint[failing.no]))
+    page = await operator.page("/endpoints")
+    assert verdict(page) == "✕ At least 1 endpoint with dead letters. Look at the dead letters."
+    assert set(listed(page)) == {dying.id, failing.id}
+
+
 async def test_what_cannot_be_filtered_by_is_refused(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     for query in ("state=sickly", "app=app_nobody", "range=9y", "q=%00", "after=%00", f"q={'x' * 501}"):
@@ -127,7 +163,7 @@ async def test_pages_of_a_long_list_have_the_sick_first(operator: Client, scene:
     first = await operator.page("/endpoints")
     further = first.first(class_="more").first("a")
     second = await operator.page(further["href"])
-    assert listed(first) == [last.id, *sorted(made)[:50]]
+    assert listed(first) == [last.id, *sorted(made)[:49]]
     assert {*listed(first), *listed(second)} == set(made)
     assert not second.has(class_="more")
 

@@ -70,7 +70,6 @@ async def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
     for wrong in (
         {"name": ""},
         {"name": "x" * 300},
-        {"name": "a\x00b"},
         {"scope": "root"},
         {"days": "-1"},
         {"days": "1e9"},
@@ -82,6 +81,7 @@ async def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
         fields = shown.first("main").form("/api-keys/new").fields()
         if "name" not in wrong:
             assert fields["name"] == ["ci <b>"]
+    assert (await operator.post("/api-keys/new", good | {"name": "a\x00b"})).status == 422
     assert await store.api_keys(organization.id, Page()) == []
 
 

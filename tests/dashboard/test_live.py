@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -19,6 +19,7 @@ from hookline.html import Safe, tag
 from hookline.model import Application
 from hookline.store import Store
 from tests.dashboard.client import Client
+from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import parse
 from tests.support import factory
 
@@ -130,7 +131,7 @@ async def streams(leaving: asyncio.Event) -> live.Streams:
 
 
 def events(streams: live.Streams, read: live.Read, holder: str = "somebody") -> AsyncIterator[bytes]:
-    answer = streams.stream(holder, read, 0.001)
+    answer = streams.stream({holder: live.MOST_OF_ONE}, read, 0.001)
     assert isinstance(answer, StreamingResponse)
     return cast(AsyncIterator[bytes], answer.body_iterator)
 
@@ -189,7 +190,7 @@ async def test_it_ends_when_the_server_stops(streams: live.Streams, leaving: asy
     async def read() -> live.Regions:
         return {}
 
-    answer = streams.stream("somebody", read, 3600)
+    answer = streams.stream({"somebody": live.MOST_OF_ONE}, read, 3600)
     assert isinstance(answer, StreamingResponse)
     found = cast(AsyncIterator[bytes], answer.body_iterator)
     await anext(found)
@@ -211,3 +212,26 @@ async def test_nobody_has_too_many_and_those_that_end_make_room(streams: live.St
     await anext(events(streams, read, "somebody else"))
     await opened[0].aclose()  # type: ignore[attr-defined]
     await anext(events(streams, read))
+
+
+async def test_many_sessions_of_one_customer_leave_room_for_others(
+    enter: Enter, operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One link opens any number of sessions."""
+    monkeypatch.setattr(live, "MOST_OF_APPLICATION", 2)
+    monkeypatch.setattr(live, "MOST_OF_ORGANIZATION", 3)
+    async with AsyncExitStack() as opened:
+
+        async def status(client: Client, path: str) -> str:
+            stream = await opened.enter_async_context(streaming(client, path))
+            head = await stream.head()
+            if " 200 " in head:
+                await stream.parts()  # it counts from its first event on
+            return head.split()[1]
+
+        found = [await status(await enter(app=app), "/portal/endpoints") for _ in range(3)]
+        assert found == ["200", "200", "429"]
+        found = [await status(await enter(app=other_app), "/portal/endpoints") for _ in range(2)]
+        assert found == ["200", "429"]
+        found = [await status(operator, "/endpoints") for _ in range(4)]
+        assert found == ["200", "200", "200", "429"]

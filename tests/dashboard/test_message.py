@@ -74,12 +74,20 @@ async def test_the_whole_life_on_one_page(operator: Client, scene: Scene) -> Non
     job = await died(scene)
 
     page = await operator.page(f"/messages/{message}")
-    assert page.first(class_="verdict").text.startswith("✕ The delivery gave up (permanent failure)")
+    assert page.first(class_="verdict").text.startswith("✕ The delivery gave up (permanent_failure)")
     text = page.first("main").text
     for word in (message, "order-7", "order-7-paid", "eu", "shop", "the warehouse", scene.app.name, '"a": 1.10'):
         assert word in text, word
     [section] = page.all(id=f"delivery-{job.delivery_id}")
-    for word in (endpoint.url, "503 retry", "422 dead", "circuit opened", "they deploy", "it is not for us"):
+    for word in (
+        endpoint.url,
+        "503 retry",
+        "422 dead",
+        "❚❚ circuit opened",
+        "they deploy",
+        "● circuit reset",
+        "it is not for us",
+    ):
         assert word in section.text, word
     assert f"hookline dead replay dl_{job.delivery_id}" in section.text
     assert {"Replay", "Resolve", "Copy as curl"} <= buttons(section_of(page, job))
@@ -401,7 +409,7 @@ async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: S
     assert (await portal.submit(form)).status == 303
     [job] = await scene.claim()
     assert job.endpoint_no == endpoint.no
-    for wrong in ("", "x", "ep_\x00", HOSTILE):
+    for wrong in ("", "x", HOSTILE):
         assert "Choose one" in (await portal.submit(form, endpoint=wrong)).page(422).text
     assert "disabled" in (await portal.submit(form, endpoint=off.id)).page(409).text
 
@@ -521,3 +529,11 @@ async def test_a_large_payload_is_a_file_beside_the_command(operator: Client, sc
     page = await operator.page(f"/messages/{message}/curl/{endpoint.id}")
     assert f"--data-binary '@./{message}.json'" in page.text
     assert page.has("a", href=f"/messages/{message}/payload")
+
+
+async def test_only_an_event_type_of_the_catalogue_is_a_link(operator: Client, scene: Scene) -> None:
+    [message] = await scene.send(event_type="order.known")
+    page = f"/messages/{message}"
+    assert not (await operator.page(page)).has("a", href="/event-types/order.known")
+    await scene.store.save_event_type(factory.event_type(scene.organization.id, name="order.known"))
+    assert (await operator.page(page)).has("a", href="/event-types/order.known")

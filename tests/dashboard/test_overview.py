@@ -58,7 +58,7 @@ async def test_all_well_is_calm(operator: Client, scene: Scene) -> None:
     await fleet.attempt(3, factory.delivered)
     await fleet.beat()
     page = await operator.page("/")
-    assert verdicts(page) == ["● All well: 3 messages delivered in the last hour."]
+    assert verdicts(page) == ["● All well: 3 deliveries arrived in the last hour."]
     assert numbers(page)["delivered, last hour"] == "3"
     assert numbers(page)["of attempts delivered"] == "100%"
     assert not page.has("section", id="troubled")
@@ -96,7 +96,7 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     endpoint = await scene.endpoint()
     await dead_letters(scene, 3)
     page = await operator.page("/")
-    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent failure. Look at them, and replay them."]
+    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Look at them, and replay them."]
     (row,) = page.first("section", id="troubled").rows()
     assert row[1].startswith("✕ deliveries die for")
     assert row[4] == "3"

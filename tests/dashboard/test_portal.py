@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,7 +65,8 @@ async def test_the_link_of_the_api_opens_the_portal(stranger: Client, api: Calle
 
 async def test_what_is_no_link(stranger: Client, api: Caller, app: Application) -> None:
     url = (await link(api, app))["url"]
-    for wrong in ("", "x", url[:-9], f"{url}!", url.replace("key=", "key=A"), "key=e30", "#key=", "é", "W10"):
+    nested = urlsafe_b64encode(b'{"a":' + b"[" * 2900).decode()
+    for wrong in ("", "x", url[:-9], f"{url}!", url.replace("key=", "key=A"), "key=e30", "#key=", "é", "W10", nested):
         answer = await stranger.sign_in("/portal/login", key=wrong)
         assert answer.status == 401, wrong
         assert answer.page(401).first(role="alert").text.startswith("✕ ")
@@ -310,6 +312,8 @@ def test_what_is_no_picture_is_no_logo(tmp_path: Path) -> None:
         ("PORTAL_LOGO", "/nowhere/logo.png"),
         ("PORTAL_ORIGINS", "https://a.example; script-src *"),
         ("PORTAL_ORIGINS", "*"),
+        ("PORTAL_ORIGINS", "https://a.example;x"),
+        ("PORTAL_ORIGINS", "https://*.example"),
         ("PORTAL_ORIGINS", "https://a.example/path"),
     ],
 )

@@ -38,6 +38,12 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
     assert laid.times[-1] <= NOW < laid.times[-1] + series.step(span)
     assert laid.times[-1] - laid.times[0] == (span.steps - 1) * series.step(span)
 
+    small = laid.small()
+    assert [sum(filter(None, each.values)) for each in small] == [
+        sum(inside) for inside in (laid.delivered, laid.retried) if any(inside)
+    ]
+    assert all(15 <= len(each.values) <= 31 for each in small)
+
 
 def test_a_chart_moves_on_by_whole_steps() -> None:
     span = RANGES["1h"]

@@ -181,9 +181,12 @@ async def test_several_together_are_stopped_together(operator: Client, scene: Sc
     await bury(scene, app=other_app)
     answer = await operator.post("/dead-letters/replay", {"all": "1"})
     alone = await add(scene)
+    second = await operator.post("/dead-letters/resolve", {"all": "1", "note": "another batch"})
     page = await operator.page(answer.location)
     assert bar(page) == ("0", "2")
+    assert len(page.rows()) == 2
     assert alone.id not in page.text
+    assert "Resolve dead letters: 2 applications" in (await operator.page(second.location)).text
     page = (await operator.follow(await operator.submit(posting(page, "/tasks/stop")))).page()
     assert "Stopped 2 tasks: 0 done." in page.first(class_="notice").text
     kept = await scene.store.task(scene.organization.id, alone.id)

@@ -144,21 +144,39 @@ async def test_a_filter_that_rarely_matches(
 ) -> None:
     """One call looks at so many entries and no more, and says where to go on; in both directions."""
     monkeypatch.setattr(walk, "STRIDE", 5)
-    await store.add_audit([new_audit(organization.id, subject="rare" if n in (1, 12) else "usual") for n in range(14)])
+    await store.add_audit(
+        [new_audit(organization.id, subject="rare" if n in (1, 4, 9) else "usual") for n in range(14)]
+    )
     where = AuditFilter(org_id=organization.id, subject="rare")
     every = [each.id for each in await _all(store, AuditFilter(org_id=organization.id))]
 
     async def walked(*, backwards: bool) -> list[list[int]]:
         found, iterator = [], None
         while True:
-            page = await store.audit_log(where, Page(limit=2, iterator=iterator, backwards=backwards))
+            page = await store.audit_log(where, Page(limit=3, iterator=iterator, backwards=backwards))
             found.append([each.id for each in page.rows])
             if page.end is None:
                 return found
             iterator = page.end
 
-    assert await walked(backwards=False) == [[every[1]], [], [every[12]]]
-    assert await walked(backwards=True) == [[every[12]], [], [every[1]]]
+    assert await walked(backwards=False) == [[every[4]], [every[9]], [every[12]]]
+    assert await walked(backwards=True) == [[every[9], every[12]], [every[4]], []]
+
+
+async def test_what_is_too_old_or_too_new_is_not_even_walked_over(
+    store: Store, raw: Raw, organization: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "STRIDE", 4)
+    for _ in range(5):
+        await store.add_audit([new_audit(organization.id) for _ in range(3)])
+        await age(raw, 86_400)
+    now = await store.now()
+    third = {"since": now - timedelta(days=3, hours=12), "until": now - timedelta(days=2, hours=12)}
+    for backwards in (False, True):
+        where = AuditFilter(org_id=organization.id, subject="none", **third)
+        assert (await store.audit_log(where, Page(backwards=backwards))).end is None
+        unbounded = AuditFilter(org_id=organization.id, subject="none")
+        assert (await store.audit_log(unbounded, Page(backwards=backwards))).end is not None
 
 
 @pytest.mark.store_options(audit_retention_days=10, retention_days=2)

@@ -34,8 +34,9 @@ async def first(scene: Scene, where: FoundFilter) -> list[Found]:
 @pytest.fixture(params=["app", "few", "all"])
 async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """The application that is asked for: by each of the three ways through messages."""
-    if request.param == "all":
-        monkeypatch.setattr(found, "FEW", 0)
+    await scene.store.create_application(scene.organization.id, factory.new_application())
+    if request.param == "few":
+        monkeypatch.setattr(found, "FIRST", 1)
     return scene.app.no if request.param == "app" else None
 
 
@@ -112,9 +113,10 @@ async def test_all_applications_of_the_organization_together(
     expected = sorted((message.id for message in sent), reverse=True)
     theirs = sorted((message.id for message in sent if message.app_no == neighbour.no), reverse=True)
 
-    assert await ids(scene, FoundFilter()) == expected
-    monkeypatch.setattr(found, "FEW", 1)
-    assert await ids(scene, FoundFilter()) == expected
+    for few, at_first in ((50, 500), (50, 1), (1, 500), (1, 1)):
+        monkeypatch.setattr(found, "FEW", few)
+        monkeypatch.setattr(found, "FIRST", at_first)
+        assert await ids(scene, FoundFilter()) == expected
     assert await ids(scene, FoundFilter(app_no=neighbour.no)) == theirs
     assert await ids(scene, FoundFilter(app_no=stranger.no)) == []
     assert {each.message.app_id for each in await first(scene, FoundFilter())} == {scene.app.id, neighbour.id}
@@ -243,6 +245,7 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 ) -> None:
     """Few applications, each with its own part of the step; an empty page says where to go on."""
     monkeypatch.setattr(walk, "STRIDE", 6)
+    monkeypatch.setattr(found, "FIRST", 1)
     sent = [factory.new_message((scene.app.no, neighbour.no)[n % 2], tags=None) for n in range(20)]
     await scene.ingest(sent)
     newest = sorted(message.id for message in sent)
@@ -264,7 +267,8 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 async def test_what_is_open_or_dead_is_found_among_everybody_s(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(found, "HELD", (2, 4))
+    monkeypatch.setattr(found, "FIRST", 2)
+    monkeypatch.setattr(found, "HELD", 4)
     for app in (neighbour, scene.app):
         await scene.store.create_endpoint(app.no, factory.new_endpoint())
         await scene.store.create_endpoint(app.no, factory.new_endpoint())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from hookline.dashboard import health
 from hookline.model import LaneView
 from hookline.store.base import Page
 from tests.support import factory
@@ -34,6 +37,30 @@ async def test_pages_have_each_lane_once_and_as_it_is(scene: Scene) -> None:
     )
     assert {view.depth for view in found} == {3, 0}
     assert await walked(scene, other_app.no) == [view for view in found if view.lane.app_no == other_app.no]
+
+
+async def test_only_those_in_a_state_which_is_that_of_the_pages(scene: Scene) -> None:
+    made = {name: await scene.endpoint() for name in health.WORDS}
+    sets = {
+        "open": "circuit = 1",
+        "half_open": "circuit = 2, pace = 1.0",
+        "disabled": "status = 2, circuit = 1",
+        "held": "held_until = $2, circuit = 3",
+        "paused": "status = 1, failures = 3",
+        "failing": "failures = 1, pace = 1.0",
+        "recovering": "circuit = 3, failures = 1",
+        "slowed": "pace = 1.0",
+    }
+    later = await scene.store.now() + timedelta(hours=1)
+    for name, values in sets.items():
+        given = (later,) if "$2" in values else ()
+        await scene.raw.execute(f"UPDATE lane SET {values} WHERE endpoint_no = $1", made[name].no, *given)
+    now = await scene.store.now()
+    for name, endpoint in made.items():
+        (view,) = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state=name)
+        assert (view.endpoint_id, health.condition(view.lane, now).name) == (endpoint.id, name)
+    sick = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state="sick")
+    assert {view.endpoint_id for view in sick} == {made[name].id for name in health.SICK}
 
 
 async def test_only_what_the_url_has(scene: Scene) -> None:

@@ -11,6 +11,7 @@ from hookline.store import Store
 from hookline.store.base import Page
 from tests.support import factory
 from tests.support.people import new_operator, new_session
+from tests.support.raw import Raw
 
 
 async def test_an_operator_is_kept_as_it_was_given(store: Store, organization: Organization) -> None:
@@ -83,7 +84,9 @@ async def test_a_role_changes_for_the_sessions_that_there_are(store: Store, orga
     assert session.role == Scope.READ
 
 
-async def test_a_new_password_ends_the_sessions_of_the_old_one(store: Store, organization: Organization) -> None:
+async def test_a_new_password_ends_the_sessions_of_the_old_one(
+    store: Store, raw: Raw, organization: Organization
+) -> None:
     made = await store.create_operator(new_operator(organization.id))
     other = await store.create_operator(new_operator(organization.id))
     began, others = await _begin(store, made), await _begin(store, other)
@@ -91,6 +94,7 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(store: Store, org
     changed = await store.change_operator(made.name, password="scrypt$new")
     assert (changed.password, changed.role) == ("scrypt$new", made.role)
     assert await store.session(began.hash) is None
+    assert await raw.count("session") == 1
     assert await store.session(others.hash) is not None
     assert await store.session((await _begin(store, changed)).hash) is not None
 

@@ -16,6 +16,7 @@ from hookline.model import (
     AttemptFilter,
     DeadFilter,
     Endpoint,
+    FoundFilter,
     Message,
     MessageFilter,
     NewTask,
@@ -155,6 +156,7 @@ class TestPostgres:
         found = await store.message(app_no, message.id)
         assert found is not None
         await self.look(store, app_no, lane, found)
+        await self.search(store, lanes[0], found)
         await store.deliveries(message.id)
         await store.attempts(message.id)
         await store.lane_view(lane)
@@ -168,6 +170,17 @@ class TestPostgres:
         await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
         await store.resend(lane, message.id)
         await self.do_tasks(store, lanes[0])
+
+    async def search(self, store: Store, endpoint: Endpoint, message: Message) -> None:
+        """By every way, for each state, of one application and of all."""
+        await store.create_application(endpoint.org_id, factory.new_application())
+        for app_no in (endpoint.app_no, None):
+            await store.found_messages(endpoint.org_id, FoundFilter(app_no=app_no, ref=message.id), Page())
+            for state in (None, "open", "dead", "delivered", "none"):
+                for tag in (None, "x"):
+                    where = FoundFilter(app_no=app_no, state=state, tag=tag)
+                    for page in (Page(), Page(backwards=True)):
+                        await store.found_messages(endpoint.org_id, where, page)
 
     async def do_tasks(self, store: Store, endpoint: Endpoint) -> None:
         work = TaskWork(since=await store.now() - timedelta(days=1), reason=Reason.ENDPOINT_GONE)

@@ -29,9 +29,9 @@ class Served(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def serving(database_url: str, directory: Path, **settings: str) -> Iterator[Served]:
+def serving(database_url: str, directory: Path, *, role: str = "all", **settings: str) -> Iterator[Served]:
     env = environment(database_url, HOOKLINE_PORT=free_port(), **settings)
-    with running(["serve", "--json"], env, directory / "serve.log") as process:
+    with running(["serve", "--role", role, "--json"], env, directory / "serve.log") as process:
         address = announced(process)
         token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, now=clock.wall())
         yield Served(address=address, token=token, process=process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,14 @@ def read(raw: bytes, delimiter: str = ",") -> list[list[str]]:
 )
 def test_a_formula_is_disarmed_and_the_rest_is_as_it_was(text: str, shown: str) -> None:
     assert cell(text) == shown
+
+
+@pytest.mark.parametrize("char", ["'", '"', "\t", " ", ";", "' ", "=;"])
+def test_no_text_takes_long(char: str) -> None:
+    """One that took a second would, a hundred thousand times in a file, hold up everybody else."""
+    began = time.perf_counter()
+    cell(char * 20_000)
+    assert time.perf_counter() - began < 1
 
 
 @given(texts)

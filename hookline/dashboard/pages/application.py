@@ -70,7 +70,7 @@ def _verdict(look: Look, app: Application, sight: Sight, dead: DeadSummary) -> S
 def _numbers(look: Look, app: Application, backlog: Backlog, dead: DeadSummary, did: Series) -> Safe:
     letters = f"{dead.dead:,}{'+' if dead.more else ''}"
     waiting = endpoints.counted(backlog.waiting + backlog.held)
-    opened = look.link("/messages", app=app.id, status="open")
+    opened = look.link("/messages", app=app.id, state="open")
     return parts.numbers(
         parts.number("delivered", series.percent(did.success), f"of attempts delivered, {look.span.words.lower()}"),
         parts.number("delivered", f"{backlog.lanes:,}", "endpoints", href=look.link("/endpoints", app=app.id)),
@@ -93,8 +93,8 @@ async def _endpoints(look: Look, app: Application, sight: Sight) -> Safe:
         empty = parts.empty("No endpoints yet. Make one that prints what arrives:", command)
         return parts.section("Endpoints", empty, aside=add)
     known = {view.endpoint_id for view in sight.sick}
-    rest = await look.store.lane_page(look.org_id, app.no, Rows(limit=endpoints.SHOWN))
-    listed = [*sight.sick, *(view for view in rest if view.endpoint_id not in known)][: endpoints.SHOWN]
+    rest = await look.store.lane_page(look.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
+    listed = [*sight.sick, *(view for view in rest if view.endpoint_id not in known)]
     left = sight.backlog.lanes - len(listed)
     more = tag("p", tag("a", f"and {left:,} more", href=look.link("/endpoints", app=app.id))) if left > 0 else None
     return parts.section("Endpoints", await endpoints.table(look, listed, {}), more, aside=add)

@@ -30,6 +30,13 @@ class Trouble(Struct, kw_only=True):
     dead: int = 0
 
 
+class Troubles(Struct, frozen=True):
+    """By the application's id."""
+
+    found: dict[str, Trouble]
+    more: bool  # than were looked at: who is not among them need not be well
+
+
 async def show(look: Look) -> Page:
     ref = look.param("q")
     found = await _listed(look, ref)
@@ -72,10 +79,11 @@ def _none(look: Look) -> Safe:
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _troubles(look: Look) -> dict[str, Trouble]:
-    """By the application's id: one question, however many applications there are."""
+async def _troubles(look: Look) -> Troubles:
+    """One question, however many applications there are."""
     found: dict[str, Trouble] = {}
-    for each in await look.store.troubled(MOST_TROUBLED, org_id=look.org_id):
+    troubled = await look.store.troubled(MOST_TROUBLED, org_id=look.org_id)
+    for each in troubled:
         one = found.setdefault(each.view.app_id, Trouble())
         how = health.condition(each.view.lane, look.now)
         one.sick += not how.well
@@ -84,40 +92,44 @@ async def _troubles(look: Look) -> dict[str, Trouble]:
             one.stopped = True
             one.held += each.view.depth
             one.more = one.more or health.is_more(each.view)
-    return found
+    return Troubles(found, len(troubled) == MOST_TROUBLED)
 
 
-def _verdict(look: Look, troubles: dict[str, Trouble]) -> Safe:
-    sick = [one for one in troubles.values() if one.sick]
-    dead = [one for one in troubles.values() if one.dead]
+def _verdict(look: Look, troubles: Troubles) -> Safe:
+    sick = sum(bool(one.sick) for one in troubles.found.values())
+    dead = sum(bool(one.dead) for one in troubles.found.values())
     if sick:
         link = tag("a", "Look at the endpoints", href=look.link("/endpoints", state="sick", app=None))
-        return parts.verdict(
-            "held", f"{parts.count(len(sick), 'application')} with endpoints that are not well. ", link, "."
-        )
+        return parts.verdict("held", f"{_many(sick, troubles)} with endpoints that are not well. ", link, ".")
     if dead:
         link = tag("a", "Look at them", href=look.link("/dead-letters", app=None))
-        return parts.verdict("dead", f"{parts.count(len(dead), 'application')} with dead letters. ", link, ".")
+        return parts.verdict("dead", f"{_many(dead, troubles)} with dead letters. ", link, ".")
     return parts.verdict("delivered", "All applications are well.")
 
 
-def _table(look: Look, found: Sequence[Application], troubles: dict[str, Trouble]) -> Safe:
+def _many(applications: int, troubles: Troubles) -> str:
+    words = parts.count(applications, "application", troubles.more)
+    return f"{words[0].upper()}{words[1:]}"
+
+
+def _table(look: Look, found: Sequence[Application], troubles: Troubles) -> Safe:
     return parts.table(
         ("Application", "State", "Dead letters", "Throttle", "Id", "Added"),
-        [_row(look, app, troubles.get(app.id, Trouble())) for app in found],
+        [_row(look, app, troubles) for app in found],
         caption="Applications",
         keys=[app.id for app in found],
         numeric=(2,),
     )
 
 
-def _row(look: Look, app: Application, trouble: Trouble) -> list[Child]:
+def _row(look: Look, app: Application, troubles: Troubles) -> list[Child]:
+    trouble = troubles.found.get(app.id, Trouble())
     dead: Child = "–"
     if trouble.dead:
         dead = tag("a", parts.state("dead", f"{trouble.dead:,}"), href=look.link("/dead-letters", app=app.id))
     return [
         tag("a", app.name, href=look.link(f"/applications/{app.id}")),
-        _state(look, app, trouble),
+        _state(look, app, trouble, troubles.more),
         dead,
         "–" if app.throttle_rate is None else f"{app.throttle_rate:,}/s",
         parts.ident(app.uid or app.id),
@@ -125,10 +137,13 @@ def _row(look: Look, app: Application, trouble: Trouble) -> list[Child]:
     ]
 
 
-def _state(look: Look, app: Application, trouble: Trouble) -> Safe:
+def _state(look: Look, app: Application, trouble: Trouble, more: bool) -> Safe:
+    """`more`: there are more troubles than were looked at, and some may be this application's."""
+    if not trouble.sick and more:
+        return tag("a", "look", href=look.link(f"/applications/{app.id}"))
     if not trouble.sick:
         return parts.state("delivered", "well")
-    words = f"{parts.count(trouble.sick, 'endpoint')} not well"
+    words = f"{parts.count(trouble.sick, 'endpoint', more)} not well"
     if trouble.held:
         words += f", {parts.count(trouble.held, 'delivery', trouble.more)} held"
     link = look.link("/endpoints", app=app.id, state="sick")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hookline import curl, story
-from hookline.dashboard import exchange, parts, preview, way
+from hookline.dashboard import exchange, parts, preview
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.pages import message_way as way
 from hookline.dashboard.scales import length
 from hookline.errors import NotFound
 from hookline.html import Child, Safe, tag

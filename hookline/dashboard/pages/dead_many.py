@@ -182,6 +182,8 @@ def _status(status: EndpointStatus) -> Safe:
             return parts.state("delivered", "active")
         case EndpointStatus.PAUSED:
             return parts.state("held", "paused: held until it is resumed")
+        case EndpointStatus.DISABLED:
+            return parts.state("held", "disabled: nothing would be sent")
         case _:
             return parts.state("dead", f"{status.name.lower()}: nothing would be sent")
 

@@ -9,8 +9,8 @@ from hookline.dashboard import health, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages.endpoint_controls import OPENINGS, path
-from hookline.errors import Conflict, InvalidInput
-from hookline.html import tag
+from hookline.errors import InvalidInput
+from hookline.html import Child, tag
 from hookline.model import DeadFilter, Endpoint
 from hookline.states import EndpointStatus
 
@@ -57,28 +57,31 @@ async def disable(look: Look, form: Form) -> Done:
 async def show_enable(look: Look) -> Page:
     """What it missed, before it is enabled."""
     found = await find(look)
-    if found.status != EndpointStatus.DISABLED:
-        raise Conflict(f"{found.id} is not disabled: there is nothing to enable")
+    first, *rest = await _missed(look, found) if found.status == EndpointStatus.DISABLED else _nothing(look, found)
+    which = tag("p", parts.ident(found.url, href=look.link(path(found)), most=80))
+    return Page(title="Enable the endpoint", rail="endpoints", body=[first, which, *rest], every=None)
+
+
+def _nothing(look: Look, found: Endpoint) -> list[Child]:
+    back = parts.link_button(look.link(path(found)), "Back to the endpoint")
+    return [parts.verdict("delivered", "The endpoint is not disabled."), parts.actions(back)]
+
+
+async def _missed(look: Look, found: Endpoint) -> list[Child]:
     missed = await steering.missed(look.store, found)
     resume_path = look.link(path(found, "/resume"))
     if missed is None or missed.messages == 0:
-        words = "It missed nothing while it was disabled."
-        buttons = [parts.button(look, resume_path, "Enable", kind="main")]
-    else:
-        many = "more messages than were counted" if missed.messages is None else parts.count(missed.messages, "message")
-        words = f"While it was disabled it missed {many}."
-        buttons = [
+        enable = parts.button(look, resume_path, "Enable", kind="main")
+        return [parts.verdict("held", "It missed nothing while it was disabled."), parts.actions(enable)]
+    many = "more messages than were counted" if missed.messages is None else parts.count(missed.messages, "message")
+    return [
+        parts.verdict("held", f"While it was disabled it missed {many}."),
+        tag("p", "Looked at since ", parts.clock(missed.since), ".", class_="quiet"),
+        parts.actions(
             parts.button(look, resume_path, f"Enable, and replay {many}", kind="main", hidden={"replay_missing": "1"}),
             parts.button(look, resume_path, "Enable only"),
-        ]
-    since = None if missed is None else tag("p", "Looked at since ", parts.clock(missed.since), ".", class_="quiet")
-    body = [
-        parts.verdict("held", words),
-        tag("p", parts.ident(found.url, href=look.link(path(found)), most=80)),
-        since,
-        parts.actions(*buttons),
+        ),
     ]
-    return Page(title="Enable the endpoint", rail="endpoints", body=body, every=None)
 
 
 # ── circuit ───────────────────────────────────────────────────────────────────────────────────────────────────────

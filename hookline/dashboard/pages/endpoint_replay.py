@@ -79,9 +79,9 @@ async def _page(look: Look, again: Again, found: Endpoint, typed: str, error: st
     refused = refusal(found.status)
     body: list[Child] = [
         parts.verdict("held", refused) if refused else None,
+        None if since is None or refused else await _confirm(look, again, found, since),
         tag("p", again.what),
         tag("p", "To ", parts.ident(found.url, href=look.link(path(found)), most=80)),
-        None if since is None or refused else await _confirm(look, again, found, since),
         _choose(look, await look.store.lane_events(found.no, EVENTS), since, error),
     ]
     return Page(title=again.title, rail="endpoints", body=body, every=None, status=422 if error else 200)

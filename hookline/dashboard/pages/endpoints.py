@@ -18,9 +18,8 @@ from hookline.observe.activity import Activity
 from hookline.store.base import MOST_WAITING
 from hookline.store.base import Page as Rows
 
-SHOWN = 50  # on one page
-MOST_SICK = 100  # that are looked at
-MOST_NAMES = 250  # applications whose names are looked up for one page
+SHOWN = 50  # on one page; the first one has the sick ones in it, and ...
+MOST_SICK = 40  # ... room for others
 
 _STATES = (("", "Any state"), ("sick", "not well"), *health.WORDS.items())
 
@@ -52,9 +51,9 @@ async def show(look: Look) -> Page:
         raise NotFound(f"no application {ref!r}")  # never: those of all applications
     sight = await read(look, look.app_no)
     if not sight.backlog.lanes:
-        return Page(title="Endpoints", rail="endpoints", body=[look.live("endpoints", _none(look))])
+        return Page(title="Endpoints", rail="endpoints", body=[look.live("endpoints", _none(look)), _contract(look)])
     listed, following = await _listed(look, sight)
-    rows = await table(look, listed, await _names(look)) if listed else parts.empty("No endpoint is like this.")
+    rows = await table(look, listed, await look.names()) if listed else parts.empty("No endpoint is like this.")
     return Page(
         title="Endpoints",
         rail="endpoints",
@@ -62,6 +61,7 @@ async def show(look: Look) -> Page:
             look.live("health", verdict(look, sight), _numbers(look, sight)),
             _filters(look),
             look.live("endpoints", rows, parts.more(look, following, "More")),
+            _contract(look),
         ],
         aside=add_link(look),
     )
@@ -71,6 +71,13 @@ def add_link(look: Look) -> Safe | None:
     if not look.may_change:
         return None
     return parts.link_button(look.link("/endpoints/new"), "Add an endpoint", kind="main")
+
+
+def _contract(look: Look) -> Safe | None:
+    """Operators have it beside each endpoint, and know it."""
+    if not look.viewer.portal:
+        return None
+    return tag("p", tag("a", "What you can rely on: the delivery contract", href=look.link("/contract")))
 
 
 def _none(look: Look) -> Safe:
@@ -101,15 +108,13 @@ async def _listed(look: Look, sight: Sight) -> tuple[list[LaneView], str | None]
     state, text = _state(look), look.param("q")
     if text is not None and text.startswith(ids.ENDPOINT):
         return _like(look, await _named_by_id(look, text), state), None
-    if text is None and state is not None and state != "well":
-        return _like(look, sight.sick, state), None
-    page = Rows(limit=SHOWN, iterator=look.param("after"))
-    found = await look.store.lane_page(look.org_id, look.app_no, page, url=(text or "").lower())
-    following = found[-1].endpoint_id if len(found) == SHOWN else None
-    if text is None and state is None and page.iterator is None:
-        known = {view.endpoint_id for view in sight.sick}
-        found = [*sight.sick, *(view for view in found if view.endpoint_id not in known)]
-    return _like(look, found, state), following
+    after = look.param("after")
+    first = _like(look, sight.sick, state) if text is None and after is None else []
+    page = Rows(limit=SHOWN - len(first), iterator=after)
+    found = await look.store.lane_page(look.org_id, look.app_no, page, url=(text or "").lower(), state=state)
+    following = found[-1].endpoint_id if len(found) == page.limit else None
+    known = {view.endpoint_id for view in first}
+    return _like(look, [*first, *(view for view in found if view.endpoint_id not in known)], state), following
 
 
 async def _named_by_id(look: Look, endpoint_id: str) -> list[LaneView]:
@@ -144,6 +149,9 @@ def _is(state: str | None, found: Condition) -> bool:
 def verdict(look: Look, sight: Sight) -> Safe:
     """How they all are, and the sickest by its name."""
     backlog = sight.backlog
+    if not sight.sick and sight.more:
+        link = tag("a", "Look at the dead letters", href=look.link("/dead-letters"))
+        return parts.verdict("dead", f"At least {parts.count(MOST_SICK, 'endpoint')} with dead letters. ", link, ".")
     if not sight.sick:
         words = "The endpoint is well." if backlog.lanes == 1 else f"All {backlog.lanes:,} endpoints are well."
         return parts.verdict("delivered", words)
@@ -175,7 +183,7 @@ def _numbers(look: Look, sight: Sight) -> Safe:
         parts.number("delivered", f"{backlog.lanes:,}", "endpoints", href=look.here(state=None, q=None, after=None)),
         parts.number("scheduled", sight.some_sick, "not well", href=sick),
         parts.number(
-            "pending", counted(backlog.waiting), "deliveries waiting", href=look.link("/messages", status="open")
+            "pending", counted(backlog.waiting), "deliveries waiting", href=look.link("/messages", state="open")
         ),
         parts.number("held", counted(backlog.held), "deliveries held", href=sick),
     )
@@ -206,13 +214,6 @@ async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str])
     )
 
 
-async def _names(look: Look) -> dict[str, str]:
-    """Of applications; none where there is but one."""
-    if look.app is not None:
-        return {}
-    return {app.id: app.name for app in await look.store.applications(look.org_id, Rows(limit=MOST_NAMES))}
-
-
 def _row(
     look: Look, view: LaneView, endpoint: Endpoint | None, did: Sequence[Activity], names: Mapping[str, str]
 ) -> list[Child]:
@@ -240,8 +241,8 @@ def _waiting(look: Look, view: LaneView) -> Child:
 def _did(view: LaneView, laid: series.Series) -> Child:
     if not laid.attempts:
         return tag("span", "no attempts", class_="quiet")
-    line = charts.sparkline(f"Attempts to {view.url}", laid.curves())
-    return join(line, tag("span", f"{series.percent(laid.success)} delivered", class_="quiet"))
+    line = charts.sparkline(f"Attempts to {view.url}", laid.small())
+    return join(line, tag("div", f"{series.percent(laid.success)} delivered", class_="quiet"))
 
 
 def _who(look: Look, view: LaneView, endpoint: Endpoint | None, names: Mapping[str, str]) -> Safe:

@@ -272,7 +272,7 @@ VIEWS = (
 )
 ACTIONS = (
     Action(path=NEW, do=create, name="event_type.create"),
-    Action(path=f"{_ONE}/edit", do=edit, name="event_type.change"),
+    Action(path=f"{_ONE}/edit", do=edit, name="event_type.edit"),
     Action(path=f"{_ONE}/archive", do=archive, name="event_type.archive"),
     Action(path=f"{_ONE}/restore", do=restore, name="event_type.restore"),
 )

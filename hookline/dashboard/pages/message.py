@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from hookline import story
-from hookline.dashboard import exchange, parts, way
+from hookline.dashboard import exchange, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.pages import message_way as way
+from hookline.dashboard.pages.message_way import Shown
 from hookline.dashboard.scales import length
-from hookline.dashboard.way import Shown
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Delivery, Message
 from hookline.states import OPEN
@@ -99,7 +100,7 @@ def _why(shown: list[Shown], state: str) -> list[Child]:
     delivery = first.way.delivery
     why: Child = None
     if delivery.reason is not None:
-        why = join(" (", delivery.reason.value.replace("_", " "), ")")
+        why = join(" (", delivery.reason.value, ")")
     elif (found := next(story.outlook(first.way, first.now), None)) is not None:
         why = join(": ", way.prospect(found, first.now, sentence=False)) if state == "held" else None
     link = tag("a", "What to do", href=f"#{first.anchor}")
@@ -137,7 +138,7 @@ async def _fields(look: Look, told: Story) -> Safe:
     if not look.viewer.portal:
         app = await look.application(message.app_id)
         pairs.append(("Application", tag("a", app.name, href=look.link(f"/applications/{app.id}"))))
-    pairs.append(("Event type", parts.ident(message.event_type, href=look.link(f"/event-types/{message.event_type}"))))
+    pairs.append(("Event type", await _event_type(look, message)))
     if told.published_at is not None:
         before = length(max(0.0, (message.created_at - told.published_at).total_seconds()))
         pairs.append(("Published", f"to an outbox, {before} before it was accepted"))
@@ -154,6 +155,13 @@ async def _fields(look: Look, told: Story) -> Safe:
     if message.trace is not None:
         pairs.append(("Trace id", parts.ident(trace_id(message.trace))))
     return parts.fields(pairs)
+
+
+async def _event_type(look: Look, message: Message) -> Safe:
+    """Messages may be of types that the catalogue does not have."""
+    known = await look.store.event_type(look.org_id, message.event_type)
+    where = None if known is None else look.link(f"/event-types/{message.event_type}")
+    return parts.ident(message.event_type, href=where)
 
 
 def _searched(look: Look, message: Message, values: tuple[str, ...], param: str) -> Safe:

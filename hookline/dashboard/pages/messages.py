@@ -19,7 +19,6 @@ from hookline.store.base import Page as Rows
 
 SHOWN = 40  # rows of a page
 MOST_TYPES = 100  # event types that are offered
-MOST_APPS = 200  # applications whose names are looked up
 STATES = (
     "dead",
     "scheduled",
@@ -129,13 +128,6 @@ def _verdict(look: Look, asked: Asked, listed: Listed) -> Safe | None:
 async def _filters(look: Look, asked: Asked) -> Safe:
     typed, faults = asked.typed, asked.faults
     known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES), archived=False)
-    rest = [
-        parts.field("channel", "Channel", typed.get("channel", ""), error=faults.get("channel")),
-        parts.field("tag", "Tag", typed.get("tag", ""), error=faults.get("tag")),
-        parts.moment("since", "Since", asked.since, error=faults.get("since")),
-        parts.moment("until", "Until", asked.until, error=faults.get("until")),
-    ]
-    is_open = any(name in typed for name in ("channel", "tag", "since", "until"))
     return parts.filters(
         look,
         parts.field(
@@ -145,7 +137,6 @@ async def _filters(look: Look, asked: Asked) -> Safe:
             type_="search",
             placeholder="msg_…, dl_…, ep_… or an event id",
             error=faults.get("q"),
-            data_search=True,
         ),
         parts.choice("state", "State", OFFERED, typed.get("state", "")),
         _fault(faults.get("state")),
@@ -158,7 +149,10 @@ async def _filters(look: Look, asked: Asked) -> Safe:
             autocomplete="off",
         ),
         tag("datalist", *(tag("option", value=each.name) for each in known), id="event-types"),
-        tag("details", tag("summary", "More"), *rest, open=is_open),
+        parts.field("channel", "Channel", typed.get("channel", ""), error=faults.get("channel")),
+        parts.field("tag", "Tag", typed.get("tag", ""), error=faults.get("tag")),
+        parts.moment("since", "Since", asked.since, error=faults.get("since")),
+        parts.moment("until", "Until", asked.until, error=faults.get("until")),
     )
 
 
@@ -196,7 +190,7 @@ async def _table(look: Look, asked: Asked, listed: Listed) -> Safe | None:
         return None
     if not listed.rows:
         return _nothing(look, asked, listed)
-    names = await _names(look)
+    names = await look.names() if look.app is None else None  # they are all of the one that is chosen
     columns = ["Event type", "Message", "Known by", "Application", "Deliveries", "Accepted", "Size"]
     if names is None:
         columns.remove("Application")
@@ -207,13 +201,6 @@ async def _table(look: Look, asked: Asked, listed: Listed) -> Safe | None:
         keys=[each.message.id for each in listed.rows],
         numeric=(len(columns) - 1,),
     )
-
-
-async def _names(look: Look) -> dict[str, str] | None:
-    """Of applications, by id. None: they are all of one, which is chosen."""
-    if look.app is not None:
-        return None
-    return {each.id: each.name for each in await look.store.applications(look.org_id, Rows(limit=MOST_APPS))}
 
 
 def _row(look: Look, found: Found, names: dict[str, str] | None) -> list[Child]:

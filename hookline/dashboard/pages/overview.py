@@ -6,6 +6,7 @@ theirs. Neither costs more the more there is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -102,11 +103,15 @@ async def _own(look: Look) -> Picture:
     store, span = look.store, look.span
     since = series.begins(span, look.now)
     did = await store.activity(since, org_id=look.org_id, app_no=look.app_no, grain=span.grain)
-    stats = await store.dead_stats(DeadFilter(org_id=look.org_id, app_no=look.app_no))
+    dead = await store.dead_summary(DeadFilter(org_id=look.org_id, app_no=look.app_no))
+    by_reason: Counter[str] = Counter()
+    for group in dead.groups:
+        by_reason[group.reason.value] += group.dead
     return Picture(
         series=series.laid_out(did, span, look.now),
         backlog=await store.backlog(look.org_id, look.app_no),
-        dead=stats.by_reason,
+        dead=by_reason,
+        more_dead=dead.more,
         troubled=await store.troubled(MOST_TROUBLED + 1, org_id=look.org_id, app_no=look.app_no),
     )
 

@@ -113,7 +113,7 @@ def attempts(steps: Sequence[Work]) -> Safe:
 def dead_letters(look: Look, dead: Mapping[str, int]) -> Safe:
     found = [
         Bar(
-            name=reason_words(reason),
+            name=reason,
             value=count,
             words=f"{count:,}",
             shade="dead",
@@ -124,7 +124,3 @@ def dead_letters(look: Look, dead: Mapping[str, int]) -> Safe:
     if not found:
         return parts.section("Dead letters", tag("p", "None: nothing has been given up.", class_="quiet"), id_="dead")
     return parts.section("Dead letters", charts.bars("Dead letters by reason", found), id_="dead")
-
-
-def reason_words(reason: str) -> str:
-    return reason.replace("_", " ")

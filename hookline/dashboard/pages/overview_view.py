@@ -52,6 +52,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     dead: dict[str, int]  # dead letters that nobody has resolved, by reason
     troubled: list[Troubled]  # the worst first; one more than is shown, if there are more
     fleet: Fleet | None = None  # None: one organization's, or application's
+    more_dead: bool = False  # older dead letters were not counted
 
 
 def body(look: Look, picture: Picture) -> list[Child]:
@@ -154,10 +155,10 @@ def _died(look: Look, picture: Picture) -> Safe | None:
         return None
     most = max(picture.dead, key=lambda reason: picture.dead[reason])
     link = tag("a", "Look at them, and replay them", href=look.link("/dead-letters"))
-    words = f"{parts.count(dead, 'dead letter')}, most of them {overview_charts.reason_words(most)}. "
+    words = f"{parts.count(dead, 'dead letter', picture.more_dead)}, most of them {most}. "
     if dead == 1:
         link = tag("a", "Look at it, and replay it", href=look.link("/dead-letters"))
-        words = f"1 dead letter: {overview_charts.reason_words(most)}. "
+        words = f"1 dead letter: {most}. "
     return parts.verdict("dead", words, link, ".")
 
 
@@ -172,7 +173,7 @@ def _failing(look: Look, picture: Picture) -> Safe | None:
 
 def _well(look: Look, picture: Picture) -> Safe:
     delivered = sum(picture.series.delivered)
-    words = f"{parts.count(delivered, 'message')} delivered" if delivered else "nothing was to be delivered"
+    words = f"{parts.count(delivered, 'delivery')} arrived" if delivered else "nothing was to be delivered"
     return parts.verdict("delivered", f"All well: {words} in the {look.span.words.lower()}.")
 
 
@@ -199,7 +200,9 @@ def _numbers(look: Look, picture: Picture) -> Safe:
         parts.number(
             "held", _upto(picture.backlog.held, picture), "held back", href=look.link("/endpoints", state="sick")
         ),
-        parts.number("dead", f"{dead:,}", "dead letters", href=look.link("/dead-letters")),
+        parts.number(
+            "dead", f"{dead:,}{'+' if picture.more_dead else ''}", "dead letters", href=look.link("/dead-letters")
+        ),
     ]
     return parts.numbers(*made, *([] if picture.fleet is None else _fleet(picture.fleet)))
 

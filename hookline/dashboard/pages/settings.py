@@ -35,7 +35,10 @@ def _verdict(given: Sequence[ShownSetting], schema: int) -> Safe:
         words = f"The database has schema {schema}, and this process knows {SCHEMA_VERSION}. Bring it up to date: "
         return parts.verdict("scheduled", words, tag("code", "hookline migrate"))
     changed = sum(_changed(each) for each in given)
-    words = "All settings are as they come" if not changed else f"{parts.count(changed, 'setting')} not as they come"
+    words = "Every setting has its default"
+    if changed:
+        differ = "differs from its default" if changed == 1 else "differ from their defaults"
+        words = f"{parts.count(changed, 'setting')} {differ}"
     return parts.verdict("delivered", f"{words}. They are read from the environment when a process starts.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import cache
 from importlib import resources
@@ -13,6 +14,12 @@ KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 def files() -> dict[str, bytes]:
     found = resources.files(__name__).iterdir()
     return {each.name: each.read_bytes() for each in found if each.name.rpartition(".")[2] in KINDS}
+
+
+@cache
+def packed() -> dict[str, bytes]:
+    """For browsers that take it. Pages are not packed: how short they get would tell of the secrets in them."""
+    return {name: gzip.compress(content, mtime=0) for name, content in files().items()}
 
 
 @cache

@@ -1,7 +1,8 @@
 // Makes one piece of a page like another, and touches only what differs: focus, selection, open details, ticked boxes and typed
 // text stay as they are. Children are known by their id or data-key, or else by their place.
 
-const OURS = new Set(["open", "data-local", "data-done", "data-some"]); // attributes that a script or the viewer sets
+// Attributes that a script or the viewer sets: whatever the server sends, they stay.
+const OURS = new Set(["open", "data-local", "data-done", "data-some", "data-sent", "aria-busy"]);
 
 export function morph(from, to) {
   const focused = document.activeElement;
@@ -29,12 +30,12 @@ function settled(from, to) {
 }
 
 function attributes(from, to) {
-  for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
-  for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && !OURS.has(name)) from.removeAttribute(name);
+  for (const { name, value } of to.attributes) if (!OURS.has(name) && from.getAttribute(name) !== value) from.setAttribute(name, value);
+  for (const { name } of [...from.attributes]) if (!OURS.has(name) && !to.hasAttribute(name)) from.removeAttribute(name);
 }
 
 function children(from, to) {
-  const known = new Map([...from.children].map((child) => [key(child), child]));
+  const known = new Map([...from.children].reverse().map((child) => [key(child), child])); // of several of one name, the first
   const wanted = new Set([...to.children].map(key));
   let at = from.firstChild;
   const skip = () => {
@@ -47,6 +48,7 @@ function children(from, to) {
   for (const next of [...to.childNodes]) {
     skip();
     const same = key(next) ? known.get(key(next)) : at && alike(at, next) ? at : null;
+    known.delete(key(next));
     if (!same) {
       from.insertBefore(document.importNode(next, true), at);
       continue;

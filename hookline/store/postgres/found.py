@@ -31,31 +31,29 @@ class Search(Part):
 
     async def _found_walked(self, org_id: str, where: FoundFilter, page: Page) -> Walk[Found]:
         apps = await self._found_apps(org_id, where)
-        taken = shared.way(where, apps)
         found: list[Any] = []
         end: str | None = None
-        for stride in shared.strides(taken, apps, page):
-            found, end = await self._found_look(
-                taken, apps if taken == shared.Way.APPS else org_id, where, page, stride
-            )
+        for look in shared.looks(where, apps, page):
+            of = apps if look.way == shared.Way.APPS else org_id
+            found, end = await self._found_by(look, of, where, page)
             if end is None or len(found) == page.limit:
                 break
         return walk.walked(await self._found(found), page, end)
 
-    async def _found_look(
-        self, taken: shared.Way, of: list[int] | str, where: FoundFilter, page: Page, stride: int
+    async def _found_by(
+        self, look: shared.Look, of: list[int] | str, where: FoundFilter, page: Page
     ) -> tuple[list[Any], str | None]:
-        """What a look over so many rows finds, and where it ended."""
+        """What one look finds, and where it ended."""
         span, back = walk.span(ids.MESSAGE, where, page), "_back" if page.backwards else ""
         end: str | None = None
-        if shared.ends(taken, where):
-            within = (of,) if taken == shared.Way.APPS else ()
-            end = await self._db.fetchval(f"{taken}_end{back}", *within, span.near, span.far, stride)
+        if look.bounded:
+            within = (of,) if look.way == shared.Way.APPS else ()
+            end = await self._db.fetchval(f"{look.way}_end{back}", *within, span.near, span.far, look.stride)
         found = await self._db.fetch(
-            f"{taken}{back}",
+            f"{look.way}{back}",
             *(of, span.near, end or span.far, page.limit),
             *_filter(where),
-            *((where.app_no, stride) if taken in (shared.Way.OPEN, shared.Way.DEAD) else ()),
+            *((where.app_no, look.stride) if look.way in (shared.Way.OPEN, shared.Way.DEAD) else ()),
         )
         return found, end
 
@@ -69,8 +67,8 @@ class Search(Part):
         messages: list[Message] = [rows.listed_message(row, READ) for row in found]
         if not messages:
             return []
-        oldest = min(message.created_at for message in messages)
-        counted = await self._db.fetch("found_states", [message.id for message in messages], oldest)
+        named = [message.id for message in messages], [message.created_at for message in messages]
+        counted = await self._db.fetch("found_states", *named)
         return shared.joined(messages, shared.states(counted))
 
 

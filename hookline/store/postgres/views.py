@@ -164,8 +164,10 @@ class Views(Part):
         found = await self._db.fetch("lanes", org_id, _DEPTH, app_no, None)
         return [rows.lane_view(row, READ) for row in found]
 
-    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
-        asked = (org_id, _DEPTH, app_no, page.iterator or "", url, page.limit)
+    async def lane_page(
+        self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
+    ) -> list[LaneView]:
+        asked = (org_id, _DEPTH, app_no, page.iterator or "", url, page.limit, state)
         return [rows.lane_view(row, READ) for row in await self._db.fetch("lane_page", *asked)]
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None:

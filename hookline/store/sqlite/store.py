@@ -537,8 +537,10 @@ class SqliteStore(People, Outbox, Pulses, DepthsOf, TroubledLanes, Alerts, Searc
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
         return await self._read(views.lanes, org_id, app_no)
 
-    async def lane_page(self, org_id: str, app_no: int | None, page: Page, *, url: str = "") -> list[LaneView]:
-        return await self._read(views.lane_page, org_id, app_no, page, url)
+    async def lane_page(
+        self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
+    ) -> list[LaneView]:
+        return await self._read(views.lane_page, org_id, app_no, page, url, state)
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None:
         return await self._read(views.lane_view, endpoint_no)

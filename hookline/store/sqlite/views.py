@@ -131,8 +131,9 @@ def _lane_numbers(tx: Tx, org_id: str | None, app_no: int | None) -> list[int]:
     return [no for app in apps for (no,) in tx.tuples("lane_numbers", (app,))]
 
 
-def lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str) -> list[LaneView]:
-    asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "url": url, "limit": page.limit}
+def lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str, state: str | None) -> list[LaneView]:
+    asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "limit": page.limit}
+    asked |= {"url": url, "state": state, "now": tx.now}
     views = [lane_view(tx, no) for (no,) in tx.tuples("lane_page", asked)]
     return [view for view in views if view is not None]
 

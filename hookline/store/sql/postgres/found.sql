@@ -207,12 +207,13 @@ WHERE m.id = $3::text AND m.created_at >= $4::timestamptz AND m.created_at <= $5
   AND a.org_id = $1::text AND a.deleted_at IS NULL AND ($2::bigint IS NULL OR a.no = $2)
 
 -- name: found_states
--- Of the messages $1, the oldest of which was accepted at $2.
-SELECT message_id, state, count(*)::integer AS number FROM (
-  SELECT message_id, state::integer AS state FROM hookline.delivery WHERE message_id = ANY ($1::text[])
+-- Of the messages $1, each accepted at its $2: what became of it was done after that.
+SELECT x.id AS message_id, d.state, count(*)::integer AS number
+FROM unnest($1::text[], $2::timestamptz[]) AS x (id, at)
+CROSS JOIN LATERAL (
+  SELECT state::integer AS state FROM hookline.delivery WHERE message_id = x.id
   UNION ALL
-  SELECT message_id, 3 FROM hookline.delivery_done WHERE message_id = ANY ($1::text[]) AND finished_at >= $2::timestamptz
+  SELECT 3 FROM hookline.delivery_done WHERE message_id = x.id AND finished_at >= x.at
   UNION ALL
-  SELECT message_id, CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter
-  WHERE message_id = ANY ($1::text[])) d
-GROUP BY message_id, state
+  SELECT CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter WHERE message_id = x.id) d
+GROUP BY x.id, d.state

@@ -272,11 +272,18 @@ WHERE l.status < 3 AND ($1::text IS NULL OR a.org_id = $1) AND ($3::bigint IS NU
 ORDER BY e.app_no, e.id
 
 -- name: lane_page
--- $1 organization, $3 application, $4 the id behind which it goes on, $5 what the URL has in it, $6 how many.
+-- $1 organization, $3 application, $4 the id behind which it goes on, $5 what the URL has in it, $6 how many, $7 the state.
 WITH found AS (
   SELECT e.no FROM hookline.application a JOIN hookline.endpoint e ON e.app_no = a.no
   WHERE a.org_id = $1::text AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND ($3::bigint IS NULL OR a.no = $3)
     AND e.id > $4::text COLLATE "C" AND ($5::text = '' OR position($5 in lower(e.url)) > 0)
+    AND ($7::text IS NULL OR (
+      SELECT CASE WHEN $7 = 'sick' THEN s.state <> 'well' ELSE s.state = $7 END FROM (
+        SELECT CASE WHEN n.status = 1 THEN 'paused' WHEN n.status = 2 THEN 'disabled'
+                    WHEN n.circuit = 1 THEN 'open' WHEN n.circuit = 2 THEN 'half_open'
+                    WHEN n.held_until > now() THEN 'held' WHEN n.circuit = 3 THEN 'recovering'
+                    WHEN n.failures > 0 THEN 'failing' WHEN n.pace IS NOT NULL THEN 'slowed' ELSE 'well' END AS state
+        FROM hookline.lane n WHERE n.endpoint_no = e.no) s))
   ORDER BY e.id LIMIT $6::integer)
 SELECT
 -- include: lane_seen

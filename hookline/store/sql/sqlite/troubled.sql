@@ -2,7 +2,8 @@
 
 -- name: troubled_numbers
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held FROM lane n
- WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > :now OR n.failing_since IS NOT NULL)
+ WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > :now OR n.failing_since IS NOT NULL
+                            OR n.pace IS NOT NULL)
    AND (:app_no IS NULL OR n.app_no = :app_no)
    AND (:org_id IS NULL OR EXISTS (SELECT 1 FROM application a WHERE a.no = n.app_no AND a.org_id = :org_id))
  ORDER BY held DESC, n.failing_since IS NULL, n.failing_since, n.endpoint_no

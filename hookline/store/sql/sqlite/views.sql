@@ -232,6 +232,13 @@ SELECT no FROM application WHERE org_id = ? AND deleted_at IS NULL ORDER BY id;
 SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
  WHERE a.org_id = :org_id AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no)
    AND +e.id > :after AND (:url = '' OR instr(lower(e.url), :url) > 0)
+   AND (:state IS NULL OR (
+       SELECT CASE WHEN :state = 'sick' THEN s.state <> 'well' ELSE s.state = :state END FROM (
+         SELECT CASE WHEN n.status = 1 THEN 'paused' WHEN n.status = 2 THEN 'disabled'
+                     WHEN n.circuit = 1 THEN 'open' WHEN n.circuit = 2 THEN 'half_open'
+                     WHEN n.held_until > :now THEN 'held' WHEN n.circuit = 3 THEN 'recovering'
+                     WHEN n.failures > 0 THEN 'failing' WHEN n.pace IS NOT NULL THEN 'slowed' ELSE 'well' END AS state
+           FROM lane n WHERE n.endpoint_no = e.no) s))
  ORDER BY +e.id LIMIT :limit;
 
 -- name: lane_all

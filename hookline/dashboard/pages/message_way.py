@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hookline import ids, story
-from hookline.dashboard import charts, exchange, parts, preview
+from hookline.dashboard import charts, circuit, exchange, parts, preview
 from hookline.dashboard.look import Look
 from hookline.dashboard.pages.dead_filter import REASONS
 from hookline.dashboard.scales import length
@@ -129,7 +129,8 @@ def _advice(look: Look, shown: Shown) -> str:
             return "This is for whoever sends you these webhooks to mend: tell them the id of this message."
         return f"{_sentence(REASONS[delivery.reason])}."
     if lane is not None and lane.lane.status != EndpointStatus.ACTIVE:
-        return "It is sent when the endpoint is resumed."
+        again = "enabled" if lane.lane.status == EndpointStatus.DISABLED else "resumed"
+        return f"It is sent when the endpoint is {again}."
     if lane is not None and lane.lane.circuit == Circuit.OPEN:
         return "It is sent when a probe succeeds. If the endpoint is well already, close its circuit."
     if story.held_by(shown.way, shown.now):
@@ -273,7 +274,7 @@ def outcome(attempt: Attempt) -> Safe:
 
 def _event(event: LaneEvent) -> list[Child]:
     return [
-        tag("span", event.kind.value.replace("_", " "), class_="state held"),
+        parts.state(circuit.EVENT_SHADES[event.kind], circuit.EVENTS[event.kind]),
         parts.clock(event.at),
         None,
         None,

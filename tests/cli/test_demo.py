@@ -1,0 +1,95 @@
+"""`hookline demo`: alive within seconds, loopback only, and nothing of it is left."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hookline.cli import demo_cast
+from hookline.cli.demo_cast import CUSTOMERS, HAPPENINGS, Moment
+from tests.support.processes import environment
+
+
+@contextmanager
+def demo(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Beside a deployment of one's own, which it leaves alone."""
+    env = environment("postgresql://127.0.0.1:1/mine", TMPDIR=str(directory))
+    command = [sys.executable, "-m", "hookline", "demo", "--json", "--port", "0", "--rate", "50", *arguments]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def call(shown: dict[str, Any], path: str) -> Any:
+    with closing(http.client.HTTPConnection(urlsplit(shown["address"]).netloc, timeout=30)) as connection:
+        connection.request("GET", f"/api/v1{path}", headers={"authorization": f"Bearer {shown['token']}"})
+        answer = connection.getresponse()
+        assert answer.status == 200
+        return json.loads(answer.read())
+
+
+def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
+    with demo(tmp_path) as (process, shown):
+        assert [each["uid"] for each in call(shown, "/app")["data"]] == [each.uid for each in CUSTOMERS]
+        assert urlsplit(shown["dashboard"]).fragment.startswith("token=hk_")
+        assert urlsplit(shown["portal"]).fragment.startswith("key=")
+        for customer in CUSTOMERS:
+            for endpoint in call(shown, f"/app/{customer.uid}/endpoint")["data"]:
+                assert urlsplit(endpoint["url"]).hostname == "127.0.0.1"
+        while not call(shown, "/dead-letter/stats")["dead"]:
+            assert process.poll() is None
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_by_itself(tmp_path: Path) -> None:
+    with demo(tmp_path, "--for", "1s") as (process, _shown):
+        assert process.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def moment(**fields: Any) -> Moment:
+    given = {"elapsed": 7.0, "recent": 1, "event_type": "order.paid", "chance": random.Random(3)}
+    return Moment(**(given | fields))
+
+
+def test_how_they_behave() -> None:
+    assert demo_cast.behaves(moment()).status == 200
+    assert demo_cast.is_slow(moment()).after > 0.5
+    assert demo_cast.hangs(moment()).after == demo_cast.HANGS
+    assert [demo_cast.throttles(moment(recent=many)).status for many in (1, 2)] == [200, 429]
+    assert demo_cast.refuses_invoices(moment()).status == 200
+    assert demo_cast.refuses_invoices(moment(event_type="invoice.created")).status == 422
+    assert demo_cast.has_gone(moment()).status == 410
+    assert [demo_cast.recovers(moment(elapsed=at)).status for at in (0.0, 179.0, 181.0, 361.0)] == [503, 503, 200, 503]
+    chance = random.Random(5)
+    assert {demo_cast.flickers(moment(chance=chance)).status for _ in range(50)} == {200, 500}
+
+
+def test_what_happens_fits_its_schema() -> None:
+    import jsonschema_rs
+
+    for what in HAPPENINGS:
+        validator = jsonschema_rs.validator_for(what.schema)
+        for number in range(20):
+            validator.validate(what.make(random.Random(number), number))
+
+
+def test_events_are_spread_over_customers() -> None:
+    chance = random.Random(1)
+    assert {demo_cast.event(chance, number).customer for number in range(200)} == {each.uid for each in CUSTOMERS}
