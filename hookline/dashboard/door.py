@@ -130,9 +130,13 @@ class Door:
         if not portal and origin.framed(request.headers):
             # Operators sign in to no page inside of another. A portal's link does, and its fragment comes along.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
-        onward = origin.inside(request.query_params.get("next", "")) or ""
-        news = "You have signed out." if "left" in request.query_params else None
-        return self._asked(request, Asked(onward=onward, news=news, inside=await self._inside(request)), portal=portal)
+        asked = Asked(
+            onward=origin.inside(request.query_params.get("next", "")) or "",
+            news="You have signed out." if "left" in request.query_params else None,
+            inside=await self._inside(request),
+            strange=origin.elsewhere(request.headers),
+        )
+        return self._asked(request, asked, portal=portal)
 
     async def _inside(self, request: Request) -> str | None:
         try:
@@ -153,6 +157,9 @@ class Door:
             return self._wrong(request, asked, STALE, 403, portal=portal)
         try:
             arrival = await self._arrival(request, form, portal=portal)
+            if (question := await self._question(request, form, arrival)) is not None:
+                key = form.text("key") or form.text("token")
+                return self._asked(request, replace(asked, news=question, key=key), 409, portal=True)
             return await self._welcome(request, arrival, asked.onward)
         except (SignatureError, NotFound) as error:
             return self._wrong(request, asked, str(error), 401, portal=portal)
@@ -169,6 +176,21 @@ class Door:
         if form.text("token"):
             return await self._sign_in.by_token(form.text("token"), address)
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address)
+
+    async def _question(self, request: Request, form: Form, arrival: Arrival) -> str | None:
+        """A link alone leads nobody out of the portal that they are in; in a frame, only a site that may has put it there."""
+        if arrival.app is None or form.flag("pressed") or origin.framed(request.headers):
+            return None
+        try:
+            inside = (await self.viewer(request, portal=True)).caller.app
+        except SignatureError:
+            return None
+        if inside is None or inside.no == arrival.app.no:
+            return None
+        return (
+            f"You are in the portal of {inside.name}. This link leads out of it, into that of {arrival.app.name}: "
+            "open it only if you expected that."
+        )
 
     async def _welcome(self, request: Request, arrival: Arrival, onward: str) -> Response:
         portal = arrival.app is not None

@@ -30,6 +30,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     news: str | None = None
     inside: str | None = None  # who has signed in already
     by_token: bool = False  # what went wrong was a key, not a password
+    strange: bool = False  # another site has led here
+    key: str = ""  # of a link that needs to be pressed
 
 
 def operators(asked: Asked) -> Safe:
@@ -38,6 +40,7 @@ def operators(asked: Asked) -> Safe:
         tag("h1", "Sign in to Hookline"),
         _said(asked),
         _already(asked),
+        _strange() if asked.strange else None,
         _form(
             "/login",
             asked,
@@ -99,7 +102,13 @@ def customers(asked: Asked, brand: Brand) -> Safe:
             "/portal/login",
             asked,
             field(
-                "key", "Or paste the link here", type_="password", autocomplete="off", maxlength="8192", required=True
+                "key",
+                "Or paste the link here",
+                asked.key,
+                type_="password",
+                autocomplete="off",
+                maxlength="8192",
+                required=True,
             ),
             words="Open",
         ),
@@ -130,7 +139,7 @@ def _framed(title: str, *body: Child, brand: Brand | None = None) -> Safe:
 
 
 def _form(path: str, asked: Asked, *fields: Child, words: str, kind: str = "button main") -> Safe:
-    hidden = {"csrf": asked.proof, "next": asked.onward}
+    hidden = {"csrf": asked.proof, "next": asked.onward, "pressed": "1"}  # a script that sends it by itself says so
     return tag(
         "form",
         *(tag("input", type="hidden", name=name, value=value) for name, value in hidden.items()),
@@ -150,6 +159,12 @@ def _said(asked: Asked) -> Safe:
 
 def _alert(words: str) -> Safe:
     return tag("p", f"✕ {words[:1].upper()}{words[1:]}", role="alert", class_="state dead")
+
+
+def _strange() -> Safe:
+    """The script shows it where the link has a key or token, which then waits for its reader."""
+    words = "Another site has opened this page, with a key or token that signs you in. Go on only if you expected that."
+    return tag("p", words, role="alert", class_="state scheduled", hidden=True, data_asks=True)
 
 
 def _already(asked: Asked) -> Safe | None:

@@ -22,12 +22,12 @@ from hookline.errors import HooklineError
 from hookline.html import Safe
 
 MEDIA = "text/event-stream"
+ALL = "all"  # whom every stream counts for
 MOST_STREAMS = 200  # of one process
 MOST_OF_ONE = 12  # of one session
 MOST_OF_APPLICATION = 30  # of its customers: a link of the portal opens any number of sessions
 MOST_OF_ORGANIZATION = 80  # of its operators; of all of its customers, likewise
 LONGEST = 300.0  # seconds; then the browser asks anew
-ALL = "all"
 PATIENCE = 2.0  # seconds after which a browser asks anew
 
 # An age changes all the time, and its page counts it on by itself: that alone is nothing to send.
@@ -43,9 +43,13 @@ def wanted(request: Request) -> bool:
 
 def holders(look: Look) -> dict[Hashable, int]:
     """Whom a stream of this page counts for, each with how many it may have: nobody uses up those of others."""
-    viewer = look.viewer
-    found: dict[Hashable, int] = {viewer.csrf: MOST_OF_ONE, (look.org_id, viewer.portal): MOST_OF_ORGANIZATION}
-    return {**found, (look.org_id, look.app_no): MOST_OF_APPLICATION} if viewer.portal else found
+    found: dict[Hashable, int] = {look.viewer.csrf: MOST_OF_ONE}
+    if look.viewer.portal:
+        found["customers of", look.app_no] = MOST_OF_APPLICATION
+        found["customers", look.org_id] = MOST_OF_ORGANIZATION
+    else:
+        found["operators", look.org_id] = MOST_OF_ORGANIZATION
+    return found
 
 
 class Streams:

@@ -6,6 +6,7 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +16,8 @@ from hookline.dashboard.frame import Notice
 
 COOKIE = "notice"
 SECONDS = 60.0
-_LONGEST = 2000
+MOST_WORDS = 300  # characters: some tell a URL, which may be as long as it likes; a cookie may not
+_LONGEST = 3000  # characters of a cookie: more than these words ever take
 
 
 class Notices:
@@ -24,7 +26,8 @@ class Notices:
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
-        raw = urlsafe_b64encode(msgspec.json.encode(notice))
+        words = notice.words if len(notice.words) <= MOST_WORDS else f"{notice.words[: MOST_WORDS - 1]}…"
+        raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words)))
         value = f"{raw.decode()}.{self._signed(raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
 

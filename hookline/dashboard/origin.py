@@ -19,6 +19,11 @@ def ours(headers: Mapping[str, str], public_url: str | None) -> bool:
     return origin in {f"{scheme}://{host.lower()}" for scheme in ("https", "http") for host in hosts}
 
 
+def elsewhere(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another origin has led here; over plain http browsers do not say."""
+    return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
 def framed(headers: Mapping[str, str]) -> bool:
     """Whether a page is asked for to be shown inside of another one."""
     return headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object", "fencedframe")

@@ -15,6 +15,8 @@ from hookline.observe.pulse import EVERY, Pulse, Pulser, together
 from hookline.observe.tally import Tally
 from hookline.store.base import Store
 
+FIRST = 1.0  # seconds; until then nobody knows that this process is there
+
 log = structlog.get_logger()
 
 
@@ -31,9 +33,11 @@ class Heart:
         self.process = f"{chance.getrandbits(48):012x}"
 
     async def run(self, stop: asyncio.Event) -> None:
+        wait = min(FIRST, self._every)
         while not stop.is_set():
-            await pause(self._every * self._chance.uniform(0.9, 1.0), stop)
+            await pause(wait, stop)
             await self.beat()
+            wait = self._every * self._chance.uniform(0.9, 1.0)
 
     async def beat(self) -> None:
         """Never raises: what cannot be told is no reason to stop delivering."""

@@ -58,7 +58,7 @@ def test_every_action_is_named() -> None:
     "/endpoints/{endpoint_id}/delete",
 )
 def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
-    catalogued(world)
+    world.catalogue()
     customer = world.customer()
     page = visitor.operator(f"/endpoints/new?app={customer.id}")
     fill(page, url="ftp://nowhere")
@@ -283,12 +283,6 @@ def _is_out(page: Page) -> bool:
 
 
 # ── hands ──
-
-
-def catalogued(world: World) -> None:
-    known = [each["name"] for each in world.get("/event-type?limit=250")["data"]]
-    if "order.paid" not in known:
-        world.post("/event-type", {"name": "order.paid", "description": "An order was paid"})
 
 
 def fill(page: Page, **fields: str) -> None:

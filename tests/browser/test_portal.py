@@ -23,6 +23,48 @@ def test_a_link_signs_in_and_leaves_nothing_in_the_address(visitor: Visitor, wor
 
 
 @one_engine
+def test_a_link_does_not_lead_into_another_portal_unasked(visitor: Visitor, world: World) -> None:
+    mine, theirs = world.customer("Acme Store"), world.customer("Mallory Ltd")
+    page = visitor.customer(mine)
+    visitor.expected.append("409")
+    page.goto(theirs.portal())
+    expect(page.get_by_role("status").first).to_contain_text("out of it, into that of Mallory Ltd")
+    page.goto("/portal")
+    expect(page.locator(".who")).to_contain_text("Acme Store")
+    page.goto(theirs.portal())
+    page.get_by_role("button", name="Open").click()
+    expect(page.locator(".who")).to_contain_text("Mallory Ltd")
+
+
+@one_engine
+def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, world: World) -> None:
+    page = visitor.stranger()
+    page.goto(world.embedders.foe)
+    page.evaluate("there => { location = there }", f"{world.address}/login#token={world.token}")
+    expect(page.get_by_role("alert")).to_contain_text("Another site has opened this page")
+    expect(page).to_have_url(f"{world.address}/login")
+    page.keyboard.press("Enter")  # the button has the focus
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    page = visitor.stranger()
+    page.goto(f"/login#token={world.token}")  # as from a terminal
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+@one_engine
+def test_no_other_site_signs_anybody_out(visitor: Visitor, world: World) -> None:
+    page = visitor.customer(world.customer())
+    visitor.expected.append("403")
+    for door in ("/portal", ""):
+        page.goto(world.embedders.foe)
+        send = "there => { const form = document.createElement('form'); form.method = 'post'; form.action = there; "
+        send += "document.body.append(form); form.submit() }"
+        page.evaluate(send, f"{world.address}{door}/logout")
+        expect(page.get_by_role("alert")).to_contain_text("sent by another site")
+    page.goto("/portal")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+@one_engine
 def test_signing_out(visitor: Visitor, world: World) -> None:
     page = visitor.customer(world.customer())
     page.get_by_role("button", name="Sign out").click()

@@ -24,6 +24,8 @@ PATIENCE = 30.0  # seconds that another process may take
 REFUSES = Behaviour(status=404, body=b"there is no such shop", headers={"content-type": "text/plain"})
 FAILS = Behaviour(status=503, body=b"the database is in maintenance")
 
+SCHEMA = {"type": "object", "properties": {"order": {"type": "integer"}}, "examples": [{"order": 7}]}
+
 _numbers = itertools.count(1)
 
 
@@ -68,6 +70,12 @@ class World:
         return msgspec.json.decode(said) if said else None
 
     # ── customers ──
+
+    def catalogue(self) -> None:
+        """There is an event type with a schema."""
+        if "order.paid" not in [each["name"] for each in self.get("/event-type?limit=250")["data"]]:
+            known = {"name": "order.paid", "description": "An order was paid", "schemas": {"1": SCHEMA}}
+            self.post("/event-type", known)
 
     def customer(self, name: str | None = None, **fields: object) -> Customer:
         """A new one, whose uid nobody else has."""
@@ -181,6 +189,8 @@ def opened(engine: str, database_url: str, directory: Path, *, role: str = "all"
             "HOOKLINE_PORTAL_ORIGINS": embedders.friend,
             "HOOKLINE_RETRY_MAX_ATTEMPTS": "3",
             "HOOKLINE_POOL_SIZE": "6",
+            "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # one that is open stays so until somebody closes it
+            "HOOKLINE_CIRCUIT_COOLDOWN_CAP": "10m",
             "HOOKLINE_SECRET_KEY": new_key(),
         }
         with serving(database_url, directory, role=role, **settings) as served:

@@ -187,6 +187,13 @@ async def test_operators_sign_in_to_no_page_inside_of_another(stranger: Client) 
     assert (await stranger.get("/login", sec_fetch_dest="iframe")).location == "/portal/login"
 
 
+async def test_a_link_that_another_site_opens_waits_for_its_reader(stranger: Client) -> None:
+    """Or that site could sign them in as somebody else, and read what they do."""
+    for site, waits in (("cross-site", True), ("same-site", True), ("none", False), ("same-origin", False)):
+        page = (await stranger.get("/login", sec_fetch_site=site)).page()
+        assert page.has(data_asks="") == waits, site
+
+
 # ── the end of a session ──────────────────────────────────────────────────────────────────────────────────────────
 
 

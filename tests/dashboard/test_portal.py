@@ -6,6 +6,7 @@ import re
 from base64 import urlsafe_b64encode
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from hookline.model import Application, Organization, Scope
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, serving
 from tests.api.conftest import Client as Caller
-from tests.dashboard.client import Client
+from tests.dashboard.client import FORM, Client
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
 from tests.support.timeshift import age
@@ -71,6 +72,38 @@ async def test_what_is_no_link(stranger: Client, api: Caller, app: Application) 
         assert answer.status == 401, wrong
         assert answer.page(401).first(role="alert").text.startswith("✕ ")
     assert SESSION not in stranger.cookies
+
+
+async def test_a_link_does_not_lead_into_another_portal_unasked(
+    portal: Client, api: Caller, app: Application, other_app: Application
+) -> None:
+    """Or anybody could send a customer to a portal of their own, and read what they enter there."""
+    url = (await link(api, other_app))["url"]
+
+    async def inside() -> str:
+        return (await portal.page("/portal/endpoints")).first(class_="who").first("span").text
+
+    form = (await portal.page("/portal/login")).first("form")
+    answer = await portal.submit(form, key=url, pressed="")  # as the script sends it
+    page = answer.page(409)
+    assert app.name in page.first(role="status").text
+    assert other_app.name in page.first(role="status").text
+    assert await inside() == app.name
+    assert (await portal.submit(page.first("form"))).location == "/portal"
+    assert await inside() == other_app.name
+
+
+async def test_a_link_of_the_same_portal_or_in_a_frame_goes_on_by_itself(
+    portal: Client, api: Caller, app: Application, other_app: Application
+) -> None:
+    """Who frames it may: they are asked for no more."""
+    form = (await portal.page("/portal/login")).first("form")
+    again = await portal.submit(form, key=(await link(api, app))["url"], pressed="")
+    assert again.location == "/portal"
+    fields = {**form.fields(), "key": [(await link(api, other_app))["url"]], "pressed": [""]}
+    framed = {"content-type": FORM, "sec-fetch-dest": "iframe", "sec-fetch-site": "same-origin"}
+    answer = await portal.send("POST", "/portal/login", urlencode(fields, doseq=True).encode(), framed)
+    assert answer.location == "/portal"
 
 
 async def test_an_operators_token_opens_no_portal(stranger: Client, api: Caller) -> None:

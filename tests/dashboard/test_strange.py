@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from hookline.model import Application
+from hookline.store import Store
+from hookline.store.base import Page
 from tests.dashboard.client import Client
 from tests.dashboard.walk import NAMED, Holding, actions, check, path, views
+from tests.support import factory
 
 STRANGE = (
     "?range=nonsense",
@@ -37,3 +41,16 @@ async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
             check(await operator.send("POST", path(action, own, portal=False), proof + raw, {}))
         large = await operator.send("POST", path(action, own, portal=False), b"x" * 300_000, {})
         assert large.status == 413, large
+
+
+async def test_no_notice_is_too_long_for_a_cookie(
+    operator: Client, store: Store, app: Application, own: Holding
+) -> None:
+    """Browsers drop one of more than 4 KB, and proxies refuse the whole answer."""
+    await store.create_endpoint(app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900))
+    [endpoint] = [each for each in await store.endpoints(app.no, Page(limit=10)) if each.url == long.url]
+    answer = await operator.post(f"/messages/{own.named['message_id']}/resend", endpoint=endpoint.id)
+    assert all(len(line) < 4000 for line in answer.set_cookies), answer
+    assert (
+        "Sent again to https://own.example.com/" in (await operator.follow(answer)).page().first(class_="notice").text
+    )

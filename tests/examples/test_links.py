@@ -24,3 +24,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         leads_to = (page.parent / target).resolve() if target else page
         assert leads_to.exists(), target
         assert not anchor or anchor in anchors(leads_to), (target, anchor)
+
+
+PICTURE = re.compile(r'<(?:img|source)\b[^>]*?\b(?:src|srcset)="(?!https?:)([^"]+)"')
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pictures_are_there(page: Path) -> None:
+    for target in PICTURE.findall(page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -1,7 +1,7 @@
 """The overview: what is wrong, what is done about it, and what is going on. `overview_view.py` draws what is read here.
 
 Whoever runs the deployment sees all of it, from pulses and depths; an organization, an application and a customer see what is
-theirs. Neither costs more the more there is.
+theirs. Neither costs more the more was sent; an organization's grows with the number of its applications.
 """
 
 from __future__ import annotations

@@ -5,11 +5,18 @@ const fragment = new URLSearchParams(location.hash.slice(1));
 const key = fragment.get("key");
 const token = fragment.get("token");
 const inside = document.querySelector("a[data-inside]");
+const asks = document.querySelector("[data-asks]"); // another site has led here
 
 function sendWith(name, value) {
   const field = document.querySelector(`input[name="${name}"]`);
   if (field === null) return;
   field.value = value;
+  if (asks !== null) {
+    asks.hidden = false;
+    field.form.querySelector("button").focus();
+    return;
+  }
+  field.form.elements.pressed.value = "";
   field.form.closest("main").setAttribute("aria-busy", "true");
   field.form.submit();
 }
