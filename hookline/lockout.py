@@ -1,7 +1,8 @@
 """When guessing must stop: how many wrong passwords, keys or tokens are free, and how long to wait after them. Pure.
 
-A name is guarded from one address tightly, from all addresses together loosely: whoever knows a name must not be able to keep
-its owner out for long. Addresses are guarded against trying many names; being right once does not make up for that.
+A name is guarded from one address tightly, from all addresses together loosely. Whoever knows a name and has many addresses
+could still keep its owner out: a browser from which its owner has signed in before brings a mark, and is counted by itself
+instead. Addresses are guarded against trying many names; being right once does not make up for that.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 PAIR = Rule(free=5, first=30, longest=900, window=3600)  # one name, from one address
 NAME = Rule(free=50, first=30, longest=300, window=3600)  # one name, from wherever
 ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # any names, from one address
+BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from one browser that its owner has used
 TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, from one address
 
 
@@ -57,11 +59,25 @@ class Subjects(Struct, frozen=True):
     forgiven: tuple[bytes, ...]
 
 
-def password(key: bytes, name: str, address: str) -> Subjects:
+def password(key: bytes, name: str, address: str, mark: str = "") -> Subjects:
     place = network(address)
-    pair, named, placed = (_subject(key, *parts) for parts in (("pair", name, place), ("name", name), ("address", place)))
+    pair, placed = _subject(key, "pair", name, place), _subject(key, "address", place)
+    if marked(key, name, mark):
+        own, rule = _subject(key, "browser", name, mark), BROWSER
+    else:
+        own, rule = _subject(key, "name", name), NAME
     # Not the address: with one account of their own, guessers would forgive themselves.
-    return Subjects({pair: PAIR.lock, named: NAME.lock, placed: ADDRESS.lock}, (pair, named))
+    return Subjects({pair: PAIR.lock, own: rule.lock, placed: ADDRESS.lock}, (pair, own))
+
+
+def mark(key: bytes, name: str, chance: str) -> str:
+    """For a browser from which this name has signed in. `chance` is a random text without dots."""
+    return f"{chance}.{_subject(key, 'mark', name, chance).hex()}"
+
+
+def marked(key: bytes, name: str, given: str) -> bool:
+    chance, _, proof = given.partition(".")
+    return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, chance).hex().encode())
 
 
 def token(key: bytes, address: str) -> Subjects:

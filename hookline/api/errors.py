@@ -1,4 +1,6 @@
-"""Every error as JSON in Svix's shape: `{"code", "detail"}`, and a list of faults for a 422. Even an unknown route."""
+"""Every error as JSON in Svix's shape: `{"code", "detail"}`, and a list of faults for a 422. Even an unknown route, unless a
+browser looks for a page there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hookline import html
 from hookline.api import faults
 from hookline.errors import (
     BlockedAddress,
@@ -135,12 +138,34 @@ def log_outage(request: Request, error: StoreUnavailable) -> None:
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette's own 404 and 405."""
     assert isinstance(error, HTTPException)
+    if error.status_code in (404, 405) and _browsing(request):
+        return _nowhere(request, error.status_code)
     if error.status_code == 404:
         return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
     allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None  # Starlette's is in any order
     if error.status_code == 405 and allow:
         return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
     return problem(error.status_code, error.detail, allow=allow)
+
+
+def _browsing(request: Request) -> bool:
+    """A person, by an old bookmark or a mistyped address; not a client of the API."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
+def _nowhere(request: Request, status: int) -> Response:
+    """In nobody's name: it may be in the portal of another brand."""
+    home = "/portal" if request.url.path.startswith("/portal/") else "/"
+    made = html.page(
+        html.tag("meta", charset="utf-8"),
+        html.tag("meta", name="viewport", content="width=device-width"),
+        html.tag("meta", name="color-scheme", content="light dark"),
+        html.tag("title", "Not found"),
+        html.tag("h1", "Not found"),
+        html.tag("p", "There is no page at this address."),
+        html.tag("p", html.tag("a", "Go to the overview", href=home)),
+    )
+    return Response(made, status, {"cache-control": "no-store"}, media_type="text/html")
 
 
 async def on_crash(_request: Request, error: Exception) -> Response:

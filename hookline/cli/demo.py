@@ -28,7 +28,7 @@ from hookline.cli.output import Output
 from hookline.config import PREFIX
 from hookline.errors import ConfigError
 
-SERVER = (sys.executable, "-m", "hookline.cli", "serve", "--json")
+SERVER = (sys.executable, "-m", "hookline.cli.demo_server", "serve", "--json")
 PATIENCE = 10.0  # seconds for the server to end by itself
 
 # Everything happens sooner than it should: who looks has minutes, not days.
@@ -124,9 +124,8 @@ async def _received() -> AsyncIterator[str]:
 @asynccontextmanager
 async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
     """`hookline serve`; its address and a token."""
-    child = await asyncio.create_subprocess_exec(
-        *SERVER, env=_environment(directory, port), stdout=asyncio.subprocess.PIPE
-    )
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*SERVER, env=_environment(directory, port), stdin=pipe, stdout=pipe)
     try:
         yield await _announced(child)
     finally:

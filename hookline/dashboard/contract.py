@@ -78,9 +78,9 @@ def _retries(found: Endpoint | None, deployed: RetryPolicy) -> str:
     attempts = (own and own.max_attempts) or deployed.max_attempts
     age = (own and own.max_age) or deployed.max_age
     return (
-        f"No answer, 3xx, 408, 425, 429 and 5xx are tried again, at growing intervals: up to {attempts} attempts in "
-        f"{lasting(age)}. Then the event is a dead letter, and can be replayed. While an endpoint keeps failing its events are "
-        "held, and sent gently once it answers again."
+        "No answer, 3xx, 408, 425, 429 and 5xx are tried again, at growing intervals: up to "
+        f"{parts.count(attempts, 'attempt')} in {lasting(age)}. Then the event is a dead letter, and can be replayed. While an "
+        "endpoint keeps failing its events are held, and sent gently once it answers again."
     )
 
 

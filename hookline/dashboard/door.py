@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
 import structlog
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hookline import audit
+from hookline import audit, lockout
 from hookline.access import NewAudit, NewSession, Session
 from hookline.api import body
 from hookline.api.auth import TOUCHED, Caller, Recent
@@ -35,8 +35,10 @@ from hookline.dashboard.signin import Arrival, Locked, SignIn, linked
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.html import Safe
 
-SESSION, PROOF = "session", "form"  # cookies
+SESSION, PROOF, MARK = "session", "form", "browser"  # cookies
 PROOF_SECONDS = 12 * 3600.0
+MARK_SECONDS = 365 * 86_400.0
+LONGEST_MARK = 200
 MOST_FORM = 16 * 1024
 LONGEST_COOKIE = 100
 STALE = "this page was open for too long, or your browser keeps no cookies of it: try again"
@@ -117,12 +119,14 @@ class Door:
         """Where to go, for those who are not signed in."""
         if live.wanted(request):
             return Response("sign in", 401, headers(), media_type="text/plain")
-        address = f"{PORTAL if portal else ''}/login"
+        looking = request.method == "GET"
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        home = PORTAL if portal else "/"
-        if request.method == "GET" and path != home and origin.inside(path) is not None:
-            address += f"?next={quote(path, safe='/')}"
-        return RedirectResponse(address, 303, headers())
+        back = origin.inside(path) if looking else origin.came_from(request.headers, self._services.public_url)
+        given = [] if looking else ["ended=1"]
+        if back is not None and back != (PORTAL if portal else "/"):
+            given.append(f"next={quote(back, safe='/')}")
+        query = f"?{'&'.join(given)}" if given else ""
+        return RedirectResponse(f"{PORTAL if portal else ''}/login{query}", 303, headers())
 
     # ── sign-in ──
 
@@ -132,7 +136,7 @@ class Door:
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
         asked = Asked(
             onward=origin.inside(request.query_params.get("next", "")) or "",
-            news="You have signed out." if "left" in request.query_params else None,
+            news=_news(request.query_params),
             inside=await self._inside(request),
             strange=origin.elsewhere(request.headers),
         )
@@ -175,7 +179,8 @@ class Door:
             return arrival
         if form.text("token"):
             return await self._sign_in.by_token(form.text("token"), address)
-        return await self._sign_in.by_password(form.text("name"), form.whole("password"), address)
+        mark = self._cookies.get(request, MARK, portal=False)[:LONGEST_MARK]
+        return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
     async def _question(self, request: Request, form: Form, arrival: Arrival) -> str | None:
         """A link alone leads nobody out of the portal that they are in; in a frame, only a site that may has put it there."""
@@ -201,6 +206,9 @@ class Door:
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
+        if arrival.operator is not None:
+            mark = lockout.mark(self._key, arrival.operator, secrets.token_urlsafe(16))
+            self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 
     async def _remember(self, request: Request, arrival: Arrival) -> None:
@@ -335,6 +343,13 @@ def _hashed(value: str) -> bytes:
 
 def _proof(key: bytes, purpose: str, value: str) -> str:
     return hmac.digest(key, f"{purpose}:{value}".encode(), "sha256").hex()
+
+
+def _news(query: Mapping[str, str]) -> str | None:
+    """Why somebody is at the door who was inside."""
+    if "left" in query:
+        return "You have signed out."
+    return "Your session has ended, and what you asked for was not done." if "ended" in query else None
 
 
 def _same(given: str, wanted: str) -> bool:

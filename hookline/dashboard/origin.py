@@ -24,6 +24,17 @@ def elsewhere(headers: Mapping[str, str]) -> bool:
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
+def came_from(headers: Mapping[str, str], public_url: str | None) -> str | None:
+    """The page of ours that somebody was on, if the browser says."""
+    try:
+        page = urlsplit(headers.get("referer", ""))
+    except ValueError:
+        return None
+    if page.netloc not in {headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}:
+        return None
+    return inside(page._replace(scheme="", netloc="", fragment="").geturl())
+
+
 def framed(headers: Mapping[str, str]) -> bool:
     """Whether a page is asked for to be shown inside of another one."""
     return headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object", "fencedframe")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import urlsafe_b64decode
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -60,10 +60,13 @@ class SignIn:
         self._free = asyncio.Semaphore(MOST_CHECKED)
         self._waiting = 0
 
-    async def by_password(self, name: str, password: str, address: str) -> Arrival:
-        """`SignatureError` in the same words and after the same time, whether the name or the password is wrong."""
+    async def by_password(self, name: str, password: str, address: str, mark: str) -> Arrival:
+        """`SignatureError` in the same words and after the same time, whether the name or the password is wrong.
+
+        `mark` is what the browser brings, if somebody has signed in from it before: see `lockout.mark`.
+        """
         known = _canonical(name)
-        subjects = lockout.password(self._services.pages.key, known, address)
+        subjects = lockout.password(self._services.pages.key, known, address, mark)
         await self._take(subjects, address)
         found = await self._store.operator(known)
         if not await self._matches(password, found) or found is None:
@@ -142,7 +145,7 @@ def linked(text: str) -> str:
     if "." in key or key.startswith("hk_"):
         return key
     try:
-        raw = urlsafe_b64decode(key.encode() + b"=" * (-len(key) % 4))
+        raw = b64decode(key.encode() + b"=" * (-len(key) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(raw, type=_Link).token
     except (ValueError, msgspec.MsgspecError, RecursionError):
         raise SignatureError("the link is cut short, or is none of ours: copy it again, all of it") from None

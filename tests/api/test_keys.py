@@ -141,14 +141,3 @@ async def test_an_application_that_does_not_exist(client: Client, raw: Raw) -> N
     for ref in ("", "a\0b", "\ud7ff", "a" * 257):
         (await client.post("/api/v1/api-key", {"name": "n", "appId": ref})).faults()
     assert await raw.count("api_key") == 0
-
-
-async def test_the_dashboard_takes_keys_that_may_read(client: Client, nobody: Client, app: Application) -> None:
-    for fields, status in (
-        ({"scope": "full"}, 200),
-        ({"scope": "read"}, 200),
-        ({"scope": "publish"}, 303),
-        ({"scope": "full", "appId": app.id}, 303),
-    ):
-        key = (await make(client, **fields))["key"]
-        assert (await nobody.request("GET", "/", None, {"cookie": f"hookline_token={key}"})).status == status

@@ -32,9 +32,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
     found = Chromium()
-    found.open()
-    yield found
-    found.close()
+    try:
+        found.open()
+        yield found
+    finally:
+        found.close()
 
 
 @pytest.fixture(scope="session", params=ENGINES)

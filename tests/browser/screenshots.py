@@ -136,7 +136,7 @@ def _opened(browser: Browser, link: str, theme: Any) -> Page:
 
 
 def _take_all(page: Page, address: str, theme: str) -> None:
-    _take(page, "overview", theme, height=980)
+    _take(page, "overview", theme, height=930)
     page.goto(f"{address}/dead-letters")
     _take(page, "dead-letters", theme)
     page.goto(f"{address}/endpoints")

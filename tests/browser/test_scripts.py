@@ -12,6 +12,7 @@ from hookline.dashboard import charts, static
 from hookline.dashboard.charts import Curve, Stretch
 from tests.browser.conftest import one_engine
 from tests.browser.visitor import Visitor
+from tests.browser.world import World
 
 # A part of a page as the server might send it, and what became of it in the browser.
 BEFORE = """
@@ -243,17 +244,20 @@ def test_the_stretches_of_a_band_are_read_one_by_one(visitor: Visitor) -> None:
 
 @one_engine
 def test_light_or_dark_is_kept(visitor: Visitor) -> None:
-    page = visitor.operator("/settings", color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(ground)
-    for _ in range(2):  # system, light, dark
+    for system, other in (("light", "dark"), ("dark", "light")):
+        page = visitor.operator("/settings", color_scheme=system)
+        before = page.evaluate(ground)
+        page.locator("[data-theme-next]").click()  # the first click is seen, whatever the system has
+        expect(page.locator("html")).to_have_attribute("data-theme", other)
+        changed = page.evaluate(ground)
+        assert changed != before
+        page.reload()
+        assert page.evaluate(ground) == changed
         page.locator("[data-theme-next]").click()
-    dark = page.evaluate(ground)
-    assert dark != light
-    page.reload()
-    assert page.evaluate(ground) == dark
-    page.locator("[data-theme-next]").click()
-    assert page.evaluate(ground) == light
+        assert page.evaluate(ground) == before
+        page.locator("[data-theme-next]").click()
+        expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile(""))
 
 
 @one_engine
@@ -297,3 +301,30 @@ def test_a_form_is_sent_once(visitor: Visitor) -> None:
         return sent }"""
     )
     assert sent == 1
+
+
+@one_engine
+def test_who_goes_back_sees_the_application_that_the_page_is_of(visitor: Visitor, world: World) -> None:
+    customer = world.customer()
+    page = visitor.operator("/endpoints")
+    page.locator("#switch-app").select_option(customer.id)
+    expect(page).to_have_url(re.compile(f"app={customer.id}"))
+    expect(page.locator("#switch-app")).to_have_value(customer.id)
+    page.go_back()
+    expect(page).to_have_url(re.compile("/endpoints$"))
+    expect(page.locator("#switch-app")).to_have_value("")
+    page.go_forward()
+    expect(page.locator("#switch-app")).to_have_value(customer.id)
+
+
+@one_engine
+def test_event_types_can_be_ticked_where_the_ticks_count(visitor: Visitor, world: World) -> None:
+    """Beside "All" they would be lost without a word."""
+    world.catalogue()
+    page = visitor.operator(f"/endpoints/new?app={world.customer().id}")
+    ticks = page.locator(".choices")
+    expect(ticks).to_be_hidden()
+    page.get_by_label("Only these:").check()
+    expect(ticks).to_be_visible()
+    page.get_by_label("All", exact=True).check()
+    expect(ticks).to_be_hidden()

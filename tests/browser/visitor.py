@@ -97,6 +97,8 @@ class Visitor:
 
     def leave(self) -> None:
         for page in self._pages:
+            if page.context not in self._rooms and page.url.startswith(self.world.address):
+                page.evaluate("localStorage.clear()")  # whoever has this room next finds it as it was
             page.close()
         for room in self._rooms:
             room.close()

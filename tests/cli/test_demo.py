@@ -6,8 +6,10 @@ import http.client
 import json
 import random
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -55,6 +57,18 @@ def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_server_ends_with_it(tmp_path: Path) -> None:
+    with demo(tmp_path) as (process, shown):
+        process.kill()
+        host, port = urlsplit(shown["address"]).netloc.split(":")
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+            except ConnectionRefusedError:
+                break
+            time.sleep(0.05)  # it is nobody's child any more: there is nothing to wait for
 
 
 def test_it_ends_by_itself(tmp_path: Path) -> None:

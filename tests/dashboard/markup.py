@@ -34,7 +34,9 @@ class Node:
                 yield child
             else:
                 yield from child._texts()
-                yield "" if child.name in ("a", "b", "span", "code", "time", "i", "em", "strong", "tspan", "wbr") else " "
+                yield (
+                    "" if child.name in ("a", "b", "span", "code", "time", "i", "em", "strong", "tspan", "wbr") else " "
+                )
 
     def walk(self) -> Iterator[Node]:
         yield self

@@ -232,6 +232,11 @@ async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, sce
     assert (await customer.get("/portal/endpoints")).status == 303
 
 
+async def test_ending_the_links_says_that_tokens_end_too(operator: Client, scene: Scene) -> None:
+    page = await operator.page(f"/applications/{scene.app.id}")
+    assert "every API token of the application" in section(page, "Portal").text
+
+
 async def test_a_link_to_look_only(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime="3600", read_only="1")

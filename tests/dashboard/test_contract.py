@@ -38,6 +38,8 @@ async def test_each_endpoint_has_its_own(portal: Client, operator: Client, scene
     ):
         assert words in page.text
     assert "svix-id" in page.text
+    once = await scene.endpoint(policy=PolicyOverride(max_attempts=1))
+    assert (await portal.page(f"/portal/endpoints/{once.id}")).text.count("up to 1 attempt in 5 h") == 2
     [contract] = [each for each in page.all("details") if each.first("summary").text == "The delivery contract"]
     assert "open" in contract.attributes
     [folded] = [

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, manage, tokens
+from hookline import clock, lockout, manage, tokens
 from hookline.access import AuditFilter, Operator
 from hookline.api.services import Services
 from hookline.dashboard.signin import LIFETIME, PORTAL_LIFETIME
@@ -48,6 +48,21 @@ async def wrong(client: Client, name: str = "ada", password: str = "wrong passwo
 
 
 # ── sign-in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_whoever_presses_a_button_after_their_session_is_told_that_nothing_was_done(
+    stranger: Client, ada: Operator
+) -> None:
+    ours = f"http://{stranger.address}"
+    for elsewhere in ("https://evil.example.com/x", "", "//evil.example.com", "http://[", f"{ours}/login"):
+        answer = await stranger.send("POST", "/endpoints/ep_x/pause", b"csrf=x", {"referer": elsewhere})
+        assert answer.location == "/login?ended=1", elsewhere
+    sick = {"referer": f"{ours}/endpoints?state=sick"}
+    answer = await stranger.send("POST", "/endpoints/ep_x/pause", b"csrf=x", sick)
+    assert answer.location == "/login?ended=1&next=/endpoints%3Fstate%3Dsick"
+    page = await stranger.page(answer.location)
+    assert "was not done" in page.text
+    assert (await stranger.submit(page.all("form")[0], name="ada", password=RIGHT)).location == "/endpoints?state=sick"
 
 
 async def test_a_stranger_is_led_to_the_door_and_back(stranger: Client, ada: Operator) -> None:
@@ -315,6 +330,19 @@ async def test_guessing_a_password_ends(stranger: Client, ada: Operator, raw: Ra
     await age(raw, 31)
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
     assert (await wrong(stranger)).status == 401  # and it is forgotten
+
+
+async def test_guessing_from_everywhere_does_not_keep_out_who_was_in_before(
+    stranger: Client, address: str, ada: Operator, served: Services
+) -> None:
+    await stranger.sign_in(name="ada", password=RIGHT)
+    await stranger.post("/logout")
+    assert "hookline_browser" in stranger.cookies
+    for number in range(60):
+        guess = lockout.password(served.pages.key, "ada", f"198.51.100.{number}")
+        await served.store.take_guess(guess.rules)
+    assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
+    assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
 
 
 async def test_guesses_at_the_same_moment_are_not_free(address: str, ada: Operator) -> None:

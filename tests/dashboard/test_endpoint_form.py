@@ -218,3 +218,15 @@ async def test_bad_headers_are_refused_and_still_there(operator: Client, scene: 
         fields = posting(page, "/headers").fields()
         assert (fields["name_0"], fields["value_0"], fields["name_1"]) == ([name], [value], ["x-fine"])
     assert (await again(scene.store, endpoint)).headers == {"x-team": "a"}
+
+
+async def test_customers_are_not_told_of_settings_that_are_not_theirs(
+    operator: Client, portal: Client, scene: Scene
+) -> None:
+    for url in ("http://10.0.0.1/hook", "http://metadata.google.internal/hook"):
+        typed = {"url": url, "filter": "all", "ordering": "key", "on_death": "skip", "scheme": "standard"}
+        theirs = (await portal.post(f"/portal{NEW}", typed)).page(422)
+        ours = (await operator.post(f"{NEW}?app={scene.app.id}", typed)).page(422)
+        assert "HOOKLINE_ALLOW_NETS" in fault(ours, "url")
+        assert fault(theirs, "url")
+        assert "HOOKLINE_" not in theirs.text

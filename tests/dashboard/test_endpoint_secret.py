@@ -72,8 +72,22 @@ async def test_rotation_with_an_overlap_lets_both_sign(portal: Client, scene: Sc
 
 async def test_rotation_without_one_ends_the_old(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(scheme=Scheme.SVIX)
-    await operator.post(f"/endpoints/{endpoint.id}/secret/rotate", overlap="0")
+    form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
+    assert (await operator.submit(form, overlap="77")).status == 422
+    await operator.submit(form, overlap="0")
     [secret] = (await again(scene.store, endpoint)).secrets
     assert secret.key != endpoint.secrets[0].key
-    assert (await operator.post(f"/endpoints/{endpoint.id}/secret/rotate", overlap="77")).status == 422
+
+
+async def test_reloading_what_a_rotation_showed_does_not_rotate_again(operator: Client, scene: Scene) -> None:
+    """The key that was copied would be void, if the old ones were to end at once."""
+    endpoint = await scene.endpoint()
+    form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
+    await operator.submit(form, overlap="0")
+    [secret] = (await again(scene.store, endpoint)).secrets
+    answer = await operator.submit(form, overlap="0")
+    page = answer.page(409)
+    assert "was not rotated" in verdict(page)
+    assert page.first("main").has("a", href=f"/endpoints/{endpoint.id}")
+    assert secret.key not in answer.text
     assert (await again(scene.store, endpoint)).secrets == (secret,)

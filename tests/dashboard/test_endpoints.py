@@ -131,6 +131,15 @@ async def test_one_that_is_slowed_is_not_called_well(operator: Client, scene: Sc
     assert verdict(await operator.page("/endpoints")).startswith("◷ 1 of 1 endpoint is not well, and still sent to.")
 
 
+async def test_one_that_is_well_and_lets_deliveries_die_says_so(operator: Client, scene: Scene) -> None:
+    dying, well = await scene.endpoint(), await scene.endpoint()
+    await scene.send()
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all() if job.endpoint_no == dying.no))
+    rows = {row["data-key"]: row for row in (await operator.page("/endpoints")).first("tbody").all("tr")}
+    assert rows[dying.id].first("a", href=f"/dead-letters?endpoint={dying.id}").text == "✕ 1 dead letter"
+    assert "dead letter" not in rows[well.id].text
+
+
 async def test_where_so_many_have_dead_letters_that_no_sick_one_is_seen_nothing_is_called_well(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

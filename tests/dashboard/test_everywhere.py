@@ -28,7 +28,7 @@ async def test_strangers_get_to_the_door_and_no_further(stranger: Client, own: H
             assert streamed.status == 401, streamed
         for action in actions(portal=portal):
             answer = await stranger.send("POST", path(action, own, portal=portal), b"", {})
-            assert answer.location == door, answer
+            assert answer.location == f"{door}?ended=1", answer
             check(answer)
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from hookline import lockout
 from hookline.access import Guesses
-from hookline.lockout import ADDRESS, NAME, PAIR, TOKENS, Rule
+from hookline.lockout import ADDRESS, BROWSER, NAME, PAIR, TOKENS, Rule
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 KEY = b"k" * 32
-RULES = st.sampled_from([PAIR, NAME, ADDRESS, TOKENS])
+RULES = st.sampled_from([PAIR, NAME, BROWSER, ADDRESS, TOKENS])
 
 
 def guess(rule: Rule, times: int, known: Guesses | None = None, now: datetime = NOW) -> Guesses:
@@ -79,6 +79,19 @@ def test_being_right_forgives_the_name_and_not_the_address() -> None:
 def test_names_count_from_everywhere_together() -> None:
     here, there = lockout.password(KEY, "ada", "192.0.2.1"), lockout.password(KEY, "ada", "192.0.2.2")
     assert len(set(here.rules) & set(there.rules)) == 1
+
+
+def test_a_browser_that_was_used_before_is_counted_by_itself() -> None:
+    mark = lockout.mark(KEY, "ada", "chance")
+    here, there = lockout.password(KEY, "ada", "192.0.2.1", mark), lockout.password(KEY, "ada", "192.0.2.2")
+    assert set(here.rules).isdisjoint(there.rules)
+    assert len(here.rules) == 3
+
+
+@pytest.mark.parametrize("mark", ["", ".", "chance", "chance.", "chance.00", "é.ü", lockout.mark(KEY, "bob", "chance")])
+def test_a_mark_of_anything_else_is_none(mark: str) -> None:
+    usual = lockout.password(KEY, "ada", "192.0.2.1")
+    assert lockout.password(KEY, "ada", "192.0.2.1", mark).rules.keys() == usual.rules.keys()
 
 
 def test_keys_and_passwords_are_counted_apart() -> None:

@@ -27,7 +27,11 @@ CASES = [
     *((scheme, HOSTILE, False) for scheme in (Scheme.HEX, Scheme.STRIPE, Scheme.GITHUB)),
     *((scheme, signing.new_keypair()[0], True) for scheme in (Scheme.STANDARD, Scheme.SVIX)),
 ]
-every_case = pytest.mark.parametrize(("scheme", "secret", "ed25519"), CASES)
+NAMES = [  # of their own: random secrets in them would be others in each process
+    f"{scheme}-{'hostile' if secret == HOSTILE else 'ed25519' if ed25519 else 'hmac'}"
+    for scheme, secret, ed25519 in CASES
+]
+every_case = pytest.mark.parametrize(("scheme", "secret", "ed25519"), CASES, ids=NAMES)
 
 
 Request = tuple[dict[str, str], bytes]  # headers and body
@@ -145,7 +149,11 @@ def test_openssl_says_the_same(scheme: Scheme, secret: str, ed25519: bool, tmp_p
     assert not in_shell(source, scheme, signed(scheme, stranger), BODY, tmp_path)
 
 
-@pytest.mark.parametrize(("scheme", "secret"), [case[:2] for case in CASES if not case[2]])
+@pytest.mark.parametrize(
+    ("scheme", "secret"),
+    [case[:2] for case in CASES if not case[2]],
+    ids=[name for name in NAMES if "ed25519" not in name],
+)
 def test_curl_sends_what_a_receiver_takes_for_ours(scheme: Scheme, secret: str, tmp_path: Path) -> None:
     with Receiver() as receiver:
         url = f"{receiver.url}/hooks?a=[1]&b='%27"

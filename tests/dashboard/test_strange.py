@@ -54,3 +54,17 @@ async def test_no_notice_is_too_long_for_a_cookie(
     assert (
         "Sent again to https://own.example.com/" in (await operator.follow(answer)).page().first(class_="notice").text
     )
+
+
+async def test_an_address_that_leads_nowhere_is_a_page_for_people(operator: Client, portal: Client) -> None:
+    """And not a word of the API, or of whose software it is, for a customer."""
+    for client, home in ((operator, "/"), (portal, "/portal")):
+        for at in ("/nothing", "/no/such/page", "/endpoints/ep_x/pause"):
+            answer = await client.get(f"{home.rstrip('/')}{at}", accept="text/html,*/*;q=0.8")
+            assert answer.status in (404, 405)
+            assert answer.headers["content-type"].startswith("text/html"), answer
+            assert f'href="{home}"' in answer.text
+            assert "route" not in answer.text
+            assert "Hookline" not in answer.text
+    for at, accept in (("/api/v1/nothing", "text/html"), ("/nothing", "*/*"), ("/nothing", "application/json")):
+        assert (await operator.get(at, accept=accept)).headers["content-type"] == "application/json"

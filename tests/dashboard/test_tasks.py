@@ -48,6 +48,7 @@ async def test_its_progress_from_the_first_step_to_the_last(operator: Client, sc
     page = await operator.page(f"/tasks/{task.id}")
     assert "It is running" in verdict(page)
     assert bar(page) == ("0", "5")
+    assert "running" in page.first(id="live-work").text  # what is told below follows too
     assert page.has("button", aria_label=f"Stop {task.id}")
     for text in (task.id, "permanent_failure", "order.paid", scene.app.id):
         assert text in page.text, text

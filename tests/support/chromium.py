@@ -26,7 +26,10 @@ INSTALL = (
     "brew install --cask chromium), or run `playwright install --with-deps chromium`, or name yours: "
     f"{VARIABLE}=/path/to/chromium"
 )
-APT = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium")
+APT = (
+    ("apt-get", "update", "--quiet"),
+    ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"),
+)
 
 
 class NoBrowser(RuntimeError):
@@ -104,7 +107,8 @@ def get() -> None:
         _try(sys.executable, "-m", "playwright", "install", *(["--with-deps"] if root else []), "chromium")
         refusal = _refusal()
         if refusal and root:
-            _try(*APT)
+            for command in APT:
+                _try(*command)
             refusal = _refusal()
     if refusal:
         sys.exit(refusal)

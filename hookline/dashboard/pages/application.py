@@ -97,7 +97,7 @@ async def _endpoints(look: Look, app: Application, sight: Sight) -> Safe:
     listed = [*sight.sick, *(view for view in rest if view.endpoint_id not in known)]
     left = sight.backlog.lanes - len(listed)
     more = tag("p", tag("a", f"and {left:,} more", href=look.link("/endpoints", app=app.id))) if left > 0 else None
-    return parts.section("Endpoints", await endpoints.table(look, listed, {}), more, aside=add)
+    return parts.section("Endpoints", await endpoints.table(look, listed, {}, sight), more, aside=add)
 
 
 def _settings(look: Look, app: Application) -> Safe:
@@ -166,7 +166,8 @@ def _portal(look: Look, app: Application) -> Safe | None:
     )
     end = parts.button(look, look.link(path(app, "/end-portal")), "End all links and sessions", kind="danger")
     words = "Whoever opens the link sees this application and nothing else: its endpoints, messages and dead letters."
-    return parts.section("Portal", tag("p", words), parts.actions(form, end))
+    ends = "Ending them takes back every link with its sessions, and every API token of the application, at once. API keys stay."
+    return parts.section("Portal", tag("p", words), parts.actions(form, end), tag("p", ends, class_="quiet"))
 
 
 async def make_link(look: Look, form: Form) -> Shown:

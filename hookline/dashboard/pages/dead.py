@@ -18,7 +18,7 @@ from hookline.states import Reason
 from hookline.store.base import Page as Rows
 from hookline.store.base import after_death, death
 
-SHOWN = 50  # on one page
+SHOWN = 30  # on one page: a first view stays under 100 KB
 MOST_GROUPS = 8  # endpoints that the chart has
 MOST_DETAIL = 160  # characters
 _ONE = "one"  # the form that the buttons of single rows post
@@ -299,7 +299,12 @@ def _why(letter: DeadLetter) -> Safe:
     answered = tries if letter.last_status is None else f"{letter.last_status} after {tries}"
     return join(
         parts.state(shade, letter.reason.value),
-        tag("div", f"{answered} · {_cut(said, MOST_DETAIL)}", class_="quiet", title=said),
+        tag(
+            "div",
+            f"{answered} · {_cut(said, MOST_DETAIL)}",
+            class_="quiet",
+            title=said if len(said) > MOST_DETAIL else None,
+        ),
     )
 
 

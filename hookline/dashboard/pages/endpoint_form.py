@@ -48,11 +48,12 @@ class Fault(Struct, frozen=True):
         return self.words if self.field == name else None
 
 
-def fault(error: HooklineError) -> Fault:
-    """Errors say which field they mean: `url: ...`."""
-    name, colon, words = str(error).partition(": ")
+def fault(error: HooklineError, *, portal: bool = False) -> Fault:
+    """Errors say which field they mean: `url: ...`. What customers cannot set they are not told of."""
+    text = str(error).partition(";")[0] if portal and isinstance(error, BlockedAddress) else str(error)
+    name, colon, words = text.partition(": ")
     named = name.replace(".", "_")
-    return Fault(named, words) if colon and named in _FIELDS else Fault("", str(error))
+    return Fault(named, words) if colon and named in _FIELDS else Fault("", text)
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +87,7 @@ async def create(look: Look, form: Form) -> Done | Page:
         app = await _application(look, named)
         made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft))
     except (InvalidInput, BlockedAddress, Conflict) as error:
-        return await _new_page(look, draft, named, fault(error))
+        return await _new_page(look, draft, named, fault(error, portal=look.viewer.portal))
     return done(look, made, "The endpoint is there. Send it a test event, to see that it works.", made.url)
 
 
@@ -120,7 +121,7 @@ async def edit(look: Look, form: Form) -> Done | Page:
     try:
         await manage.change_endpoint(look.store, look.services.guard, found, _decided(draft, form.text("revision")))
     except (InvalidInput, BlockedAddress, Conflict) as error:
-        return await _edit_page(look, await find(look), draft, fault(error))
+        return await _edit_page(look, await find(look), draft, fault(error, portal=look.viewer.portal))
     return done(look, found, "Saved.")
 
 
@@ -180,8 +181,12 @@ def _types(draft: Draft, known: Sequence[str], wrong: Fault) -> Safe:
         tag("legend", "Event types"),
         tag("label", tag("input", type="radio", name="filter", value="all", checked=not draft.chosen), " All"),
         tag("label", tag("input", type="radio", name="filter", value="chosen", checked=draft.chosen), " Only these:"),
-        tag("div", *boxes, class_="choices") if listed else tag("p", "The catalogue has none yet.", class_="quiet"),
-        others,
+        tag(
+            "div",
+            tag("div", *boxes, class_="choices") if listed else tag("p", "The catalogue has none yet.", class_="quiet"),
+            others,
+            class_="only",
+        ),
         tag("p", f"✕ {wrong.words}", class_="state dead", role="alert") if wrong.field == "event_types" else None,
     )
 

@@ -117,7 +117,7 @@ async def _confirm(look: Look, again: Again, found: Endpoint, since: datetime) -
 
 
 def _choose(look: Look, events: Sequence[LaneEvent], since: datetime | None, error: str | None) -> Safe:
-    spans = (("1 hour", 1), ("6 hours", 6), ("1 day", 24), ("7 days", 168))
+    spans = (("hour", 1), ("6 hours", 6), ("day", 24), ("7 days", 168))
     links = [
         parts.link_button(_here(look, look.now - timedelta(hours=hours)), f"The last {words}") for words, hours in spans
     ]

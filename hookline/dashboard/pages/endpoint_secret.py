@@ -10,7 +10,7 @@ from hookline import manage
 from hookline.api.routes.endpoints import verified_with
 from hookline.dashboard import contract, parts
 from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Form, Shown, View
+from hookline.dashboard.page import Action, Form, Page, Shown, View
 from hookline.dashboard.pages.endpoint_actions import find
 from hookline.dashboard.pages.endpoint_controls import path
 from hookline.dashboard.pages.endpoint_settings import OVERLAPS
@@ -25,16 +25,26 @@ async def reveal(look: Look, _form: Form) -> Shown:
     )
 
 
-async def rotate(look: Look, form: Form) -> Shown:
+async def rotate(look: Look, form: Form) -> Shown | Page:
     found, overlap = await find(look), form.text("overlap")
     if overlap not in dict(OVERLAPS):
         raise InvalidInput(f"overlap: takes one of {', '.join(key for key, _ in OVERLAPS)}")
+    if form.text("revision") != str(found.revision):
+        return _not_again(look, found)
     services = look.services
     changed = await manage.rotate_secret(
         look.store, services.guard, found, overlap=timedelta(seconds=int(overlap)), now=services.wall()
     )
     kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
     return _shown(look, changed, f"The new secret signs from now on. {kept}", detail=f"overlap {overlap} s")
+
+
+def _not_again(look: Look, found: Endpoint) -> Page:
+    """What a rotation shows is the answer to a POST: whoever reloads it would rotate again, and void what they have copied."""
+    words = "The endpoint has changed since you looked at it, so its secret was not rotated again."
+    back = parts.link_button(look.link(path(found)), "Look at the endpoint", kind="main")
+    body: list[Child] = [parts.verdict("scheduled", words), parts.actions(back)]
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None, status=409)
 
 
 def _shown(look: Look, found: Endpoint, words: str, detail: str = "") -> Shown:

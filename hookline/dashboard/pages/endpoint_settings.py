@@ -82,7 +82,7 @@ def retries(own: PolicyOverride | None, deployed: RetryPolicy) -> str:
     given = {} if own is None else {name: value for name, value in asdict(own).items() if value is not None}
     attempts = given.pop("max_attempts", deployed.max_attempts)
     age = given.pop("max_age", deployed.max_age)
-    words = f"up to {attempts} attempts in {_long(age)}"
+    words = f"up to {parts.count(attempts, 'attempt')} in {_long(age)}"
     return ", ".join([words, *(_setting(name, value) for name, value in given.items())])
 
 
@@ -142,6 +142,7 @@ def _rotate(look: Look, found: Endpoint) -> Safe:
     return parts.form(
         look,
         look.link(path(found, "/secret/rotate")),
+        tag("input", type="hidden", name="revision", value=str(found.revision)),
         tag("label", "The old one signs too ", for_="field-overlap"),
         tag("select", *options, name="overlap", id="field-overlap"),
         tag("button", "Rotate the secret", class_="button"),

@@ -30,6 +30,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     backlog: Backlog
     sick: list[LaneView]  # the sickest first
     more: bool  # there may be more of these
+    dead: dict[str, int]  # dead letters that nobody has resolved, by the endpoint's id: of those that were looked at
 
     @property
     def some_sick(self) -> str:
@@ -43,6 +44,7 @@ async def read(look: Look, app_no: int | None) -> Sight:
         backlog=await look.store.backlog(look.org_id, app_no),
         sick=sorted(sick, key=lambda view: health.sickest(view, look.now)),
         more=len(troubled) == MOST_SICK,
+        dead={each.view.endpoint_id: each.dead for each in troubled if each.dead},
     )
 
 
@@ -53,7 +55,7 @@ async def show(look: Look) -> Page:
     if not sight.backlog.lanes:
         return Page(title="Endpoints", rail="endpoints", body=[look.live("endpoints", _none(look)), _contract(look)])
     listed, following = await _listed(look, sight)
-    rows = await table(look, listed, await look.names()) if listed else parts.empty("No endpoint is like this.")
+    rows = await table(look, listed, await look.names(), sight) if listed else parts.empty("No endpoint is like this.")
     return Page(
         title="Endpoints",
         rail="endpoints",
@@ -196,7 +198,7 @@ def counted(many: int) -> str:
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str]) -> Safe:
+async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str], sight: Sight) -> Safe:
     """Of those that are shown on one page, with the names of their applications; what each did is one question for all."""
     numbers = [(view.lane.app_no, view.lane.endpoint_no) for view in views]
     since = series.begins(look.span, look.now)
@@ -205,7 +207,13 @@ async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str])
     return parts.table(
         ("Endpoint", "State", "Waiting", look.span.words, "Limits", ""),
         [
-            _row(look, view, known.get(view.lane.endpoint_no), did.get(view.lane.endpoint_no, []), names)
+            _row(
+                look,
+                view,
+                _who(look, view, known.get(view.lane.endpoint_no), names),
+                did.get(view.lane.endpoint_no, []),
+                sight.dead.get(view.endpoint_id, 0),
+            )
             for view in views
         ],
         caption="Endpoints, the sickest first",
@@ -214,19 +222,27 @@ async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str])
     )
 
 
-def _row(
-    look: Look, view: LaneView, endpoint: Endpoint | None, did: Sequence[Activity], names: Mapping[str, str]
-) -> list[Child]:
+def _row(look: Look, view: LaneView, who: Safe, did: Sequence[Activity], dead: int) -> list[Child]:
     found = condition(view.lane, look.now)
     error = view.last_error if view.last_error and not found.well else None
     return [
-        _who(look, view, endpoint, names),
-        join(state(look, found), tag("div", _short(error), title=error, class_="quiet") if error else None),
+        who,
+        join(
+            state(look, found),
+            tag("div", _short(error), title=error, class_="quiet") if error else None,
+            _letters(look, view, dead) if dead else None,
+        ),
         _waiting(look, view),
         _did(view, series.laid_out(did, look.span, look.now)),
         ", ".join(health.limits(view.lane)) or "–",
         mend(look, view.endpoint_id, found),
     ]
+
+
+def _letters(look: Look, view: LaneView, dead: int) -> Safe:
+    """One that answers may refuse what it is sent: well, and yet somebody has to look."""
+    words = parts.state("dead", f"{counted(dead)} {'dead letter' if dead == 1 else 'dead letters'}")
+    return tag("div", tag("a", words, href=look.link("/dead-letters", endpoint=view.endpoint_id)))
 
 
 def _waiting(look: Look, view: LaneView) -> Child:

@@ -120,7 +120,7 @@ async def show_one(look: Look) -> Page:
     return Page(
         title=task_parts.verb(task),
         rail="dead",
-        body=[body, parts.section("What it does", _work(look, task))],
+        body=[body, look.live("work", parts.section("What it does", _work(look, task)))],
         aside=tag("a", "All tasks", href=look.link("/tasks")),
         every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )

@@ -28,5 +28,13 @@ function ready(form) {
   for (const button of form.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
 }
 
-// The page may come back from the browser's memory as it was left.
-addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach(ready));
+// The page may come back from the browser's memory as it was left: with what was chosen there to leave it.
+addEventListener("pageshow", () => {
+  document.querySelectorAll("form[data-sent]").forEach(ready);
+  document.querySelectorAll("select[data-submit]").forEach(asServed);
+});
+
+function asServed(select) {
+  const options = [...select.options];
+  (options.find((option) => option.defaultSelected) ?? options[0]).selected = true;
+}

@@ -3,11 +3,18 @@
 import { say } from "./say.js";
 
 const KEPT = "hookline-theme";
-const ORDER = ["system", "light", "dark"];
+const THEMES = ["light", "dark"];
 const root = document.documentElement;
 
+// From the system's to the other one, so that the first click is seen.
+function order() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  return ["system", ...(dark ? THEMES : [...THEMES].reverse())];
+}
+
 export function nextTheme() {
-  const next = ORDER[(ORDER.indexOf(root.dataset.theme ?? "system") + 1) % ORDER.length];
+  const themes = order();
+  const next = themes[(themes.indexOf(root.dataset.theme ?? "system") + 1) % themes.length];
   if (next === "system") delete root.dataset.theme;
   else root.dataset.theme = next;
   keep(next);
@@ -37,7 +44,7 @@ document.addEventListener("click", (event) => {
 // Other tabs follow.
 addEventListener("storage", (event) => {
   if (event.key !== KEPT) return;
-  if (ORDER.includes(event.newValue)) root.dataset.theme = event.newValue;
+  if (THEMES.includes(event.newValue)) root.dataset.theme = event.newValue;
   else delete root.dataset.theme;
   name();
 });
