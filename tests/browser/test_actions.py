@@ -228,6 +228,7 @@ def test_the_life_of_an_application(visitor: Visitor, world: World) -> None:
     expect(guest.get_by_role("heading", level=1)).to_have_text("Overview")
     page.goto(f"/applications/{app_id}")
     press(page, "End all links and sessions")
+    press(page, "End them all")
     noticed(page, "")
     guest.goto("/portal/messages")
     expect(guest.get_by_role("heading", name="Messages")).to_have_count(0)

@@ -228,7 +228,9 @@ async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, sce
     [_, made] = await audited(scene)
     assert (made.action, made.detail) == ("application.portal_link", "full, 86400 s")
     assert "key=" not in made.detail
-    await operator.done(f"/applications/{scene.app.id}/end-portal")
+    asked = (await operator.post(f"/applications/{scene.app.id}/end-portal")).page()
+    assert (await customer.get("/portal/endpoints")).status == 200  # not yet
+    await operator.submit(posting(asked, "/end-portal"))
     assert (await customer.get("/portal/endpoints")).status == 303
 
 

@@ -74,7 +74,9 @@ async def test_rotation_without_one_ends_the_old(operator: Client, scene: Scene)
     endpoint = await scene.endpoint(scheme=Scheme.SVIX)
     form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
     assert (await operator.submit(form, overlap="77")).status == 422
-    await operator.submit(form, overlap="0")
+    asked = (await operator.submit(form, overlap="0")).page()
+    assert (await again(scene.store, endpoint)).secrets == endpoint.secrets  # not yet
+    await operator.submit(posting(asked, "/secret/rotate"))
     [secret] = (await again(scene.store, endpoint)).secrets
     assert secret.key != endpoint.secrets[0].key
 
@@ -83,9 +85,9 @@ async def test_reloading_what_a_rotation_showed_does_not_rotate_again(operator: 
     """The key that was copied would be void, if the old ones were to end at once."""
     endpoint = await scene.endpoint()
     form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
-    await operator.submit(form, overlap="0")
+    await operator.submit(form, overlap="0", sure="1")
     [secret] = (await again(scene.store, endpoint)).secrets
-    answer = await operator.submit(form, overlap="0")
+    answer = await operator.submit(form, overlap="0", sure="1")
     page = answer.page(409)
     assert "was not rotated" in verdict(page)
     assert page.first("main").has("a", href=f"/endpoints/{endpoint.id}")

@@ -198,10 +198,20 @@ async def hidden(look: Look) -> Response:
     return RedirectResponse(look.link(path(await find(look))), 303)
 
 
-async def end_portal(look: Look, _form: Form) -> Done:
+async def end_portal(look: Look, form: Form) -> Done | Page:
     app = await find(look)
+    if not form.flag("sure"):
+        return _asked(look, app)
     await look.services.auth.revoke_all(app.org_id, app)
     return done(look, app, "Every link to its portal, and every token of the application, is void.")
+
+
+def _asked(look: Look, app: Application) -> Page:
+    words = "Every link to its portal, every session that was begun with one, and every API token of the application ends now."
+    end = parts.button(look, look.link(path(app, "/end-portal")), "End them all", kind="danger", hidden={"sure": "1"})
+    back = parts.link_button(look.link(path(app)), "Go back")
+    body: list[Child] = [parts.verdict("dead", words), parts.actions(end, back)]
+    return Page(title=f"End all links and sessions of {app.name}?", rail="applications", body=body, every=None)
 
 
 # ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────

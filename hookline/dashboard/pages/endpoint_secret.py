@@ -31,12 +31,30 @@ async def rotate(look: Look, form: Form) -> Shown | Page:
         raise InvalidInput(f"overlap: takes one of {', '.join(key for key, _ in OVERLAPS)}")
     if form.text("revision") != str(found.revision):
         return _not_again(look, found)
+    if overlap == "0" and not form.flag("sure"):
+        return _asked(look, found)
     services = look.services
     changed = await manage.rotate_secret(
         look.store, services.guard, found, overlap=timedelta(seconds=int(overlap)), now=services.wall()
     )
     kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
     return _shown(look, changed, f"The new secret signs from now on. {kept}", detail=f"overlap {overlap} s")
+
+
+def _asked(look: Look, found: Endpoint) -> Page:
+    """Nobody can take it back: before, not after."""
+    words = (
+        "The old secret will be void at once: a receiver that has it refuses every webhook until it has the new one."
+    )
+    kept = {"overlap": "0", "revision": str(found.revision), "sure": "1"}
+    go = parts.button(look, look.link(path(found, "/secret/rotate")), "Rotate it now", kind="danger", hidden=kept)
+    back = parts.link_button(look.link(path(found)), "Go back")
+    body: list[Child] = [
+        parts.verdict("dead", words),
+        tag("p", "Of ", parts.ident(found.url, most=80)),
+        parts.actions(go, back),
+    ]
+    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, every=None)
 
 
 def _not_again(look: Look, found: Endpoint) -> Page:
