@@ -37,8 +37,8 @@ SELECT a.org_id AS org_id, a.name AS app_name,
 
 -- part: backlog_lanes
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held
-  FROM lane n JOIN application a ON a.no = n.app_no
- WHERE n.status < 3 AND a.org_id = :org_id AND (:app_no IS NULL OR n.app_no = :app_no)
+  FROM application a CROSS JOIN endpoint e ON e.app_no = a.no CROSS JOIN lane n ON n.endpoint_no = e.no
+ WHERE n.status < 3 AND a.org_id = :org_id AND (:app_no IS NULL OR a.no = :app_no)
 
 -- name: backlog_lanes
 SELECT count(*), coalesce(sum(held), 0) FROM (
