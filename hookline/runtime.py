@@ -18,7 +18,7 @@ from hookline.flow.send_process import SenderProcess
 from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.flow.tasks import TaskRunner
 from hookline.observe.alerts.watch import Watch, WatchSettings
-from hookline.observe.logs import Journal, LogSettings, standard_error
+from hookline.observe.logs import Journal, LogSettings, longest_write, standard_error
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.sources import open_source
@@ -137,7 +137,7 @@ def journal(config: Config) -> Journal:
         json=config.log_format == "json",
         colours=sys.stderr.isatty(),
     )
-    return Journal(settings, standard_error)
+    return Journal(settings, standard_error, longest_write())
 
 
 def worker_settings(config: Config) -> WorkerSettings:

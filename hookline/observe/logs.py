@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -19,6 +20,7 @@ from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
 
 ATOMIC = 4096  # bytes: a longer write to a pipe may be cut in two by another process's
+WHOLE = 1 << 20  # to a file, where an appending write of any length is one
 MOST_TEXT = 300  # characters of a detail
 MOST_PAYLOAD = 1000  # bytes of a payload or an answer, where they are asked for
 
@@ -73,9 +75,11 @@ class Line(Struct, kw_only=True, omit_defaults=True, gc=False):
 class Journal:
     """Of one process."""
 
-    def __init__(self, settings: LogSettings, write: Write) -> None:
+    def __init__(self, settings: LogSettings, write: Write, most: int = ATOMIC) -> None:
+        """`most`: bytes of one write."""
         self._settings = settings
         self._write = write
+        self._most = most
 
     def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], *, recorded: bool = True) -> None:
         """Never raises: a log that cannot be written is no reason to make a delivery twice."""
@@ -87,7 +91,7 @@ class Journal:
         now, payloads = wall(), self._settings.payloads
         render = _as_json if self._settings.json else _for_people(now, self._settings.colours)
         lines = [render(_line(result, name_of(result.job.endpoint_no), now, payloads, recorded)) for result in batch]
-        for chunk in chunks(lines):
+        for chunk in chunks(lines, self._most):
             self._write(chunk)
 
 
@@ -103,6 +107,15 @@ def standard_error(chunk: bytes) -> None:
             chunk = chunk[os.write(number, chunk) :]
     except (OSError, ValueError):  # nobody reads it any more, or the disk is full
         pass
+
+
+def longest_write() -> int:
+    """Bytes that standard error takes at once, with nobody else's among them."""
+    try:
+        found = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return ATOMIC
+    return WHOLE if stat.S_ISREG(found.st_mode) else ATOMIC
 
 
 def chunks(lines: Sequence[bytes], most: int = ATOMIC) -> Iterator[bytes]:

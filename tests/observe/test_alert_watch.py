@@ -83,6 +83,7 @@ async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, d
     assert await fleet.firing() == []
     await scene.raw.execute("SELECT pg_terminate_backend($1)", dying.connection.get_server_pid())
     await until_free(scene)
+    dying.connection.terminate()  # the loop may not have read yet that the server hung up
     await fleet.watch.look()
     (alert,) = await fleet.firing()
     assert alert.text != "half done"

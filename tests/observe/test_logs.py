@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ from structlog.testing import capture_logs
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.model import Dead, Job, Result
-from hookline.observe.logs import ATOMIC, Journal, LogSettings, chunks, told
+from hookline.observe.logs import ATOMIC, Journal, LogSettings, chunks, longest_write, told
 from hookline.states import ErrorKind, Health, Reason
 from tests.support import factory
 from tests.support.scene import Scene
@@ -172,6 +174,16 @@ def test_a_write_is_as_large_as_a_pipe_keeps_whole() -> None:
     assert b"".join(made) == b"".join(lines)
     assert [len(chunk) for chunk in made] == [4000, 4000, 2000, 10_000, 2]
     assert list(chunks([])) == []
+
+
+def test_a_file_takes_a_batch_at_once_and_a_pipe_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with (tmp_path / "log").open("w") as file, os.fdopen(reading), os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stderr", file)
+        assert longest_write() > 100 * ATOMIC
+        monkeypatch.setattr(sys, "stderr", pipe)
+        assert longest_write() == ATOMIC
+    assert longest_write() == ATOMIC  # closed
 
 
 async def test_lines_of_several_processes_on_one_pipe_stay_whole(scene: Scene) -> None:
