@@ -6,7 +6,6 @@ are named up to a bound and are `other` beyond it.
 
 from __future__ import annotations
 
-from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -39,6 +38,8 @@ from hookline.states import ErrorKind, Reason
 MOST_EVENT_TYPES = 50
 OTHER = "other"
 MOST_ENDPOINTS = 2_000  # that one pulse tells apart
+
+_Kind = tuple[type, int | None, ErrorKind | None, str]  # of results: the verdict, the answer, the event type
 
 
 def result_class(status: int | None, error: ErrorKind | None) -> str:
@@ -187,9 +188,7 @@ class Tally:
         self.record_size.observe(len(batch))
         self.record_seconds.observe(seconds)
         self.stale.add(report.stale)
-        held = kept(batch, report)
-        self._count(held)
-        self._time(held)
+        self._tell(kept(batch, report))
         self.changed(report.events)
 
     def changed(self, events: Iterable[LaneEvent]) -> None:
@@ -210,20 +209,24 @@ class Tally:
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self.api_seconds.observe(seconds, method, route, f"{status // 100}xx")
 
-    # ── one batch of outcomes: what is alike is counted and timed together, for most of a batch is ──
+    # ── one batch of outcomes: looked at once, and what is alike is counted and timed together, for most of a batch is ──
 
-    def _count(self, batch: Sequence[Result]) -> None:
-        sent = Counts((type(each.judgement.verdict), each.sent.status, each.sent.error) for each in batch)
-        for (verdict, status, error), number in sent.items():
-            self.attempts.add(number, _OUTCOMES[verdict], result_class(status, error))
+    def _tell(self, batch: Sequence[Result]) -> None:
+        alike: dict[_Kind, list[Result]] = {}
+        for result in batch:
+            job, sent, verdict = result.job, result.sent, type(result.judgement.verdict)
+            self._row(job.app_no, job.endpoint_no)[_PLACES[verdict]] += 1
+            alike.setdefault((verdict, sent.status, sent.error, job.event_type), []).append(result)
+        for (verdict, status, error, event_type), results in alike.items():
+            outcome = _OUTCOMES[verdict]
+            self.attempts.add(len(results), outcome, result_class(status, error))
             if error == ErrorKind.BLOCKED:
-                self.refusals.add(number, "dialled")
-        retried = Counts(type(each.judgement.verdict) for each in batch if each.job.sent)
-        for verdict, number in retried.items():
-            self.retries.add(number, _OUTCOMES[verdict])
-        did = Counts((each.job.app_no, each.job.endpoint_no, type(each.judgement.verdict)) for each in batch)
-        for (app_no, endpoint_no, verdict), number in did.items():
-            self._row(app_no, endpoint_no)[_PLACES[verdict]] += number
+                self.refusals.add(len(results), "dialled")
+            self._time(outcome, self._event_type(event_type), results)
+            if outcome == "retry":
+                self._put_off(results)
+            elif outcome == "dead":
+                self._died(results)
 
     def _row(self, app_no: int, endpoint_no: int) -> list[int]:
         """Of very many endpoints the last ones are counted together, by application."""
@@ -233,30 +236,30 @@ class Tally:
             held = self.did.setdefault(key, [0, 0, 0])
         return held
 
-    def _time(self, batch: Sequence[Result]) -> None:
-        alike: dict[tuple[type, str], list[Result]] = {}
-        for result in batch:
-            alike.setdefault((type(result.judgement.verdict), result.job.event_type), []).append(result)
-        for (verdict, event_type), results in alike.items():
-            self._time_alike(_OUTCOMES[verdict], self._event_type(event_type), results)
-
-    def _time_alike(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
-        """Of one outcome and one event type."""
-        self.attempt_seconds.observe_all([each.sent.timing.total / 1e6 for each in results], outcome, event_type)
-        # A limited lane is late because it is told to be.
-        lags = [
-            (_lag(each, each.ended_at), each.job.sent) for each in results if each.ended_at and not each.job.counted
-        ]
-        self.lag.observe_all([lag for lag, _ in lags], event_type)
-        self.first_latency.observe_all([lag for lag, sent in lags if not sent])
-        if outcome == "retry":
-            self._put_off(results)
-            return
-        self.used.observe_all([each.job.sent + 1.0 for each in results], outcome)
+    def _time(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
+        took: list[float] = []
+        lags: list[float] = []
+        first: list[float] = []  # of these, the lags of first attempts
+        since: list[float] = []  # they were accepted
+        used: list[float] = []
+        for result in results:
+            job, seconds, ended_at = result.job, result.sent.timing.total / 1e6, result.ended_at
+            took.append(seconds)
+            used.append(job.sent + 1.0)
+            if ended_at is None:
+                continue
+            since.append(max(0.0, (ended_at - job.accepted_at).total_seconds()))
+            if not job.counted:  # a limited lane is late because it is told to be
+                lag = max(0.0, (ended_at - (result.ready_at or job.due_at)).total_seconds() - seconds)
+                (lags if job.sent else first).append(lag)
+        self.attempt_seconds.observe_all(took, outcome, event_type)
+        self.first_latency.observe_all(first)
+        self.lag.observe_all(lags + first, event_type)
+        self.retries.add(sum(1 for number in used if number > 1), outcome)
+        if outcome != "retry":
+            self.used.observe_all(used, outcome)
         if outcome == "delivered":
-            self.latency.observe_all([_taken(each, each.ended_at) for each in results if each.ended_at], event_type)
-        else:
-            self._died(results)
+            self.latency.observe_all(since, event_type)
 
     def _put_off(self, results: Sequence[Result]) -> None:
         for each in results:
@@ -271,16 +274,6 @@ class Tally:
             verdict = each.judgement.verdict
             assert isinstance(verdict, Dead)
             self.dead.add(1, verdict.reason.value)
-
-
-def _lag(result: Result, ended_at: datetime) -> float:
-    """Seconds from when it was due to its start."""
-    due_at = result.ready_at or result.job.due_at
-    return max(0.0, (ended_at - due_at).total_seconds() - result.sent.timing.total / 1e6)
-
-
-def _taken(result: Result, ended_at: datetime) -> float:
-    return max(0.0, (ended_at - result.job.accepted_at).total_seconds())
 
 
 def _until(at: datetime, ended_at: datetime | None) -> float:
