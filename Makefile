@@ -16,6 +16,9 @@ NODE_22 := node -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' 
 # Loopback is refused to webhooks unless it is opened; a server that is started from here is for trying things out.
 TRY_NETS := 127.0.0.0/8,::1/128
 
+# The tests start hundreds of processes: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve listen test sdk check format bench screenshots simulate lock clean
 

@@ -45,6 +45,7 @@ COLUMNS = {
     "attempt": "id delivery_id app_no endpoint_no message_id event_type number trigger outcome probe started_at status_code"
     " detail address response_headers response_body truncated dns_us connect_us tls_us first_byte_us total_us recorded_at",
     "activity": "app_no endpoint_no grain at delivered retried dead",
+    "org_activity": "org_id grain at delivered retried dead",
     "pulse": "grain at process data",
     "audit": "org_id at actor actor_name action subject detail address",
 }
@@ -217,8 +218,11 @@ def _activity(now: datetime, endpoints: Sequence[Endpoint]) -> Iterator[tuple[st
         last = int(now.timestamp()) // grain * grain
         for step in range(steps):
             at = datetime.fromtimestamp(last - step * grain, UTC)
+            did = (40 + step % 17, step % 5, step % 3)
             for app_no, endpoint_no in homes:
-                yield "activity", (app_no, endpoint_no, grain, at, 40 + step % 17, step % 5, step % 3)
+                yield "activity", (app_no, endpoint_no, grain, at, *did)
+            apps = sum(endpoint_no == ALL for _, endpoint_no in homes)
+            yield "org_activity", (manage.DEFAULT_ORG, grain, at, *(apps * number for number in did))
 
 
 def _pulses(now: datetime) -> Iterator[tuple[str, Row]]:

@@ -176,9 +176,13 @@ def host_name(text: str) -> str:
     return text
 
 
-def web_url(text: str) -> str | None:
-    if text and _web_parts(text) is None:
-        raise ValueError("an address such as https://hooks.example.com, with a path if there is one, and nothing more")
+def site(text: str) -> str | None:
+    """What the same host serves under other paths is, to a browser, the same site: it could use the sessions of its visitors."""
+    parts = _web_parts(text) if text else None
+    if text and (parts is None or parts.path.strip("/")):
+        raise ValueError(
+            "an address such as https://hooks.example.com, without a path: the pages need a host of their own"
+        )
     return text.rstrip("/") or None
 
 

@@ -89,7 +89,7 @@ class Story(Struct, frozen=True, kw_only=True):
     @property
     def untold(self) -> dict[str, int]:
         """Deliveries of which only the state is known here: how many, by state."""
-        return dict(Counter(each.state.name.lower() for each in self.beyond))
+        return dict(Counter(word(each) for each in self.beyond))
 
     @property
     def published_at(self) -> datetime | None:
@@ -211,7 +211,18 @@ def holds(way: Way, now: datetime) -> list[tuple[datetime, datetime]]:
             found.append((since, event.at))
         elif not before and any(held):
             since = event.at
+    if not any(held) and _left_alone(way, now):
+        asked = [event.at for event in way.events if event.kind == K.LANE_HELD]
+        return [*found, (max([way.delivery.accepted_at, *asked[-1:], *(over for _, over in found)]), end)]
     return [*found, (since, end)] if any(held) and since < end else found
+
+
+def _left_alone(way: Way, now: datetime) -> bool:
+    """By a Retry-After. No event tells when one is over: what was before the present one looks like waiting."""
+    if way.lane is None or standing(way, now) != "held":
+        return False
+    shut = way.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
+    return way.lane.lane.status == EndpointStatus.ACTIVE and not shut
 
 
 def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: datetime) -> list[Stretch]:
@@ -315,6 +326,11 @@ def held_by(way: Way, now: datetime) -> Prospect | None:
     if lane.held_until is not None and lane.held_until > now and (due is None or due < lane.held_until):
         return Prospect(words="the endpoint asked to be left alone until", at=lane.held_until, exact=True)
     return None
+
+
+def word(delivery: Delivery) -> str:
+    """The word for where it was when it was read."""
+    return "held" if delivery.held else delivery.state.name.lower()
 
 
 def standing(way: Way, now: datetime) -> str:

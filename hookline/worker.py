@@ -41,7 +41,8 @@ UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new 
 MOST_FRESH = 10_000  # deliveries that are remembered to need a new connection
 LOOK_AGAIN = 0.001  # seconds before the next look when a token is due that somebody else has locked
 MOST_BEATEN = 4  # looks that came too late, each of which doubles what the next one waits for others
-SETTLE = 0.005  # seconds that a few free slots wait for more
+SETTLE = 0.005  # seconds that a few free slots wait for more ...
+LONGEST_SETTLE = 0.02  # ... and all the same where they come one by one, from the first of them on
 STARTING = 0.1  # seconds between looks at the stop while the sender is not up
 UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 
@@ -106,6 +107,7 @@ class Worker:
         self._held: Counter[int] = Counter()  # of them, by endpoint
         self._held_by_app: Counter[int] = Counter()
         self._claimed = 0.0  # when; monotonic
+        self._settled: float | None = None  # until when the slots that are free wait; monotonic
         self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
         self._next_at: float | None = None  # seconds from the last empty claim to the next token
         self._expecting = False  # the last sleep ended with that token
@@ -185,7 +187,12 @@ class Worker:
 
     def _patience(self) -> float:
         """The slots that an application may not take are there for the next one, which is not made to wait for its outcomes."""
-        return max(0.0, self._claimed + SETTLE - clock.monotonic()) if self._recorder.crowd.apps else SETTLE
+        now = clock.monotonic()
+        if self._recorder.crowd.apps:
+            return max(0.0, self._claimed + SETTLE - now)
+        if self._settled is None:
+            self._settled = now + LONGEST_SETTLE
+        return max(0.0, min(SETTLE, self._settled - now))
 
     async def _claim(self) -> int:
         """One batch, on its way; how many."""
@@ -197,7 +204,7 @@ class Worker:
         self._outage.passed()
         self._tally.claimed(batch, clock.monotonic() - asked)
         self._recorder.crowd.note(batch)
-        self._claimed = clock.monotonic()
+        self._claimed, self._settled = clock.monotonic(), None
         self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
         self._count_beaten(bool(batch.jobs))
         if batch.jobs:

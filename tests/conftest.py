@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with"
     )
+    # A suite that a shell runs in the background ignores SIGINT, and so would all processes that it starts.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from starlette.types import Scope
 
 from hookline.api.auth import Caller
+from hookline.api.errors import Refused
 from hookline.api.front import visit_of
 from hookline.api.operation import Operation
 from hookline.api.services import Services
+from hookline.errors import SignatureError
 
 
 async def admit(services: Services, operation: Operation, scope: Scope) -> Caller:
     """Before anything of the body is read, and before anything is looked up that the path names."""
-    caller = await services.auth.caller(_authorization(scope))
+    caller = await identify(services, scope)
     visit_of(scope).caller = caller
     services.limits.take(caller.holder, caller.org_id)
     services.auth.allow(caller, operation.needs)
@@ -24,6 +28,24 @@ async def admit(services: Services, operation: Operation, scope: Scope) -> Calle
     if app_ref is not None:
         services.auth.reach(caller, app_ref)
     return caller
+
+
+async def identify(services: Services, scope: Scope) -> Caller:
+    """Who calls. Whoever has a good token is let in, however many bad ones came from the same address."""
+    try:
+        return await services.auth.caller(_authorization(scope))
+    except SignatureError:
+        wait = services.limits.stranger(_address(scope))
+        services.tally.stranger(429 if wait else 401)
+        if not wait:
+            raise
+        words = "too many bad tokens or keys from your address; slow down"
+        raise Refused(429, words, retry_after=math.ceil(wait)) from None
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 def _authorization(scope: Scope) -> str | None:

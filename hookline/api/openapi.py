@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from hookline import __version__
 from hookline.api import catalogue_pages
 from hookline.api.errors import on_error
+from hookline.api.gate import identify
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.api.schemas import Schema, Shapes, without_null
@@ -124,7 +125,11 @@ PROBLEMS = {
     409: Problem("Conflict", "It exists already, or is not in a state in which this can be done."),
     413: Problem("PayloadTooLarge", "The body is larger than is taken."),
     422: Problem("Invalid", "The request can be read, but a value in it cannot be taken.", HTTPValidationError),
-    429: Problem("TooManyRequests", "More requests than are taken from one caller.", retry_after=True),
+    429: Problem(
+        "TooManyRequests",
+        "More requests than are taken from one caller, or more bad tokens than from one address.",
+        retry_after=True,
+    ),
     431: Problem("HeadersTooLarge", "The headers are larger than are taken, or there are too many."),
     500: Problem("ServerError", "A fault of ours. It was logged."),
     503: Problem("Unavailable", "The database is away. Nothing was changed; try again.", retry_after=True),
@@ -136,7 +141,7 @@ _ONLY_WITH_BODY = frozenset({408, 413})
 def routes(services: Services) -> list[BaseRoute]:
     async def show(request: Request) -> Response:
         try:
-            return _json(await _for_caller(services, request.headers.get("authorization")))
+            return _json(await _for_caller(services, request))
         except Exception as error:
             return await on_error(request, error)
 
@@ -147,10 +152,10 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers={"vary": "authorization"})
 
 
-async def _for_caller(services: Services, authorization: str | None) -> bytes:
-    if authorization is None:
+async def _for_caller(services: Services, request: Request) -> bytes:
+    if "authorization" not in request.headers:
         return _general()
-    caller = await services.auth.caller(authorization)
+    caller = await identify(services, request.scope)
     services.limits.take(caller.holder, caller.org_id)
     if caller.scope == Scope.PUBLISH:
         return _general()

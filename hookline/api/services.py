@@ -64,6 +64,7 @@ class Services(Struct, frozen=True, kw_only=True):
     traces: Traces | None = None
     circuit: CircuitPolicy = CircuitPolicy()
     retry: RetryPolicy = RetryPolicy()
+    lease: float = 60.0  # seconds that a worker owns what it claims, a probe also
     request_timeout: float = 30.0  # seconds that an endpoint has to answer
     body_time: float = 30.0  # seconds in which a request's whole body must have come
     pages: PagesSettings

@@ -45,13 +45,12 @@ def list_firing(as_json: params.Json = False) -> None:
     """
     out = Output(as_json)
     found = run(_read(Page(limit=1000), firing=True))
-    out.result(
-        {"data": [shape(alert) for alert in found]},
-        people=lambda: out.table(
-            ("alert", "severity", "subject", "since", "what", "look at it"),
-            [_firing_cells(alert) for alert in found],
-            empty="Nothing fires.",
-        ),
+    out.listing(
+        found,
+        document=shape,
+        columns=("alert", "severity", "subject", "since", "what", "look at it"),
+        cells=_firing_cells,
+        empty="Nothing fires.",
     )
 
 
@@ -63,13 +62,12 @@ def history(limit: params.Limit = 50, after: After = None, as_json: params.Json 
     """
     out = Output(as_json)
     found = run(_read(Page(limit=limit, iterator=None if after is None else str(after)), firing=None))
-    out.result(
-        {"data": [shape(alert) for alert in found]},
-        people=lambda: out.table(
-            ("id", "alert", "severity", "subject", "since", "lasted", "what"),
-            [_past_cells(alert) for alert in found],
-            empty="No alert has ever fired.",
-        ),
+    out.listing(
+        found,
+        document=shape,
+        columns=("id", "alert", "severity", "subject", "since", "lasted", "what"),
+        cells=_past_cells,
+        empty="No alert has ever fired.",
     )
 
 

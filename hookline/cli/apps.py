@@ -28,13 +28,12 @@ def list_apps(
     """List applications."""
     out = Output(as_json)
     found = run(_list(org, Page(limit=limit, iterator=after)))
-    out.result(
-        {"data": [wire.application(each) for each in found]},
-        people=lambda: out.table(
-            ("id", "uid", "name", "throttle", "created"),
-            [(each.id, each.uid, each.name, _rate(each), each.created_at) for each in found],
-            empty="No applications yet. Make one: hookline apps add demo",
-        ),
+    out.listing(
+        found,
+        document=wire.application,
+        columns=("id", "uid", "name", "throttle", "created"),
+        cells=lambda each: (each.id, each.uid, each.name, _rate(each), each.created_at),
+        empty="No applications yet. Make one: hookline apps add demo",
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hookline import ids, manage
 from hookline.api import wire
-from hookline.cli import params
+from hookline.cli import INTERRUPTED, params
+from hookline.cli import listener as listeners
 from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput, NotFound
@@ -100,13 +102,12 @@ def list_dead(
         resolved=None if resolved else False,
     )
     found = run(_list(org, wanted, limit, after))
-    out.result(
-        {"data": [wire.dead_letter(each) for each in found]},
-        people=lambda: out.table(
-            ("id", "died", "endpoint", "event type", "reason", "status", "attempts", "detail"),
-            [_row(each) for each in found],
-            empty="No dead letters.",
-        ),
+    out.listing(
+        found,
+        document=wire.dead_letter,
+        columns=("id", "died", "endpoint", "event type", "reason", "status", "attempts", "detail"),
+        cells=_row,
+        empty="No dead letters.",
     )
 
 
@@ -201,11 +202,17 @@ def stats(
     endpoint: EndpointRef = None,
     since: Since = None,
     org: params.Org = params.DEFAULT_ORG_ID,
+    everybody: Annotated[
+        bool, typer.Option("--all-orgs", help="Of every organization, and whose the most are.")
+    ] = False,
     as_json: params.Json = False,
 ) -> None:
     """Count dead letters by reason; pending are those that were sent again by hand and are still open."""
+    if everybody and (app_ref or endpoint or org != params.DEFAULT_ORG_ID):
+        raise InvalidInput("--all-orgs goes with neither --org nor --app nor --endpoint")
     out = Output(as_json)
-    found = run(_stats(org, Wanted(app=app_ref, endpoint=endpoint, since=since, resolved=None)))
+    wanted = Wanted(app=app_ref, endpoint=endpoint, since=since, resolved=None)
+    found = run(_stats(None if everybody else org, wanted))
     pairs: list[tuple[str, Cell]] = [
         ("dead", found.dead),
         ("pending", found.pending),
@@ -213,12 +220,23 @@ def stats(
         ("oldest", found.oldest),
     ]
     pairs += [(f"  {name}", count) for name, count in sorted(found.by_reason.items())]
-    out.result(wire.dead_stats(found), people=lambda: out.fields(pairs))
+    if everybody:
+        pairs += [(f"  --org {each.org_id} --app {each.app_id}", each.dead) for each in found.by_application]
+    document = wire.dead_stats(found) if not everybody else _with_organizations(found)
+    out.result(document, people=lambda: out.fields(pairs))
 
 
-async def _stats(org: str, wanted: Wanted) -> DeadStats:
-    async with session(org) as opened:
-        return await opened.store.dead_stats(await _filter(opened, wanted))
+def _with_organizations(found: DeadStats) -> dict[str, object]:
+    document: dict[str, object] = msgspec.to_builtins(wire.dead_stats(found))
+    owners = [{"orgId": each.org_id, "appId": each.app_id, "dead": each.dead} for each in found.by_application]
+    return document | {"byApplication": owners}
+
+
+async def _stats(org: str | None, wanted: Wanted) -> DeadStats:
+    """Of one organization; None: of all."""
+    async with session(org or params.DEFAULT_ORG_ID) as opened:
+        where = await _filter(opened, wanted)
+        return await opened.store.dead_stats(where if org else replace(where, org_id=None))
 
 
 # ── replay, resolve ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -306,16 +324,21 @@ def _bulk(
 ) -> None:
     if [bool(wanted.ids), wanted.filters(), everything].count(True) != 1:
         raise InvalidInput(f"say which ones to {verb}: ids, or filters, or --all")
-    done, left = run(_work_through(out, org, wanted, verb, yes, step))
+    done, left, stopped = run(_work_through(out, org, wanted, verb, yes, step))
     out.result(
         {done_word: done, "left": left},
         people=lambda: out.line(f"{done:,} {done_word}" + (f", {left:,} left as they were" if left else "")),
     )
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
     if wanted.ids and left:
         raise typer.Exit(1)
 
 
-async def _work_through(out: Output, org: str, wanted: Wanted, verb: str, yes: bool, step: _Step) -> tuple[int, int]:
+async def _work_through(
+    out: Output, org: str, wanted: Wanted, verb: str, yes: bool, step: _Step
+) -> tuple[int, int, bool]:
+    """How many were done, how many were left, and whether somebody interrupted it."""
     async with session(org) as opened:
         where = await _filter(opened, wanted)
         if where.until is None:
@@ -324,10 +347,21 @@ async def _work_through(out: Output, org: str, wanted: Wanted, verb: str, yes: b
         total = await _count(opened, where)
         if total and not wanted.ids and not yes:
             confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
-        done = await _batches(out, opened, where, f"{verb.capitalize()}ing", total, step)
-        if done:
-            await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=f"{done:,} dead letters")
-        return done, max(0, total - done)
+        done = 0
+        with listeners.stop_on_signals() as stop, out.progress(f"{verb.capitalize()}ing", total) as advance:
+            try:
+                # A batch that was begun is finished: whether one that is cut off was committed, nobody would know.
+                while not stop.is_set() and (count := await step(opened, where)):
+                    done += count
+                    advance(count)
+            finally:
+                if done:
+                    await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=_part(done, total))
+        return done, max(0, total - done), stop.is_set()
+
+
+def _part(done: int, total: int) -> str:
+    return f"{done:,} of {total:,} dead letters" if done < total else f"{done:,} dead letters"
 
 
 async def _count(opened: Session, where: DeadFilter) -> int:
@@ -341,12 +375,3 @@ async def _count(opened: Session, where: DeadFilter) -> int:
         names = ", ".join(f"{ids.DEAD_LETTER}{number}" for number in sorted(missing))
         raise NotFound(f"no {kind} {names}; nothing was changed")
     return len(found)
-
-
-async def _batches(out: Output, opened: Session, where: DeadFilter, label: str, total: int, step: _Step) -> int:
-    done = 0
-    with out.progress(label, total) as advance:
-        while count := await step(opened, where):
-            done += count
-            advance(count)
-    return done

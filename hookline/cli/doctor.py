@@ -238,7 +238,7 @@ def _refusal(guard: Guard, url: str) -> str | None:
 def check_dead(count: int) -> Check:
     if not count:
         return Check("dead letters", Finding.OK, "none open")
-    return Check("dead letters", Finding.WARN, f"{count:,} open: see hookline dead stats")
+    return Check("dead letters", Finding.WARN, f"{count:,} open: see hookline dead stats --all-orgs")
 
 
 # ── outboxes ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -29,13 +29,12 @@ def list_endpoints(
     """List endpoints with what governs them: status, circuit, backlog, last error."""
     out = Output(as_json)
     found = run(_list(org, app_ref))
-    out.result(
-        {"data": [wire.lane(each) for each in found]},
-        people=lambda: out.table(
-            ("id", "application", "url", "status", "circuit", "backlog", "last error"),
-            [_row(each) for each in found],
-            empty="No endpoints yet. Add one: hookline endpoints add APP https://example.com/hooks",
-        ),
+    out.listing(
+        found,
+        document=wire.lane,
+        columns=("id", "application", "url", "status", "circuit", "backlog", "last error"),
+        cells=_row,
+        empty="No endpoints yet. Add one: hookline endpoints add APP https://example.com/hooks",
     )
 
 

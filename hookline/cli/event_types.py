@@ -33,13 +33,12 @@ def list_event_types(
     """List event types."""
     out = Output(as_json)
     found = run(_list(org, Page(limit=limit, iterator=after), archived))
-    out.result(
-        {"data": [wire.event_type(each) for each in found]},
-        people=lambda: out.table(
-            ("name", "description", "created"),
-            [(each.name, each.description, each.created_at) for each in found],
-            empty="No event types yet. Add one: hookline event-types add order.paid",
-        ),
+    out.listing(
+        found,
+        document=wire.event_type,
+        columns=("name", "description", "created"),
+        cells=lambda each: (each.name, each.description, each.created_at),
+        empty="No event types yet. Add one: hookline event-types add order.paid",
     )
 
 

@@ -10,7 +10,7 @@ import typer
 from hookline import manage
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
-from hookline.cli.output import Output
+from hookline.cli.output import Cell, Output
 from hookline.cli.session import run, session
 from hookline.model import ApiKey, Scope
 from hookline.store.base import Page
@@ -69,26 +69,18 @@ def list_keys(
     """List the API keys that were not revoked, with their last use."""
     out = Output(as_json)
     found = run(_list(org, Page(limit=limit, iterator=after)))
-    out.result(
-        {"data": [api_key(each) for each in found]},
-        people=lambda: out.table(
-            ("id", "name", "scope", "application", "ends in", "created", "expires", "last used"),
-            [
-                (
-                    each.id,
-                    each.name,
-                    each.scope.value,
-                    each.app_id or "all",
-                    each.hint,
-                    each.created_at,
-                    each.expires_at,
-                    each.last_used_at,
-                )
-                for each in found
-            ],
-            empty="No API keys. Make one: hookline keys create NAME",
-        ),
+    out.listing(
+        found,
+        document=api_key,
+        columns=("id", "name", "scope", "application", "ends in", "created", "expires", "last used"),
+        cells=_cells,
+        empty="No API keys. Make one: hookline keys create NAME",
     )
+
+
+def _cells(key: ApiKey) -> tuple[Cell, ...]:
+    what = (key.id, key.name, key.scope.value, key.app_id or "all", key.hint)
+    return (*what, key.created_at, key.expires_at, key.last_used_at)
 
 
 async def _list(org: str, page: Page) -> list[ApiKey]:

@@ -73,13 +73,12 @@ def list_operators(
     """List who may sign in with a password."""
     out = Output(as_json)
     found = run(_list(org, Page(limit=limit, iterator=after)))
-    out.result(
-        {"data": [_shown(each) for each in found]},
-        people=lambda: out.table(
-            ("name", "role", "created"),
-            [(each.name, each.role.value, each.created_at) for each in found],
-            empty="Nobody signs in with a password. Let somebody: hookline operators add NAME",
-        ),
+    out.listing(
+        found,
+        document=_shown,
+        columns=("name", "role", "created"),
+        cells=lambda each: (each.name, each.role.value, each.created_at),
+        empty="Nobody signs in with a password. Let somebody: hookline operators add NAME",
     )
 
 

@@ -40,13 +40,12 @@ def list_set_aside(limit: params.Limit = 50, after: After = None, as_json: param
     """List the rows that could not become messages, with the reason; oldest first. Nothing else waits for them."""
     out = Output(as_json)
     found = run(_list(Page(limit=limit, iterator=None if after is None else str(after))))
-    out.result(
-        {"data": [_document(row) for row in found]},
-        people=lambda: out.table(
-            ("id", "set aside", "application", "event type", "event id", "from", "reason"),
-            [_cells(row) for row in found],
-            empty="Nothing is set aside.",
-        ),
+    out.listing(
+        found,
+        document=_document,
+        columns=("id", "set aside", "application", "event type", "event id", "from", "reason"),
+        cells=_cells,
+        empty="Nothing is set aside.",
     )
     if found:
         out.note("hookline outbox show ID    hookline outbox retry ID    hookline outbox discard ID")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 import typer
@@ -31,6 +32,7 @@ STYLES = {
 # JSON may have these as they are, and a terminal obeys them: DEL, the C1 controls, line ends and changes of direction.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+T = TypeVar("T")
 Cell = str | int | float | datetime | None
 
 
@@ -52,6 +54,21 @@ class Output:
             self.json_line(value)
         else:
             people()
+
+    def listing(
+        self,
+        found: Sequence[T],
+        *,
+        document: Callable[[T], object],
+        columns: Sequence[str],
+        cells: Callable[[T], Sequence[Cell]],
+        empty: str,
+    ) -> None:
+        """The answer of a command that lists: `{"data": [...]}`, or a table."""
+        self.result(
+            {"data": [document(each) for each in found]},
+            people=lambda: self.table(columns, [cells(each) for each in found], empty=empty),
+        )
 
     def json_line(self, value: object) -> None:
         sys.stdout.write(_UNSAFE.sub(_escaped, msgspec.json.encode(value).decode()) + "\n")

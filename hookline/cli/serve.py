@@ -66,10 +66,14 @@ def serve(
         run_parts(_serve(config, listener, role, processes, Output(as_json)))
 
 
-Report = Annotated[Path | None, typer.Option("--report", hidden=True)]  # of the process that has started this one
+# Of the process that has started this one, and lives as long as our standard input.
+Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
+Report = Annotated[Path | None, typer.Option("--report", hidden=True)]
 
 
-def worker(processes: Processes = 1, report: Report = None, as_json: params.Json = False) -> None:
+def worker(
+    processes: Processes = 1, supervised: Supervised = False, report: Report = None, as_json: params.Json = False
+) -> None:
     """Deliver, retry and sweep; no API. Start as many as you like, on as many machines, on PostgreSQL.
 
     hookline worker --processes 4
@@ -77,7 +81,8 @@ def worker(processes: Processes = 1, report: Report = None, as_json: params.Json
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    run_parts(_workers(config, processes, Output(as_json), report))
+    work = _worker(config, report) if supervised else _workers(config, processes, Output(as_json))
+    run_parts(work)
 
 
 def _check(config: Config, role: Role, processes: int) -> None:
@@ -101,9 +106,8 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _workers(config: Config, processes: int, out: Output, report: Path | None = None) -> None:
-    # Of several processes that this one starts, it has the port; they have `report`.
-    listener = listeners.bind(config.host, config.metrics_port) if config.metrics_port and report is None else None
+async def _workers(config: Config, processes: int, out: Output) -> None:
+    listener = listeners.bind(config.host, config.metrics_port) if config.metrics_port else None
     with listeners.stop_on_signals() as stop:
         out.result(
             {"role": Role.WORKER.value, "processes": processes},
@@ -114,10 +118,20 @@ async def _workers(config: Config, processes: int, out: Output, report: Path | N
         elif processes > 1:
             await Supervisor(processes, grace=config.shutdown_timeout).run(stop)
         else:
-            tally = Tally(event_types=config.metrics_event_types)
-            with tracing() as traces:
-                async with told(report, tally):
-                    await runtime.run_worker(config, stop=stop, tally=tally, traces=traces)
+            await _work(config, stop)
+
+
+async def _worker(config: Config, report: Path | None) -> None:
+    """One of several: the one that has started them has the port and says the words; it has `report`."""
+    with listeners.stop_on_signals() as stop, listeners.stop_with_parent(stop):
+        await _work(config, stop, report)
+
+
+async def _work(config: Config, stop: asyncio.Event, report: Path | None = None) -> None:
+    tally = Tally(event_types=config.metrics_event_types)
+    with tracing() as traces:
+        async with told(report, tally):
+            await runtime.run_worker(config, stop=stop, tally=tally, traces=traces)
 
 
 async def _shown_workers(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:

@@ -88,6 +88,7 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         max_batch=config.max_batch,
         retention_days=config.retention_days,
         circuit=config.circuit,
+        lease=config.lease,
         retry=config.retry,
         request_timeout=config.request_timeout,
         pages=PagesSettings(

@@ -15,7 +15,7 @@ from hookline.observe.fleet import Fleet
 
 log = structlog.get_logger(__name__)
 
-WORKER = (sys.executable, "-m", "hookline.cli", "worker")
+WORKER = (sys.executable, "-m", "hookline.cli", "worker", "--supervised")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a dead one is started again; doubles while it keeps dying
 STEADY = 60.0  # one that lived this long starts anew at the first pause
 KILL_MARGIN = 10.0  # beyond the grace, to close what is open
@@ -66,7 +66,10 @@ class Supervisor:
     async def _live(self, stop: asyncio.Event, report: Sequence[str]) -> int:
         """One life of one process; its exit code."""
         # Standard output is the answer of the one command that was started; the workers' own lines are not part of it.
-        child = await asyncio.create_subprocess_exec(*self._command, *report, stdout=asyncio.subprocess.DEVNULL)
+        # Its standard input ends when we do, even killed: that is how it knows that nobody looks after it any more.
+        child = await asyncio.create_subprocess_exec(
+            *self._command, *report, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+        )
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)

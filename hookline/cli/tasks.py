@@ -35,13 +35,12 @@ def list_tasks(
     """
     out = Output(as_json)
     found = run(_list(org, app_ref, status, Page(limit=limit, iterator=after)))
-    out.result(
-        {"data": [shape(each) for each in found]},
-        people=lambda: out.table(
-            ("id", "kind", "status", "done", "skipped", "total", "endpoint", "made"),
-            [_row(each) for each in found],
-            empty="No tasks.",
-        ),
+    out.listing(
+        found,
+        document=shape,
+        columns=("id", "kind", "status", "done", "skipped", "total", "endpoint", "made"),
+        cells=_row,
+        empty="No tasks.",
     )
 
 

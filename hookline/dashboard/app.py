@@ -20,7 +20,7 @@ from hookline.api.operation import Needs
 from hookline.api.services import Services
 from hookline.dashboard import brand, frame, live, pages, static
 from hookline.dashboard.door import Door
-from hookline.dashboard.frame import Notice
+from hookline.dashboard.frame import Notice, Switched
 from hookline.dashboard.headers import headers, policy
 from hookline.dashboard.look import PORTAL, Look, Viewer
 from hookline.dashboard.notices import Notices
@@ -185,19 +185,16 @@ class Dashboard:
     # ── around them ──
 
     async def _framed(self, look: Look, shown: Page) -> Response:
-        apps = [] if look.viewer.portal else await self._switched(look)
+        apps = Switched() if look.viewer.portal else await self._switched(look)
         notice = self._notices.taken(look.request, portal=look.viewer.portal)
         answer = Response(frame.framed(look, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
             self._notices.forget(answer, look.request, portal=look.viewer.portal)
         return self._dressed(look, answer)
 
-    async def _switched(self, look: Look) -> list[Application]:
-        """Those to choose from; the one that is chosen is among them, however many there are."""
-        found = await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED))
-        if look.app is None or look.app_no in {app.no for app in found}:
-            return found
-        return [look.app, *found]
+    async def _switched(self, look: Look) -> Switched:
+        found = await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED + 1))
+        return Switched(found[:MOST_SWITCHED], more=len(found) > MOST_SWITCHED)
 
     async def _wrong(self, look: Look, error: HooklineError) -> Response:
         """A page that says what is wrong, for somebody who has signed in."""

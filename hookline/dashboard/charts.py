@@ -97,7 +97,7 @@ def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, uni
 
 
 def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
-    """Stacked, small, without axes: in a row of a table."""
+    """Stacked, small, without axes: in a row of a table. `label` is read in its place."""
     edges = _stacked(curves)
     steps = len(edges[0]) if edges else 0
     at = [each / max(1, steps - 1) for each in range(steps)]
@@ -106,16 +106,14 @@ def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
         tag("path", d=drawing.area(edge, at, highest, SMALL), class_=f"area solid shade-{curve.shade}")
         for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
     )
-    sums = ", ".join(f"{scales.exact(sum(filter(None, curve.values)))} {curve.name}" for curve in curves)
-    words = f"{label}: {sums}" if sums else label
     return tag(
         "svg",
-        tag("title", words),
+        tag("title", label),
         drawing.stretched(drawn, SMALL),
         width="112",
         height=str(SMALL),
         role="img",
-        aria_label=words,
+        aria_label=label,
         class_="sparkline",
     )
 
@@ -222,11 +220,12 @@ def _bar(bar: Bar, highest: float) -> Safe:
 
 
 def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datetime) -> Safe:
-    """One line of time in colours: a circuit's states."""
+    """One line of time in colours: a circuit's states. The shortest are painted last, or their neighbours would hide them."""
+    painted = sorted(stretches, key=lambda each: each.since - each.until)
     drawn = drawing.plot(
         label,
         tag("rect", width="100%", height=str(LINE), class_="ground"),
-        *(_stretch(each, since, until, 0) for each in stretches),
+        *(_stretch(each, since, until, 0) for each in painted),
         *drawing.time_axis(since, until, LINE),
         height=LINE + drawing.BELOW,
         data_stretches="clock",

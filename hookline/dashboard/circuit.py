@@ -1,15 +1,20 @@
-"""An endpoint's timeline as a band: when its circuit was closed, open or recovering, and when somebody had stopped it. Pure."""
+"""An endpoint's timeline as a band: when its circuit was closed, open, half-open or recovering, and when somebody had stopped
+it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from hookline.dashboard.charts import Stretch
-from hookline.model import Actor, ActorKind, Lane, LaneEvent, LaneEventKind
+from hookline.model import Actor, ActorKind, Attempt, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus
 
 K = LaneEventKind
+Probe = tuple[datetime, datetime]  # since and until when it was under way
+OPEN = "circuit open"
 
 # What each event made of the circuit, and what it had been before: nothing older need be looked up.
 _CIRCUIT = {
@@ -25,11 +30,18 @@ _STATUS = {
     K.ENDPOINT_DISABLED: ("disabled", "active"),
     K.ENDPOINT_ENABLED: ("active", "disabled"),
 }
-_SHADES = {"closed": "delivered", "open": "held", "recovering": "scheduled", "paused": "held", "disabled": "resolved"}
+_SHADES = {
+    "closed": "delivered",
+    "open": "held",
+    "half-open": "delivering",
+    "recovering": "scheduled",
+    "paused": "held",
+    "disabled": "resolved",
+}
 _NOW = {
     Circuit.CLOSED: "closed",
     Circuit.OPEN: "open",
-    Circuit.HALF_OPEN: "open",
+    Circuit.HALF_OPEN: "open",  # until its probe, of which no event tells
     Circuit.RECOVERING: "recovering",
 }
 
@@ -63,8 +75,38 @@ EVENT_SHADES = {
 }
 
 
-def stretches(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
+def stretches(
+    events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime, probes: Iterable[Probe] = ()
+) -> list[Stretch]:
     """`events` are the newest first, and reach back to `since` or to the first that is known."""
+    return _parted(_turns(events, lane, since, until), sorted(probes))
+
+
+def probes(attempts: Iterable[Attempt], lane: Lane, lease: float, now: datetime) -> Iterator[Probe]:
+    """When they were under way: those among these attempts, and the one that is now."""
+    for each in attempts:
+        if each.probe:
+            yield each.started_at, each.started_at + timedelta(microseconds=each.timing.total)
+    if lane.circuit == Circuit.HALF_OPEN and lane.probe_at is not None:
+        yield lane.probe_at - timedelta(seconds=lease), now
+
+
+def _parted(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stretch]:
+    """A circuit that is open is half-open while a probe is under way."""
+    made: list[Stretch] = []
+    for each in found:
+        at = each.since
+        for began, ended in probes if each.words == OPEN else ():
+            first, last = max(began, at), min(ended, each.until)
+            if first < last:
+                made += [replace(each, since=at, until=first), _stretch("half-open", first, last)]
+                at = last
+        made.append(replace(each, since=at))
+    return [each for each in made if each.since < each.until]
+
+
+def _turns(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
+    """From one event to the next."""
     told = [event for event in reversed(events) if since <= event.at < until]
     circuit = _before(told, _CIRCUIT, _NOW[lane.circuit])
     status = _before(told, _STATUS, "active" if lane.status == EndpointStatus.ACTIVE else lane.status.name.lower())

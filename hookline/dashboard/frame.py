@@ -11,6 +11,7 @@ from hookline.api.services import Brand
 from hookline.dashboard.icons import icon
 from hookline.dashboard.look import RANGES, Look
 from hookline.dashboard.page import Page
+from hookline.dashboard.parts import offered
 from hookline.dashboard.static import url
 from hookline.html import Child, Safe, join, page, tag
 from hookline.model import Application
@@ -37,6 +38,13 @@ RAIL = (
     Entry("audit", "Audit log", "/audit", "u"),
     Entry("settings", "Settings", "/settings", "s", deployment=True),
 )
+
+
+class Switched(Struct, frozen=True):
+    """Applications that the switcher offers; with `more` than these, any other can be typed."""
+
+    apps: Sequence[Application] = ()
+    more: bool = False
 
 
 class Notice(Struct, frozen=True):
@@ -74,7 +82,7 @@ def document(
     )
 
 
-def framed(look: Look, shown: Page, apps: Sequence[Application], notice: Notice | None) -> Safe:
+def framed(look: Look, shown: Page, apps: Switched, notice: Notice | None) -> Safe:
     return document(
         shown.title,
         tag("a", "Skip to content", href="#content", class_="skip"),
@@ -129,7 +137,7 @@ def _brand(look: Look) -> Safe:
     return tag("a", mark, tag("span", brand.name), href=look.link("/"), class_="brand")
 
 
-def _top(look: Look, apps: Sequence[Application]) -> Safe:
+def _top(look: Look, apps: Switched) -> Safe:
     alive = tag("span", class_="alive scripted", role="status", data_alive=True)
     where = tag("div", _switcher(look, apps), alive, class_="where")
     return tag("header", where, _range(look) if look.timed else None, _tools(), _who(look), class_="top")
@@ -142,21 +150,47 @@ def _tools() -> Safe:
     return tag("div", theme, keys, class_="tools scripted")
 
 
-def _switcher(look: Look, apps: Sequence[Application]) -> Safe | None:
+def _switcher(look: Look, apps: Switched) -> Safe | None:
     if look.viewer.portal:
         return None
-    options = [tag("option", "All applications", value="")]
-    options += [tag("option", app.name, value=app.id, selected=app.no == look.app_no) for app in apps]
     return tag(
         "form",
         tag("label", "Application", for_="switch-app", class_="unseen"),
-        tag("select", *options, name="app", id="switch-app", data_submit=True),
+        _typed_switch(look, apps) if apps.more else _listed_switch(look, apps),
         tag("input", type="hidden", name="range", value=look.param("range")) if look.param("range") else None,
         tag("button", "Go", class_="button unscripted"),
         method="get",
         action=look.request.url.path,
         class_="switcher",
     )
+
+
+def _listed_switch(look: Look, apps: Switched) -> Safe:
+    options = [tag("option", "All applications", value="")]
+    options += [tag("option", app.name, value=app.id, selected=app.no == look.app_no) for app in apps.apps]
+    return tag("select", *options, name="app", id="switch-app", data_submit=True)
+
+
+def _typed_switch(look: Look, apps: Switched) -> Safe:
+    """The name of the one that is chosen stands beside its id: a field cannot show both."""
+    words = (
+        f"The first {len(apps.apps):,} applications are offered; type the id or uid of any other. Empty: all of them."
+    )
+    entry = tag(
+        "input",
+        type="search",
+        name="app",
+        id="switch-app",
+        value="" if look.app is None else look.app.uid or look.app.id,
+        placeholder="All applications",
+        list="switch-offered",
+        title=words,
+        aria_label=f"Application. {words}",
+        autocomplete="off",
+        data_submit=True,
+    )
+    named = None if look.app is None else tag("b", look.app.name)
+    return join(named, entry, offered("switch-offered", ((app.id, app.name) for app in apps.apps)))
 
 
 def _range(look: Look) -> Safe:

@@ -6,7 +6,7 @@ application of it. Somebody else's looks as if it were not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
@@ -20,11 +20,10 @@ from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, tag
 from hookline.model import Actor, ActorKind, Application, Endpoint, Message, Scope
 from hookline.observe.activity import MINUTE, QUARTER
-from hookline.store.base import Page, Store
+from hookline.store.base import Store
 
 PORTAL = "/portal"
 MOST_PARAM = 500  # characters of one parameter of a URL
-MOST_NAMES = 250  # applications whose names are looked up for one page
 KEPT = ("app", "range")  # parameters that links carry on
 
 
@@ -184,11 +183,10 @@ class Look:
             return message.app_no == self.app_no
         return await self.store.application(self.org_id, message.app_id) is not None
 
-    async def names(self) -> dict[str, str]:
-        """Of applications, by id, for lists that have several of them; of very many, the first ones."""
-        if self.app is not None:
-            return {}
-        return {app.id: app.name for app in await self.store.applications(self.org_id, Page(limit=MOST_NAMES))}
+    async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
+        """Of these applications, by id, for lists that have several of them; none where one is chosen."""
+        wanted = set(app_ids)
+        return await self.store.application_names(self.org_id, wanted) if wanted and self.app is None else {}
 
     # ── parts that update in place ──
 

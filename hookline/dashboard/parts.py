@@ -58,9 +58,14 @@ def when(at: datetime, now: datetime) -> str:
     return f"in {text}" if gap > 0 else f"{text} ago"
 
 
+def cut(text: str, most: int) -> str:
+    """In its middle: of ids and URLs, that says least."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+
+
 def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
     """An id, a URL, anything that people copy: in monospace, cut in its middle, copied by its button."""
-    shown = text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+    shown = cut(text, most)
     breakable = join(*(part if at == 0 else join("/", tag("wbr"), part) for at, part in enumerate(shown.split("/"))))
     name = tag("a", breakable, href=href, title=text) if href is not None else tag("span", breakable, title=text)
     copy = tag("button", type="button", class_="copy", data_copy=text, aria_label=f"Copy {text}", title="Copy")
@@ -241,6 +246,33 @@ def choice(
         tag("p", hint, class_="quiet") if hint else None,
         class_="field",
     )
+
+
+def chooser(
+    name: str,
+    words: str,
+    options: Sequence[tuple[str, str]],
+    value: str = "",
+    *,
+    more: bool,
+    nothing: str | None = None,
+    hint: str = "",
+    error: str | None = None,
+) -> Safe:
+    """Likewise, of what there may be very many of: with `more` than these, any other can be typed.
+
+    `nothing` is what the list says where none is chosen; `hint` is for whoever types.
+    """
+    if not more and error is None:
+        return choice(name, words, [*([] if nothing is None else [("", nothing)]), *options], value)
+    beyond = f"The first {len(options):,} are offered; type the id of any other. " if more else "Type its id. "
+    entry = field(name, words, value, hint=beyond + hint, error=error, list=f"{name}-offered", autocomplete="off")
+    return join(entry, offered(f"{name}-offered", options))
+
+
+def offered(name: str, options: Iterable[tuple[str, str]]) -> Safe:
+    """For a field with this `list`."""
+    return tag("datalist", *(tag("option", text, value=key) for key, text in options), id=name)
 
 
 def moment(

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hookline.clock import EPOCH
 from hookline.dashboard.charts import Curve
 from hookline.dashboard.look import Range
 from hookline.observe.activity import Activity
+from hookline.observe.pulse import EVERY
 
 SMALL = 30  # points of a line in a table
+TOLD = timedelta(seconds=1.5 * EVERY)  # until all that was done is told
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -23,6 +24,7 @@ class Series(Struct, frozen=True, kw_only=True):
     delivered: list[int]
     retried: list[int]
     dead: list[int]
+    over: int  # steps that are over, and drawn: one that is not says less than it will, and would look like an outage
 
     @property
     def attempts(self) -> int:
@@ -39,23 +41,37 @@ class Series(Struct, frozen=True, kw_only=True):
 
     def curves(self) -> list[Curve]:
         return [
-            Curve(name="delivered", shade="delivered", values=self.delivered),
-            Curve(name="failed, tried again", shade="scheduled", values=self.retried),
-            Curve(name="dead", shade="dead", values=self.dead),
+            Curve(name=name, shade=shade, values=[*values[: self.over], *[None] * (len(values) - self.over)])
+            for name, shade, values in self._named()
         ]
+
+    @property
+    def words(self) -> str:
+        """`1,204 delivered, 3 dead`: the step that is not over is counted too."""
+        return ", ".join(f"{sum(values):,} {name}" for name, _, values in self._named() if any(values))
 
     def small(self) -> list[Curve]:
         """For a line in a table, of which there are many: few points, and only what there was any of."""
-        found = (replace(each, values=_summed(each.values)) for each in self.curves())
+        found = (
+            Curve(name=name, shade=shade, values=_summed(values[: self.over])) for name, shade, values in self._named()
+        )
         return [each for each in found if any(each.values)]
 
+    def _named(self) -> Sequence[tuple[str, str, Sequence[int]]]:
+        """What each is called, its shade, its values."""
+        return (
+            ("delivered", "delivered", self.delivered),
+            ("failed, tried again", "scheduled", self.retried),
+            ("dead", "dead", self.dead),
+        )
 
-def _summed(values: Sequence[float | None]) -> list[float]:
+
+def _summed(values: Sequence[int]) -> list[int]:
     """In about `SMALL` steps; the oldest one may be shorter."""
-    length = -(-len(values) // SMALL)
+    length = max(1, -(-len(values) // SMALL))
     first = len(values) % length
     starts = [*([0] if first else []), *range(first, len(values), length)]
-    return [sum(filter(None, values[at : at + length if at or not first else first])) for at in starts]
+    return [sum(values[at : at + length if at or not first else first]) for at in starts]
 
 
 def step(span: Range) -> timedelta:
@@ -78,7 +94,12 @@ def laid_out(found: Sequence[Activity], span: Range, now: datetime) -> Series:
             retried[at] += each.retried
             dead[at] += each.dead
     times = [first + at * length for at in range(span.steps)]
-    return Series(times=times, delivered=delivered, retried=retried, dead=dead)
+    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=steps_over(times, span, now))
+
+
+def steps_over(times: Sequence[datetime], span: Range, now: datetime) -> int:
+    """How many of the steps that begin then are over, and told."""
+    return sum(at + step(span) + TOLD <= now for at in times)
 
 
 def percent(part: float | None) -> str:

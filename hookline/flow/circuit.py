@@ -18,6 +18,9 @@ from hookline.flow.pace import back, can_slow, failing, fallen, forgotten, quick
 from hookline.model import CircuitPolicy, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus, Health
 
+A_MOMENT = timedelta(seconds=5)  # a hold that is no longer than this is told of ...
+SELDOM = timedelta(seconds=60)  # ... only if the lane was not held for this long
+
 
 class LaneOutcome(Struct, frozen=True, kw_only=True):
     """What one recorded result, or one lost lease, means to its lane."""
@@ -149,13 +152,19 @@ class _Step:
                 return self._silent(lane, outcome)
 
     def _hold(self, lane: Lane, until: datetime, cause: str) -> Lane:
-        """Only the first of a burst of answers is an event; the others at most hold the lane a little longer."""
         held = lane.held_until
         if until <= self.now or (held is not None and until <= held):
             return lane
-        if held is None or held <= self.now:
+        if held is None or self._worth_telling(held, until):
             self._note(lane, LaneEventKind.LANE_HELD, cause)
         return replace(lane, held_until=until)
+
+    def _worth_telling(self, held: datetime, until: datetime) -> bool:
+        """Only the first of a burst of answers is an event: the others hold the lane a little longer. So do an endpoint's that
+        says "one second" again and again: it would fill its timeline."""
+        if held <= self.now - SELDOM:
+            return True
+        return held <= self.now + A_MOMENT and until > max(held, self.now) + A_MOMENT
 
     def _heeds(self, lane: Lane) -> bool:
         """A complaint is no failure while the lane can go slower. Of a probe it is one: nothing goes slower than probes."""

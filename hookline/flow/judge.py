@@ -13,6 +13,7 @@ from hookline.states import ErrorKind, Health, Reason
 
 HOLDING = frozenset({429, 503})  # a Retry-After on these is meant for everybody, so it holds the lane
 PASSING = frozenset({408, 425, 429})  # of the 4xx: the same request may be taken later
+AT_ONCE = 1.0  # a Retry-After of less is none that an endpoint can have meant: the header counts whole seconds
 LAST_CALL = 60.0  # seconds before the end of the time budget in which a last attempt is made
 
 _FAR = 10 * 365 * 86400.0  # seconds: any instant further off is as good as this one, and fits a datetime
@@ -97,8 +98,10 @@ def _retry(case: _Case, asked: float | None) -> Verdict:
     """
     if case.job.probe:
         return _retry_probe(case, asked or 0.0)
-    if spent := _exhausted(case):
-        return spent
+    return _exhausted(case) or _back_off(case, asked)
+
+
+def _back_off(case: _Case, asked: float | None) -> Retry | Dead:
     drawn = backoff.delay(case.policy, case.job.attempts, case.job.last_delay, case.chance)
     if asked is not None and asked >= drawn:
         return _within_budget(case, asked, drawn)
@@ -108,7 +111,9 @@ def _retry(case: _Case, asked: float | None) -> Verdict:
 
 
 def _retry_then(case: _Case, asked: float) -> Verdict:
-    """When the endpoint asked for it."""
+    """When the endpoint asked for it; where that is at once, after the backoff, or every attempt would be used up in a moment."""
+    if asked < AT_ONCE:
+        return _exhausted(case) or _back_off(case, asked)
     return _exhausted(case) or _within_budget(case, asked, case.job.last_delay)
 
 

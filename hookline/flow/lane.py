@@ -138,10 +138,15 @@ def burst(rate: float) -> float:
     return max(1.0, rate / 16)
 
 
+def farthest_ahead(rate: float) -> float:
+    """Seconds by which `tat` may be ahead of now: with all of the burst used."""
+    return burst(rate) / rate
+
+
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
     """How many starts conform now, and the instant of the next one after those."""
     step = 1.0 / rate
-    slack = burst(rate) * step - _ahead(tat, now, rate)  # each start uses one step of it
+    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # each start uses one step of it
     starts = max(0, int(slack / step + 1e-9))
     return starts, now + _ceil((starts + 1) * step - slack)
 

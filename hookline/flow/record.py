@@ -78,6 +78,17 @@ def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result
     return results[:middle], results[middle:]
 
 
+def joined(first: RecordReport, second: RecordReport) -> RecordReport:
+    """The report of both halves of a batch."""
+    return RecordReport(
+        recorded=first.recorded + second.recorded,
+        stale=first.stale + second.stale,
+        events=first.events + second.events,
+        refused=first.refused + second.refused,
+        lost=first.lost + second.lost,
+    )
+
+
 def bare(result: Result) -> Result:
     """The same result without anything that the endpoint sent, and with what is left brought into bounds."""
     sent, judgement = result.sent, result.judgement

@@ -141,6 +141,9 @@ class Tally:
             "route",
             "status",
         )
+        self.bad_tokens = Counter(
+            "hookline_api_bad_tokens_total", "Requests to the API with a token or key that is no good.", "answer"
+        )
         self._expect()
 
     def _expect(self) -> None:
@@ -157,6 +160,8 @@ class Tally:
             self.relayed.expect(outcome)
         for where in ("saved", "dialled"):
             self.refusals.expect(where)
+        for answer in ("401", "429"):
+            self.bad_tokens.expect(answer)
 
     def instruments(self) -> list[Instrument]:
         return [each for each in vars(self).values() if isinstance(each, (Counter, Histogram))]
@@ -208,6 +213,10 @@ class Tally:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self.api_seconds.observe(seconds, method, route, f"{status // 100}xx")
+
+    def stranger(self, status: int) -> None:
+        """Somebody came with a token or key that is no good, and was answered so."""
+        self.bad_tokens.add(1, str(status))
 
     # ── one batch of outcomes: looked at once, and what is alike is counted and timed together, for most of a batch is ──
 

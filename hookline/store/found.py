@@ -19,8 +19,9 @@ FIRST = 500  # rows that the first look goes over, where others may follow
 HELD = 10_000  # open deliveries, or dead letters, that the second one does
 MOST_OF_EVENT = 1_000  # messages of one event id, in as many applications
 
+HELD_BACK = "held"  # as `story.standing` calls it: waiting, in a lane that keeps it
 _NAMES = {state.value: state.name.lower() for state in DeliveryState}
-_OPEN = frozenset(state.name.lower() for state in OPEN)
+_OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
 
 class Way(StrEnum):
@@ -60,10 +61,12 @@ def possible(where: FoundFilter) -> bool:
 
 
 def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """By message, and by the state's name."""
+    """By message, and by the word for where each delivery is."""
     made: dict[str, dict[str, int]] = {}
     for row in found:
-        made.setdefault(row["message_id"], {})[_NAMES[row["state"]]] = row["number"]
+        counted = made.setdefault(row["message_id"], {})
+        word = HELD_BACK if row["held"] else _NAMES[row["state"]]
+        counted[word] = counted.get(word, 0) + row["number"]
     return made
 
 

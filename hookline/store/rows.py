@@ -24,6 +24,7 @@ from hookline.model import (
     DeadSummary,
     Delivery,
     Endpoint,
+    EndpointName,
     EventType,
     Lane,
     LaneEvent,
@@ -293,6 +294,18 @@ def attempted(row: Row, read: Reading) -> Attempted:
     )
 
 
+def endpoint_name(row: Row) -> EndpointName:
+    return EndpointName(
+        id=row["id"],
+        url=row["url"],
+        description=row["description"],
+        app_id=row["app_id"],
+        app_name=row["app_name"],
+        org_id=row["org_id"],
+        deleted=bool(row["deleted"]),
+    )
+
+
 def delivery(row: Row, read: Reading) -> Delivery:
     return Delivery(
         id=row["id"],
@@ -310,6 +323,7 @@ def delivery(row: Row, read: Reading) -> Delivery:
         finished_at=_maybe(read.instant, row["finished_at"]),
         reason=_maybe(Reason, row["reason"]),
         detail=row["detail"],
+        held=bool(row["held"]),
     )
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-MOST_DEAD = 1_000  # dead letters that are looked at to see whose they are
+MOST_DYING = 1_000  # endpoints with dead letters that are looked at to see which have the most
+COMPARED = 100  # dead letters of each of these
+EVERY_APP = (0, 2**63 - 1)  # from and to which number
+
+
+def apps(app_no: int | None) -> tuple[int, int]:
+    return EVERY_APP if app_no is None else (app_no, app_no)
 
 
 def chosen(lanes: Sequence[tuple[int, bool]], dead: Sequence[int], most: int) -> list[int]:

@@ -69,8 +69,8 @@ async def _more_names(client: Client, names: Names, path: str) -> Names:
 
 # ── by schemathesis ───────────────────────────────────────────────────────────────────────────────────────────────
 
-EXAMPLES = 8  # of each kind and operation
-MOST_FROM_BOUNDS = 60  # and operation: spread over all that it derives from the document
+EXAMPLES = 5  # of each kind and operation
+MOST_FROM_BOUNDS = 40  # and operation: spread over all that it derives from the document
 
 CHECKS = [
     "not_a_server_error",

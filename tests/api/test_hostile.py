@@ -124,10 +124,10 @@ def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
 async def test_an_answer_that_nobody_takes(served: Services, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Otherwise whoever asks and does not listen holds a connection for as long as they like, without a token."""
-    monkeypatch.setattr(http, "TAKING_TIME", 0.1)
     async with serving(served) as address:
         whole = await Client(address).get(path)
         assert len(whole.body) == int(whole.headers["content-length"])
+        monkeypatch.setattr(http, "TAKING_TIME", 0.1)
         reader, writer = await ask(address, path)
         await asyncio.sleep(0.5)  # whoever does not listen is told nothing
         assert len(await reader.read()) < len(whole.body)
@@ -136,14 +136,14 @@ async def test_an_answer_that_nobody_takes(served: Services, monkeypatch: pytest
 
 @pytest.mark.usefixtures("narrow_road")
 async def test_an_answer_that_is_taken_slowly(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TAKING_TIME", 0.2)
+    monkeypatch.setattr(http, "TAKING_TIME", 0.8)
     monkeypatch.setattr(http, "LEAST_TAKEN", 1024)
     async with serving(served) as address:
         reader, writer = await ask(address, "/docs")
         found = b""
         while part := await reader.read(8192):
             found += part
-            await asyncio.sleep(0.02)  # all in all several times as long as nothing may be taken
+            await asyncio.sleep(0.05)  # all in all several times as long as nothing may be taken
         head, _, body = found.partition(b"\r\n\r\n")
         assert f"content-length: {len(body)}".encode() in head
         writer.close()

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, tokens
+from hookline import clock, keys, tokens
 from hookline.api.errors import Refused
-from hookline.api.limits import MOST_KNOWN, Buckets, Limits
+from hookline.api.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MOST_KNOWN, Buckets, Limits
 from hookline.api.services import Services
 from hookline.model import Application, Organization
 from tests.api.conftest import JWT_SECRET, Client, serving
@@ -87,6 +87,57 @@ async def test_too_many_requests(served: Services, token: str, organization: Org
         assert answer.headers["retry-after"] == "1"
         (await Client(address, other).get("/api/v1/app")).json()
         assert (await client.get("/api/v1/health")).status == 204
+
+
+# ── tokens and keys that are no good ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_addresses_without_end_are_not_all_remembered() -> None:
+    """Each has guessed a moment ago: none has been forgiven yet."""
+    at = Clock()
+    buckets = Buckets(1 / 3, at, burst=2)
+    buckets.wait("the worst")
+    for name in range(MOST_KNOWN * 2):
+        buckets.wait("the worst")
+        buckets.wait(name)
+    assert len(buckets._full_at) <= MOST_KNOWN
+    assert buckets.wait("the worst") > 0
+
+
+def test_neighbours_in_one_network_count_as_one() -> None:
+    at = Clock()
+    strangers = limits(at=at)
+    assert not any(strangers.stranger(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
+    assert strangers.stranger("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
+    assert not strangers.stranger("2001:db8:0:1::1")
+    assert not strangers.stranger("192.0.2.1")
+    at.now += BAD_TOKENS_EVERY
+    assert [strangers.stranger("2001:db8::ffff") > 0 for _ in range(2)] == [False, True]
+    at.now += BAD_TOKENS * BAD_TOKENS_EVERY
+    assert not any(strangers.stranger("2001:db8::") for _ in range(BAD_TOKENS))
+
+
+async def test_too_many_bad_tokens(served: Services, token: str, app: Application) -> None:
+    key = keys.make()
+    async with serving(replace(served, limits=limits(at=Clock()))) as address:
+        good, bad, unknown = (Client(address, each) for each in (token, "nonsense", key))
+        for number in range(BAD_TOKENS):
+            (await (bad if number % 2 else unknown).get("/api/v1/app")).problem(401, "authentication_failed")
+        for guess in (bad, unknown):
+            for path in ("/api/v1/app", "/api/v1/openapi.json"):
+                refused = await guess.get(path)
+                assert "bad tokens" in refused.problem(429, "too_many_requests")
+                assert refused.headers["retry-after"] == "3"
+            answer = await guess.post(f"/api/v1/app/{app.id}/msg", {"eventType": "a", "payload": {}})
+            answer.problem(429, "too_many_requests")
+        (await good.get("/api/v1/app")).json()
+        (await good.get("/api/v1/openapi.json")).json()
+        (await Client(address).get("/api/v1/app")).problem(401, "authentication_failed")  # it guesses nothing
+        # A proxy on this machine says so.
+        elsewhere = await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})
+        elsewhere.problem(401, "authentication_failed")
+    counted = {labels: value for labels, (value,) in served.tally.bad_tokens.values.items()}
+    assert counted == {("401",): BAD_TOKENS + 1, ("429",): 6}
 
 
 # ── bodies and headers ────────────────────────────────────────────────────────────────────────────────────────────

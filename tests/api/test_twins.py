@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hookline import clock, tokens
 from hookline.store import Store
 from tests.support import factory
+from tests.support.ports import free_port
 from tests.support.processes import Process, environment, running
 from tests.support.scene import Scene
 
@@ -132,11 +132,9 @@ async def fleet(store: Store, env: dict[str, str], tmp_path: Path) -> AsyncItera
     with ExitStack() as stack:
         started = []
         for number in range(2):
-            port = _free_port()
+            port = free_port()
             process = stack.enter_context(
-                running(
-                    ["serve", "--role", "api", "--json"], env | {"HOOKLINE_PORT": str(port)}, tmp_path / f"{number}.log"
-                )
+                running(["serve", "--role", "api", "--json"], env | {"HOOKLINE_PORT": port}, tmp_path / f"{number}.log")
             )
             started.append((f"127.0.0.1:{port}", process))
         async with asyncio.timeout(60):
@@ -145,13 +143,6 @@ async def fleet(store: Store, env: dict[str, str], tmp_path: Path) -> AsyncItera
                     assert process.running, process.said()
                     await asyncio.sleep(0.02)  # it says so in a file
         yield started
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _token(env: dict[str, str], scene: Scene) -> str:

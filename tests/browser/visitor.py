@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, e
 from tests.browser.world import Customer, World
 from tests.support.chromium import Chromium
 
-PATIENCE = 15_000  # milliseconds for anything that a page should show
+PATIENCE = 60_000  # milliseconds for anything that a page should show
 PHONE = {"width": 390, "height": 844}
 BAD = ("serious", "critical")
 

@@ -42,7 +42,11 @@ async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
     await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.look()
     (firing,) = (await cli.json("alerts", "list"))["data"]
-    assert (firing["name"], firing["firing"], firing["look"]) == ("dead_letters", True, "hookline dead stats")
+    assert (firing["name"], firing["firing"], firing["look"]) == (
+        "dead_letters",
+        True,
+        "hookline dead stats --all-orgs",
+    )
     past = (await cli.json("alerts", "history"))["data"]
     assert {each["name"]: each["firing"] for each in past} == {"dead_letters": True, "circuit_open": False}
     (older,) = (await cli.json("alerts", "history", "--after", str(past[0]["id"])))["data"]
@@ -79,7 +83,10 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
     await fleet.look()
     lines = (await cli("alerts", "list")).out.splitlines()
     assert len(lines) == 2
-    assert "2 dead letters wait for somebody (more than 1); most: permanent_failure\thookline dead stats" in lines[1]
+    assert (
+        "2 dead letters wait for somebody (more than 1); most: permanent_failure\thookline dead stats --all-orgs"
+        in lines[1]
+    )
     assert "\tfires\t" in (await cli("alerts", "history")).out
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
+import msgspec
+
 from hookline.access import Audit, AuditFilter
 from hookline.model import ActorKind
 from hookline.store.base import Page
+from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli
 from tests.support.scene import Scene
@@ -66,6 +72,38 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")  # nothing is left
     (entry,) = await log_of(scene)
     assert (entry.action, entry.subject, entry.detail) == ("dead_letter.replay", endpoint.id, "3 dead letters")
+
+
+INTERRUPTED = """
+import os, signal
+from hookline.cli import dead, main
+
+dead.BATCH = 2
+whole = dead._replay_some
+
+async def interrupted(opened, where):
+    os.kill(os.getpid(), signal.SIGINT)
+    return await whole(opened, where)
+
+dead._replay_some = interrupted
+main()
+"""
+
+
+@both_engines
+async def test_dead_letters_until_somebody_interrupts(cli: Cli, scene: Scene) -> None:
+    """What is under way then is finished, and all that was done is told and kept."""
+    await scene.endpoint()
+    await scene.send(5)
+    await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
+    replay = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", INTERRUPTED, "dead", "replay", "--all", "--yes", "--json",
+        env=cli.environment, cwd=cli.directory, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await replay.communicate()
+    assert (replay.returncode, msgspec.json.decode(out)) == (130, {"replayed": 2, "left": 3})
+    (entry,) = await log_of(scene)
+    assert (entry.action, entry.detail) == ("dead_letter.replay", "2 of 5 dead letters")
 
 
 async def test_operators(cli: Cli, scene: Scene) -> None:

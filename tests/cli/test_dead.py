@@ -112,3 +112,25 @@ async def test_another_organizations_are_out_of_reach(cli: Cli, scene: Scene) ->
     (await cli("dead", "replay", "--endpoint", endpoint.id, "--yes", "--org", other.id)).refused(3)
     assert await cli.json("dead", "replay", "--all", "--yes", "--org", other.id) == {"replayed": 0, "left": 0}
     assert len((await cli.json("dead", "list"))["data"]) == 3
+    assert (await cli.json("dead", "stats", "--org", other.id))["dead"] == 0
+
+
+async def test_whoever_runs_the_deployment_sees_whose_they_are(cli: Cli, scene: Scene) -> None:
+    """Alerts are about all organizations, and advise this."""
+    other = await scene.store.save_organization(factory.organization())
+    theirs = await scene.store.create_application(other.id, factory.new_application())
+    await scene.store.create_endpoint(theirs.no, factory.new_endpoint())
+    await prepared(scene)
+    await scene.store.ingest(factory.new_messages(theirs.no, 1))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+
+    assert (await cli.json("dead", "stats"))["dead"] == 3
+    found = await cli.json("dead", "stats", "--all-orgs")
+    assert (found["dead"], found["byReason"]) == (4, {"permanent_failure": 4})
+    assert found["byApplication"] == [
+        {"orgId": scene.organization.id, "appId": scene.app.id, "dead": 3},
+        {"orgId": other.id, "appId": theirs.id, "dead": 1},
+    ]
+    shown = (await cli("dead", "stats", "--all-orgs")).out
+    assert f"--org {other.id} --app {theirs.id}" in shown
+    (await cli("dead", "stats", "--all-orgs", "--org", other.id)).refused(2, "--all-orgs")

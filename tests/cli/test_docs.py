@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from hookline.cli.app import app, exit_code
 from hookline.errors import HooklineError
 from tests.cli.conftest import both_engines
-from tests.cli.test_serve import free_port
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")

@@ -23,9 +23,9 @@ from hookline.sources.examine import SourceView
 from hookline.sources.setup import install, prune
 from hookline.store.base import COUNTED, Page
 from tests.cli.conftest import both_engines
-from tests.cli.test_serve import free_port
 from tests.support import factory
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 from tests.support.postgres import Databases
 from tests.support.receiver import Receiver
 from tests.support.scene import Scene

@@ -16,13 +16,8 @@ from hookline.cli.supervise import Supervisor
 from hookline.errors import ConfigError, InvalidInput
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 from tests.support.scene import Scene
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 @both_engines

@@ -100,7 +100,7 @@ async def drained(terminal: int, process: asyncio.subprocess.Process) -> bytes:
     shown = b""
     os.set_blocking(terminal, False)
     ending = asyncio.create_task(process.wait())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not ending.done():
             try:
                 shown += os.read(terminal, 65536)

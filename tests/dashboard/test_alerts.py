@@ -37,7 +37,7 @@ async def test_what_fires_says_what_since_when_and_where_to_look(chief: Client, 
     ((state, what, about, since, lasted, look),) = page.rows()
     assert state == "◷ Backlog warning"
     assert what.startswith("5 deliveries are due")
-    assert (about, lasted, look) == ("the deployment", "fires", "hookline top")
+    assert (about, lasted, look) == ("the deployment", "fires", "Endpoints hookline top")
     assert since.endswith("ago")
 
 
@@ -60,16 +60,28 @@ async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene)
 
 async def test_only_their_own_endpoints_are_linked(chief: Client, scene: Scene, store: Store) -> None:
     await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-    own_app = await store.create_application(manage.DEFAULT_ORG, factory.new_application())
-    own, theirs = await scene.endpoint(own_app), await scene.endpoint()
+    own_app = await store.create_application(manage.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
+    own = await scene.endpoint(own_app, url="https://own.example.com/hook", description="the warehouse")
+    theirs = await scene.endpoint(url="https://theirs.example.com/hook")
     fleet = Fleet(scene, only(circuits=True))
     for endpoint in (own, theirs):
         await store.open_circuit(endpoint.no, "tests")
     await fleet.look()
     page = await chief.page("/alerts")
-    assert {own.id, theirs.id} <= {each.get("title") for each in page.all() if each.get("title")}
-    assert page.has("a", href=f"/endpoints/{own.id}")
-    assert not page.has("a", href=f"/endpoints/{theirs.id}")
+    told = {row[2]: row[1] for row in page.rows()}
+    mine = next(about for about in told if about.startswith("https://own.example.com/hook"))
+    other = next(about for about in told if about.startswith("https://theirs.example.com/hook"))
+    assert "the warehouse · Acme & Sons" in mine
+    assert told[mine].startswith("the circuit of this endpoint is open")
+    assert ".example.com/hook (" in page.first(class_="verdict").text
+    assert f"{scene.app.name} of {scene.organization.id}" in other
+    for each in (page, await chief.page("/")):
+        assert "https://theirs.example.com/hook" in each.text
+        assert each.has("a", href=f"/endpoints/{own.id}")
+        assert not each.has("a", href=f"/endpoints/{theirs.id}")
+    await store.delete_endpoint(theirs.no)
+    gone = next(row[2] for row in (await chief.page("/alerts")).rows() if "theirs" in row[2])
+    assert gone.endswith("· deleted")
     await store.set_endpoint_status(own.no, EndpointStatus.PAUSED, "tests")
 
 

@@ -71,7 +71,25 @@ async def test_one_is_found_by_its_id_or_uid(operator: Client, scene: Scene, oth
     assert set(listed(await operator.page(f"/applications?q={scene.app.id}"))) == {scene.app.id}
     assert (await operator.page("/applications?q=nobody")).first(
         class_="empty"
-    ).text == "No application has this id or uid."
+    ).text == "No application has this id, or this in its name or uid."
+
+
+async def test_some_are_found_by_a_part_of_their_name(
+    operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.store.change_application(scene.app.no, ApplicationChange(name="Bäckerei Müller & Co", uid="baker"))
+    await scene.store.change_application(other_app.no, ApplicationChange(name="Baker of bread"))
+    assert set(listed(await operator.page("/applications?q=m%C3%9Cller"))) == {scene.app.id}
+    assert set(listed(await operator.page("/applications?q=BAKER"))) == {scene.app.id, other_app.id}
+    assert set(listed(await operator.page("/applications?q=baker"))) == {scene.app.id, other_app.id}
+    # It never looks through all of very many at once, and says so.
+    monkeypatch.setattr("hookline.store.names.LOOKED", 1)
+    page, seen = await operator.page("/applications?q=bread"), 0
+    while not page.first("main").has("table"):
+        assert "None so far." in page.first("main").text
+        page, seen = await operator.page(page.first("main").first(class_="more").first("a")["href"]), seen + 1
+        assert seen < 3
+    assert set(listed(page)) == {other_app.id}
 
 
 async def test_a_long_list_has_pages(operator: Client, scene: Scene) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from hookline import clock
 from hookline.model import (
     Actor,
     ActorKind,
     Application,
     PolicyOverride,
+    Retry,
+    Timing,
 )
 from hookline.observe.activity import Deed
 from hookline.observe.pulse import Pulse
-from hookline.states import EndpointStatus
+from hookline.states import EndpointStatus, ErrorKind, Health
 from tests.dashboard.conftest import Client
 from tests.dashboard.seen import again, numbers, section, verdict
 from tests.support import factory
@@ -115,6 +120,19 @@ async def test_customers_do_not_see_who_works_for_us(operator: Client, portal: C
     theirs = await portal.page(f"/portal/endpoints/{endpoint.id}")
     assert section(ours, "Timeline").rows()[0][2:] == ["a cause", "with an API key: the key of the night shift"]
     assert section(theirs, "Timeline").rows()[0][2:] == ["a cause", "with an API key"]
+
+
+async def test_the_band_shows_the_probe_that_is_under_way_and_those_before(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    job = await scene.half_open(endpoint)
+    page = await operator.page(f"/endpoints/{endpoint.id}")
+    assert "circuit half-open" in section(page, "Circuit and status").text
+    began = clock.wall() - timedelta(seconds=20)
+    sent = factory.failed(ErrorKind.TIMEOUT, started_at=began, timing=Timing(total=19_000_000))
+    again = Retry(at=clock.wall() + timedelta(hours=1), spends=False, delay=3600.0)
+    await scene.record(factory.result(job, again, Health.BAD, sent))
+    rows = section(await operator.page(f"/endpoints/{endpoint.id}?range=6h"), "Circuit and status").rows()
+    assert [row[1:] for row in rows if row[1] == "circuit half-open"] == [["circuit half-open", "19 s"]]
 
 
 async def test_the_band_follows_the_circuit(operator: Client, scene: Scene) -> None:

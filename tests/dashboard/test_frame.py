@@ -64,9 +64,14 @@ async def test_the_application_that_is_chosen_is_named_however_many_there_are(
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.app.MOST_SWITCHED", 1)
     for each in (app, other_app):
-        options = (await operator.page(f"/endpoints?app={each.id}")).first("select", name="app").all("option")
-        assert [option.text for option in options if "selected" in option.attributes] == [each.name]
-        assert len({option["value"] for option in options}) == len(options)
+        switcher = (await operator.page(f"/endpoints?app={each.id}")).first("form", class_="switcher")
+        assert switcher.first("b").text == each.name
+        assert switcher.first("input", name="app")["value"] == (each.uid or each.id)
+        assert len(switcher.all("option")) == 1
+        assert "The first 1 applications are offered" in switcher.first("input", name="app")["title"]
+        answer = await operator.submit(switcher, app="" if each == app else app.id)
+        assert answer.status == 200
+    assert (await operator.get("/endpoints?app=app_none")).status == 404
 
 
 async def test_a_page_that_does_not_follow_the_range_offers_none(operator: Client) -> None:

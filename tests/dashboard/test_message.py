@@ -12,6 +12,7 @@ from hookline import clock, signing
 from hookline.access import AuditFilter
 from hookline.dashboard import exchange, preview
 from hookline.dashboard.pages import message as message_page
+from hookline.dashboard.pages import message_deliveries as deliveries_page
 from hookline.flow.request import Target
 from hookline.model import Dead, Endpoint, Job, Message, Scheme, Secret
 from hookline.states import DeliveryState, EndpointStatus, Health, Reason
@@ -154,6 +155,21 @@ async def test_those_that_need_somebody_come_first(operator: Client, scene: Scen
     assert page.first(class_="verdict").text.startswith("✕ 1 of 3 deliveries gave up")
 
 
+async def test_why_is_said_of_many_only_where_it_is_true_of_all(operator: Client, scene: Scene) -> None:
+    paused, shut = await scene.endpoint(), await scene.endpoint()
+    [message] = await scene.send()
+    for endpoint in (paused, shut):
+        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith(
+        "❚❚ 2 of 2 deliveries are held: the endpoint is paused. What to do"
+    )
+    await scene.store.set_endpoint_status(shut.no, EndpointStatus.ACTIVE, "done")
+    await scene.store.open_circuit(shut.no, "they deploy")
+    page = await operator.page(f"/messages/{message}")
+    assert page.first(class_="verdict").text.startswith("❚❚ 2 of 2 deliveries are held. What to do")
+
+
 async def test_nothing_matched(operator: Client, scene: Scene) -> None:
     [message] = await scene.send()
     page = await operator.page(f"/messages/{message}")
@@ -174,6 +190,35 @@ async def test_of_very_many_endpoints_the_rest_are_a_line_each(
     numbers = [node.text for node in page.first(class_="numbers").all(class_="number")]
     assert numbers == ["1✕ dead", "3● delivered"]
     assert sum(node["id"].startswith("delivery-") for node in page.all("section") if node.get("id")) == 2
+
+
+async def test_all_deliveries_are_listed_by_state(
+    operator: Client, portal: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_page, "MOST_TOLD", 1)
+    monkeypatch.setattr(deliveries_page, "SHOWN", 2)
+    endpoints = [await scene.endpoint(url=f"https://{at}.example.com/hook") for at in range(5)]
+    [message] = await scene.send()
+    jobs = {job.endpoint_no: job for job in await scene.claim_all()}
+    await scene.record(*(factory.delivered(jobs[endpoint.no]) for endpoint in endpoints[:3]))
+    await scene.store.release([jobs[endpoint.no] for endpoint in endpoints[3:]])
+    for endpoint in endpoints[3:]:
+        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+    page = await operator.page(f"/messages/{message}")
+    numbers = {node.text: node["href"] for node in page.first(class_="numbers").all(class_="number")}
+    assert list(numbers) == ["2❚❚ held", "3● delivered"]
+    for words, number in (("2❚❚ held", 2), ("3● delivered", 3)):
+        listed = await operator.page(numbers[words])
+        found = listed.first("main").rows()
+        if number > 2:
+            [more] = [node for node in listed.first("main").all("a") if node.text == "More →"]
+            found += (await operator.page(more["href"])).first("main").rows()
+        assert [row[0] for row in found] == [words[1:]] * number
+    [every] = [node for node in page.first(id="beyond").all("a") if node.text == "All 5 deliveries, by state"]
+    assert "0.example.com" in (await operator.page(every["href"])).first("main").text
+    assert "0.example.com" in (await portal.page(f"/portal{every['href']}")).first("main").text
+    for wrong in ("?state=lost", "?after=x"):
+        await operator.page(f"/messages/{message}/deliveries{wrong}", 422)
 
 
 async def test_it_is_told_live(operator: Client, scene: Scene) -> None:

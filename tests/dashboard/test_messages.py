@@ -12,7 +12,7 @@ import pytest
 from hookline import clock, ids
 from hookline.dashboard.pages import messages as messages_page
 from hookline.model import NewApplication, NewMessage
-from hookline.states import Health
+from hookline.states import EndpointStatus, Health
 from hookline.store import walk
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
@@ -121,6 +121,24 @@ async def test_every_filter(operator: Client, scene: Scene) -> None:
                 assert form[name] == [value.strip()], query
         shown = [node.text for node in page.all(class_="chips")]
         assert bool(shown) == any(value.strip() for name, value in query.items() if name != "app"), query
+
+
+async def test_instants_that_narrow_the_list_are_told_as_every_other_time(operator: Client, scene: Scene) -> None:
+    page = await search(operator, since="2020-03-01T14:30+02:00", until="2100-01-01T00:00")
+    since, until = page.first(class_="chips").all("a")
+    assert (since.text, until.text) == ("Since: 2020-03-01 12:30 UTC ✕", "Until: 2100-01-01 00:00 UTC ✕")
+    assert since.first("time")["datetime"] == "2020-03-01T12:30:00Z"  # which the script puts in the viewer's zone
+
+
+async def test_what_its_lane_holds_is_called_as_on_its_own_page(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    message = await send(scene)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+    page = await search(operator)
+    assert page.first("main").rows()[0][4] == "❚❚ 1 held"
+    assert page.first(class_="verdict").text.startswith("❚❚ 1 message on this page is held.")
+    assert "❚❚ held" in (await operator.page(f"/messages/{message}")).first("main").text
+    assert listed(await search(operator, state="open")) == [message]
 
 
 async def test_bad_filters_are_shown_again_with_what_is_wrong(operator: Client, scene: Scene) -> None:

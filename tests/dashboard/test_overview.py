@@ -102,6 +102,12 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     assert row[4] == "3"
     replay = next(link for link in page.all("a", class_="button") if link.text == "Replay 3…")
     assert replay["href"] == f"/dead-letters?endpoint={endpoint.id}"
+    # Once it takes what it is sent, nothing dies there, and nothing holds up the replay.
+    await scene.send(20)
+    await scene.record(*factory.all_delivered(await scene.claim_all()))
+    (row,) = (await operator.page("/")).first("section", id="troubled").rows()
+    assert row[1].startswith("✕ dead letters for")
+    assert row[2] == "It takes what it is sent now: replay them."
     assert (await operator.get(replay["href"])).status == 200
 
 

@@ -40,9 +40,20 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
 
     small = laid.small()
     assert [sum(filter(None, each.values)) for each in small] == [
-        sum(inside) for inside in (laid.delivered, laid.retried) if any(inside)
+        sum(inside[: laid.over]) for inside in (laid.delivered, laid.retried) if any(inside[: laid.over])
     ]
     assert all(15 <= len(each.values) <= 31 for each in small)
+
+
+@pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
+def test_a_step_that_is_not_over_is_not_drawn_as_if_traffic_had_dropped(span: Range) -> None:
+    steady = [Activity(at=NOW - each * series.step(span), delivered=9, retried=0, dead=0) for each in range(span.steps)]
+    laid = series.laid_out(steady, span, NOW)
+    delivered, *_ = laid.curves()
+    assert (len(delivered.values), delivered.values[-1]) == (span.steps, None)
+    assert {*delivered.values} == {9, None}
+    assert laid.small()[0].values[-1] == max(filter(None, laid.small()[0].values))
+    assert sum(laid.delivered) == 9 * span.steps  # what is counted is all of it
 
 
 def test_a_chart_moves_on_by_whole_steps() -> None:
@@ -92,6 +103,42 @@ def test_what_was_before_follows_from_what_came_first() -> None:
     assert words(paused, lane) == ["circuit open", "paused", "circuit closed"]
     stopped = Lane(endpoint_no=1, app_no=1, status=EndpointStatus.DISABLED)
     assert words([], stopped) == ["disabled"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([*K]), instants_of_a_week)),
+    st.lists(st.tuples(instants_of_a_week, st.integers(0, 9_000))),
+)
+def test_probes_leave_no_gaps_and_no_overlaps(
+    given: list[tuple[K, datetime]], sent: list[tuple[datetime, int]]
+) -> None:
+    events = sorted((event(kind, at) for kind, at in given), key=lambda each: each.at, reverse=True)
+    probes = [(at, at + timedelta(seconds=took)) for at, took in sent]
+    since = NOW - timedelta(days=7)
+    found = circuit.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=Circuit.OPEN), since, NOW, probes)
+    assert (found[0].since, found[-1].until) == (since, NOW)
+    assert all(one.until == other.since for one, other in pairwise(found))
+
+
+def test_a_circuit_is_half_open_while_a_probe_is_under_way() -> None:
+    ago = [NOW - timedelta(minutes=minutes) for minutes in (10, 20, 30)]
+    lane = Lane(
+        endpoint_no=1,
+        app_no=1,
+        circuit=Circuit.HALF_OPEN,
+        probe_at=NOW + timedelta(seconds=55),
+        status=EndpointStatus.ACTIVE,
+    )
+    events = [event(K.CIRCUIT_PROBE_FAILED, ago[0]), event(K.CIRCUIT_OPENED, ago[2])]
+    probes = [(ago[1], ago[0]), *circuit.probes([], lane, 60.0, NOW)]
+    found = circuit.stretches(events, lane, NOW - timedelta(hours=1), NOW, probes)
+    assert [(each.words, each.since) for each in found] == [
+        ("circuit closed", NOW - timedelta(hours=1)),
+        ("circuit open", ago[2]),
+        ("circuit half-open", ago[1]),
+        ("circuit open", ago[0]),
+        ("circuit half-open", NOW - timedelta(seconds=5)),
+    ]
 
 
 # ── instants ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -59,7 +59,7 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
     # The deadline is longer than a busy receiver takes to read a request: one that it read after its retry would be out of order.
-    env = environment(database_url, HOOKLINE_REQUEST_TIMEOUT="3s", HOOKLINE_LEASE="13s")
+    env = environment(database_url, HOOKLINE_REQUEST_TIMEOUT="6s", HOOKLINE_LEASE="16s")
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
     arrivals = Arrivals()

@@ -6,6 +6,7 @@ What is checked is the reason to choose an outbox: every order that was committe
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import signal
@@ -43,7 +44,7 @@ async def test_every_committed_order_has_its_webhook_and_no_other_has_one(
     with Receiver() as receiver:
         await _endpoint(hookline_url, env, receiver.url)
         worker = Worker(env, tmp_path / "worker.log")
-        street = Street(shop_url, tmp_path / "shops.log")
+        street = Street(shop_url, tmp_path)
         try:
             await street.suffer(worker.suffer)
             street.end()
@@ -90,46 +91,68 @@ class Worker:
             self._process.kill()
 
 
+class Shop:
+    """One process. Its log is its own, so that it can be seen at work."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.shop", url], stdout=output, stderr=output
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    async def at_work(self) -> None:
+        """Killed sooner, it would never sell anything on a busy machine, and neither would any other."""
+        async with asyncio.timeout(60):
+            while not self.log.stat().st_size:
+                await asyncio.sleep(0.01)  # it says so in a file
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(60)
+
+
 class Street:
     """The shops, and the one who kills them."""
 
-    def __init__(self, url: str, log: Path) -> None:
-        self._url, self._log = url, log
+    def __init__(self, url: str, directory: Path) -> None:
+        self._url, self._directory = url, directory
         self._chance = random.Random(SEED)
+        self._numbers = itertools.count()
         self._shops = [self._open() for _ in range(SHOPS)]
 
-    def _open(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.support.shop", self._url], stdout=output, stderr=output
-            )
+    def _open(self) -> Shop:
+        return Shop(self._url, self._directory / f"shop-{next(self._numbers)}.log")
 
     async def suffer(self, every_fifth: Callable[[], None]) -> None:
-        """Kill one shop after the other, at random instants: there is nothing to wait for."""
+        """Kill one shop after the other, at random instants of its work: there is nothing to wait for."""
         kills = 0
         while len(self.told("begun")) + len(self.told("lost")) < TRANSACTIONS or kills < 15:
-            await asyncio.sleep(self._chance.uniform(0.05, 0.4))
-            victim = self._chance.randrange(SHOPS)
-            assert self._shops[victim].poll() is None, self._log.read_text()
-            self._kill(self._shops[victim])
-            self._shops[victim] = self._open()
+            place = self._chance.randrange(SHOPS)
+            victim = self._shops[place]
+            await victim.at_work()
+            await asyncio.sleep(self._chance.uniform(0.0, 0.2))
+            assert victim.running, victim.log.read_text()
+            victim.kill()
+            self._shops[place] = self._open()
             kills += 1
             if kills % 5 == 0:
                 every_fifth()
 
-    def _kill(self, one: subprocess.Popen[bytes]) -> None:
-        one.send_signal(signal.SIGKILL)
-        one.wait(10)
-
     def told(self, step: str) -> set[str]:
         """A line that a kill cut short counts for nothing."""
-        lines = [line.split(" ") for line in self._log.read_text().splitlines()]
+        logs = self._directory.glob("shop-*.log")
+        lines = [line.split(" ") for log in logs for line in log.read_text().splitlines()]
         return {line[1] for line in lines if line[0] == step and len(line) == 2 and len(line[1]) == 32}
 
     def end(self) -> None:
         for one in self._shops:
-            if one.poll() is None:
-                self._kill(one)
+            if one.running:
+                one.kill()
 
 
 async def _endpoint(url: str, env: dict[str, str], receiver: str) -> None:

@@ -65,7 +65,8 @@ class Arrivals:
 async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tmp_path: Path) -> None:
     ours, theirs = urls
     apart = {} if ours == theirs else {"HOOKLINE_OUTBOX_URLS": theirs}
-    env = environment(ours, HOOKLINE_REQUEST_TIMEOUT="3s", HOOKLINE_LEASE="13s", **apart)
+    # Longer than a busy receiver takes to read a request: one that it read after its retry would be out of order.
+    env = environment(ours, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s", **apart)
     store = await open_store(ours, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
     if apart:
@@ -78,7 +79,7 @@ async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tm
         for number in range(1 if ours.startswith("sqlite") else 2):
             workers.enter_context(running(["worker"], env, tmp_path / f"worker{number}.log"))
         await _sell(theirs, range(1))
-        await receiver.arrived(1, timeout=30)  # the rest is published while others are relayed and sent
+        await receiver.arrived(1)  # the rest is published while others are relayed and sent
         await _sell(theirs, range(1, TURNS))
         await asyncio.to_thread(arrivals.wait)
         await _until_nothing_is_open(store)
@@ -157,7 +158,7 @@ async def _endpoint(store: Store, url: str) -> None:
 
 
 async def _until_nothing_is_open(store: Store) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             counts = await store.counts()
             if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:

@@ -68,7 +68,7 @@ async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
     ingest = Ingest(scene.store, commits=1)
     broken = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no, channels=5)))
     good = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
-    answers = await asyncio.wait_for(asyncio.gather(broken, good, return_exceptions=True), 10)
+    answers = await asyncio.wait_for(asyncio.gather(broken, good, return_exceptions=True), 60)
     assert isinstance(answers[0], Exception)
     assert isinstance(answers[1], Accepted)
     await ingest.close()

@@ -19,6 +19,7 @@ from hookline.flow.send import Results
 from hookline.flow.send_wait import SelectWaiter
 from hookline.states import ErrorKind
 from tests.support.certs import Authority
+from tests.support.ports import refusing
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import Sending, request
 
@@ -44,12 +45,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until something wakes it: no regular turn hides a wake-up that was lost."""
     monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
-
-
-def nobody_listens() -> str:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{sock.getsockname()[1]}/"
 
 
 # ── what goes out and what comes back ─────────────────────────────────────────────────────────────────────────────
@@ -103,14 +98,14 @@ def test_ipv6(sending: Sending) -> None:
 
 
 def test_handles_are_used_again_and_leak_nothing(receiver: Receiver) -> None:
-    with Sending(slots=1, body_limit=8) as sending:
+    with Sending(slots=1, body_limit=8) as sending, refusing() as nowhere:
         receiver.behave(
             Behaviour(status=418, body=b"0123456789", headers={"Set-Cookie": "a=b", "Retry-After": "9"}), "/first"
         )
         receiver.behave(Behaviour(status=200, body=b"", headers={}), "/second")
         first = request(f"{receiver.url}/first", b"a" * 50, headers=["authorization: Bearer x", "x-one: 1"], fresh=True)
         second = request(f"{receiver.url}/second", b"bb", headers=["x-two: 2"])
-        refused = request(nobody_listens())
+        refused = request(nowhere)
         third = request(f"{receiver.url}/second", b"ccc", headers=["x-three: 3"])
         one, two, error, three = sending.send(first, second, refused, third)
 
@@ -238,8 +233,8 @@ def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
 
 
 def test_nobody_listens(sending: Sending) -> None:
-    url = nobody_listens()
-    sent = sending.one(url)
+    with refusing() as url:
+        sent = sending.one(url)
     assert (sent.error, sent.untouched) == (ErrorKind.REFUSED, True)
     assert sent.address == url.removeprefix("http://").rstrip("/")
     assert sent.detail == "connecting: connection refused"
@@ -367,19 +362,20 @@ def test_what_is_too_late_to_start_is_not_sent(receiver: Receiver) -> None:
 
 def test_a_fault_in_on_results_does_not_stop_the_sender(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     kept: Results = []
-    second = threading.Event()
+    first, second = threading.Event(), threading.Event()
 
     def on_results(results: Results) -> None:
-        if not receiver.requests or receiver.requests[-1].path == "/first":
+        if not first.is_set():
+            first.set()
             raise RuntimeError("first")
         kept.extend(results)
         second.set()
 
     with Sending(on_results=on_results) as sending, caplog.at_level(logging.CRITICAL):
         sending.submit(request(f"{receiver.url}/first"))
-        receiver.wait_for(1)
+        assert first.wait(60)
         sending.submit(request(f"{receiver.url}/second"))
-        assert second.wait(10)
+        assert second.wait(60)
     assert kept[-1][0].url == f"{receiver.url}/second"
 
 

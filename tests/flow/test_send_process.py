@@ -41,7 +41,7 @@ class Apart:
         return await self.results(*requests)
 
     async def results(self, *requests: Request) -> list[Sent]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not all(one.ref in self._results for one in requests):
                 self._news.clear()
                 await self._news.wait()
@@ -71,7 +71,7 @@ def _command(pid: int) -> str:
 
 
 async def _gone(pid: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while _alive(pid):
             await asyncio.sleep(0.01)
 
@@ -102,14 +102,14 @@ def receiver() -> Iterator[Receiver]:
 
 
 async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart: Apart, receiver: Receiver) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await apart.sender.ready.wait()
     [sent] = await apart.send(request(receiver.url))
     assert sent.status == 200
     pid = apart.pid()
     os.kill(pid, signal.SIGKILL)
     await _gone(pid)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while apart.sender.ready.is_set():
             await asyncio.sleep(0.01)  # there is no event to await for it
         await apart.sender.ready.wait()

@@ -76,7 +76,7 @@ async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: R
             "severity": "warning",
             "value": 2.0,
             "threshold": 1.0,
-            "look": "hookline dead stats",
+            "look": "hookline dead stats --all-orgs",
             "dashboardUrl": "https://hooks.example.com/",
             "resolvedAt": None,
             "test": False,

@@ -63,7 +63,7 @@ async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
     assert found.message["Auto-Submitted"] == "auto-generated"
     text = found.message.get_content()
     assert "123 dead letters wait for somebody (more than 100); most: blocked_address." in text
-    assert "Since 2026-03-04 05:03:07 UTC. Look at it: hookline dead stats" in text
+    assert "Since 2026-03-04 05:03:07 UTC. Look at it: hookline dead stats --all-orgs" in text
 
 
 def test_one_that_is_over_says_how_long_it_lasted() -> None:
@@ -156,17 +156,17 @@ def talking() -> list[threading.Thread]:
 def assert_hung_up() -> None:
     """No thread is left that would still send it."""
     for thread in talking():
-        thread.join(5)
+        thread.join(60)
     assert talking() == []
 
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
 async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it sends a byte: the time is that of the whole mail."""
-    monkeypatch.setattr(sending, "DEADLINE", 0.3)
+    monkeypatch.setattr(sending, "DEADLINE", 1.0)
     with MailServer(drips=0.02 if scheme == "smtp" else None, silent=scheme == "smtps") as server:
-        with pytest.raises(TimeoutError, match=r"the mail server did not take it within 0\.3 s"):
-            async with asyncio.timeout(5):
+        with pytest.raises(TimeoutError, match="the mail server did not take it within 1 s"):
+            async with asyncio.timeout(30):
                 await Post(f"{scheme}://127.0.0.1:{server.port}").send(message())
         assert_hung_up()
         assert server.callers == 1
@@ -179,6 +179,7 @@ async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch:
         async with mailing(mailer):
             mailer.post(message())
             await asyncio.to_thread(server.wait_for_callers, 1)
+            monkeypatch.setattr(sending, "DEADLINE", 60.0)  # the next one has all its time
             server.drips = None
             mailer.post(message(replace(ALERT, name="backlog")))
             (found,) = await server.arrived(1)
@@ -192,7 +193,7 @@ async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch:
     monkeypatch.setattr(sending, "LAST_CHANCE", 0.3)
     with MailServer(drips=None if silent else 0.02, silent=silent) as server, capture_logs() as logs:
         mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send)
-        async with asyncio.timeout(5), mailing(mailer):
+        async with asyncio.timeout(30), mailing(mailer):
             mailer.post(message())
             mailer.post(message(replace(ALERT, name="backlog")))
             await asyncio.to_thread(server.wait_for_callers, 1)

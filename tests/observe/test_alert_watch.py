@@ -91,7 +91,7 @@ async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, d
 
 async def until_free(scene: Scene) -> None:
     """A session that is ended gives up its locks a moment later; there is no event for it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await scene.raw.count("pg_locks", "locktype = 'advisory' AND classid = 1214543 AND objid = 7"):
             await asyncio.sleep(0.01)  # there is no event to await for it
 
@@ -144,7 +144,7 @@ async def test_a_database_that_is_away_is_waited_for(scene: Scene) -> None:
     stop = asyncio.Event()
     with capture_logs() as logs:
         running = asyncio.create_task(watch.run(stop))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await scene.raw.count("alert_look"):
                 await asyncio.sleep(0.01)  # the store has no event for it
         stop.set()

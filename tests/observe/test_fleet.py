@@ -122,7 +122,7 @@ async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path:
     fleet, tally = Fleet(tmp_path), busy(1)
     path = fleet.born()
     async with told(path, tally):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not path.exists():
                 await asyncio.sleep(0.01)  # there is no event to await for it
         tally.ingested(4, 0.001)

@@ -19,8 +19,8 @@ from hookline.store.base import SCHEMA_VERSION, Store
 from hookline.vault import new_key
 from tests.api.conftest import Answer, Client
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 from tests.support.postgres import private_server
-from tests.support.serving import free_port
 
 
 class Asked:
@@ -128,7 +128,7 @@ async def test_a_database_that_went_away_and_came_back(tmp_path: Path) -> None:
 
 async def becomes(client: Client, status: int, word: str = "") -> None:
     """The answer is another process's, a second late at most: there is no event for it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             answer = await client.get("/health/ready")
             if answer.status == status and word in answer.body.decode():
@@ -156,7 +156,7 @@ async def test_the_real_command_is_not_ready_while_another_process_migrates(tmp_
 
 
 async def connected(client: Client) -> Answer:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await client.get("/health/ready")

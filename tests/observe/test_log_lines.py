@@ -26,9 +26,9 @@ from hookline.vault import new_key
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 from tests.support.receiver import Behaviour, Received, Receiver
 from tests.support.scene import Scene
-from tests.support.serving import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,7 +153,7 @@ def died(logged: Sequence[Any]) -> dict[str, tuple[str, str]]:
 
 async def swept(sweeper: Sweeper, logged: Sequence[Any], message: str) -> None:
     """Chores are due by the clock."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while message not in died(logged):
             await sweeper.once()
             await asyncio.sleep(0.005)

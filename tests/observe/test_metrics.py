@@ -34,7 +34,7 @@ async def publish(scene: Scene, app: str) -> None:
 
 async def counted(measured: Measured, name: str, wanted: float, **labels: str) -> Scrape:
     """Once it has been counted: that is a moment after it was recorded."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (found := await measured.scrape()).samples.get((name, frozenset(labels.items()))) != wanted:
             await asyncio.sleep(0.01)  # there is no event to await for it
     return found

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.deployed import Deployment, deployed, read, shows
 from tests.support.measured import Scrape
+from tests.support.ports import free_port
 from tests.support.processes import running
 from tests.support.receiver import Receiver
-from tests.support.serving import free_port
 
 TOKEN = "a-token-of-a-test-alone"
 

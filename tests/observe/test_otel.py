@@ -18,8 +18,9 @@ from hookline.observe.spans import Context, Kind, Span
 from hookline.observe.traces import Traces
 from tests.api.conftest import Client
 from tests.support.collector import Collector
+from tests.support.ports import free_port
 from tests.support.receiver import Behaviour, Receiver
-from tests.support.serving import free_port, serving
+from tests.support.serving import serving
 
 TRACE, PUBLISHER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
@@ -189,14 +190,14 @@ def test_what_finds_no_room_is_dropped_and_said_once() -> None:
 
     def slow(spans: Sequence[Span]) -> str | None:
         at_it.set()
-        assert go.wait(10)
+        assert go.wait(60)
         sent.extend(span.context.span_id for span in spans)
         return None
 
     with capture_logs() as lines:
         queue = SpanQueue(slow, QueueSettings(most=5, batch=2, delay=1))
         queue.add([some_span(1)])
-        assert at_it.wait(10)
+        assert at_it.wait(60)
         queue.add([some_span(number) for number in range(2, 11)])
         queue.add([some_span(11)])
         go.set()

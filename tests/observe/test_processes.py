@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import signal
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from hookline.states import DeliveryState
 from tests.support.deployed import Deployment, delivered, deployed, read, shows
+from tests.support.ports import free_port
 from tests.support.processes import running
-from tests.support.receiver import Receiver
+from tests.support.receiver import Behaviour, Receiver
 
 pytestmark = pytest.mark.parametrize("engine", ["postgres"])
 
@@ -53,3 +59,31 @@ async def test_the_api_shows_the_workers_beside_it(deployment: Deployment, tmp_p
         found = await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
         assert found["hookline_processes"] == 3
         assert process.stop() == 0
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+async def test_workers_end_when_the_one_that_started_them_is_killed(
+    deployment: Deployment, receiver: Receiver, tmp_path: Path, command: str
+) -> None:
+    """What they have under way is finished and recorded first."""
+    port = deployment.env["HOOKLINE_METRICS_PORT"]
+    env = deployment.env | {"HOOKLINE_PORT": free_port(), "HOOKLINE_REQUEST_TIMEOUT": "6s", "HOOKLINE_LEASE": "30s"}
+    receiver.behave(Behaviour(gate=(gate := threading.Event())))
+    with running([command, "--processes", "2"], env, tmp_path / "log") as process:
+        await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
+        await deployment.send(1)
+        [arrived] = await receiver.arrived(1)
+        workers = [os.pidfd_open(pid) for pid in children(process.pid)]
+        process.kill()
+        gate.set()
+        try:
+            for worker in workers:
+                ended, _, _ = await asyncio.to_thread(select.select, [worker], [], [], 60)
+                assert ended, process.said()
+        finally:
+            for worker in workers:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(worker, signal.SIGKILL)
+                os.close(worker)
+    [delivery] = await deployment.store.deliveries(arrived.headers["webhook-id"])
+    assert delivery.state == DeliveryState.DELIVERED

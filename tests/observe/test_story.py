@@ -313,6 +313,7 @@ async def test_one_behind_a_retry_after_is_held_by_it(scene: Scene) -> None:
     words = f"the endpoint asked to be left alone until {until.isoformat(timespec='seconds')}"
     assert list(story.prospects(told, now, str)) == [words]
     assert story.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
+    assert [each.part for each in story.stretches(told, now)] == [Part.HELD]
     # The one that was refused waits for itself: it is due later than that.
     first = (await read(scene, job.message_id)).ways[0]
     assert story.standing(first, now) == "scheduled"

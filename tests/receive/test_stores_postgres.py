@@ -175,7 +175,7 @@ async def test_whoever_comes_while_the_table_is_made_waits(keys_url: str) -> Non
         making = thread.submit(keys.create_table)
         await _until_somebody_waits(keys_url)
         first.commit()
-        making.result(10)
+        making.result(60)
     keys.close()
 
 
@@ -207,7 +207,7 @@ async def test_what_another_session_took_in_between_is_seen(
         beginning = thread.submit(keys.begin, KEY, PRINT, token=b"ours", lease=30)
         await _until_somebody_waits(keys_url)
         first.commit()
-        answer = beginning.result(10)
+        answer = beginning.result(60)
     assert answer == expected or type(answer) is expected
     keys.close()
 

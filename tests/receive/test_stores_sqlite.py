@@ -52,10 +52,10 @@ def test_what_another_process_took_in_between_is_seen(keys_file: str) -> None:
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other, ThreadPoolExecutor(1) as thread:
         other.execute("BEGIN IMMEDIATE")
         beginning = thread.submit(keys.begin, b"another", PRINT, token=b"2", lease=30)
-        assert waits.wait(10)
+        assert waits.wait(60)
         other.execute("UPDATE hookline_idempotency SET key = CAST('another' AS BLOB)")
         other.execute("COMMIT")
-        assert isinstance(beginning.result(10), InProgress)
+        assert isinstance(beginning.result(60), InProgress)
     keys.close()
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_somebody_writes_without_a_write_ahead_log_is_waited_for(key
         with pytest.raises(TimeoutError):
             beginning.result(0.1)  # in which it has failed, or waits
         other.execute("COMMIT")
-        assert beginning.result(10) == Fresh(1)
+        assert beginning.result(60) == Fresh(1)
     keys.close()
 
 

@@ -70,7 +70,7 @@ def source(open_source: OpenSource, shop: AppFile) -> SqliteSource:
 
 async def moved(source: SqliteSource, limit: int = BATCH) -> RelayReport:
     """A move that has come through: a file that was written this moment is not believed at once."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             report = await source.move(limit)
             if report.gone:
@@ -195,7 +195,7 @@ async def test_a_commit_ends_the_wait(scene: Scene, source: SqliteSource, shop: 
     await drained(source)
     waiting = asyncio.create_task(source.wait(60))
     await asyncio.to_thread(shop.publish, scene.app.id)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await waiting
         assert (await moved(source)).relayed == 1
 
@@ -205,7 +205,7 @@ async def test_a_wait_that_is_cancelled_leaves_the_thread_free(source: SqliteSou
     waiting = asyncio.create_task(source.wait(600))
     await asyncio.sleep(0)
     waiting.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait([waiting])
         await source.move(BATCH)
 
@@ -483,7 +483,7 @@ async def test_a_commit_that_is_as_old_as_the_last_one_is_found(
 
 async def test_a_wait_ends_now_and_then_whatever_the_times_say(source: SqliteSource) -> None:
     await drained(source)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await source.wait(600)
 
 

@@ -39,7 +39,8 @@ async def move(raw: Raw, grain: int, seconds: int) -> None:
     """As if they had happened that long ago."""
     by = timedelta(seconds=seconds) if raw.engine == "postgres" else seconds * 10**6
     kind = "::interval" if raw.engine == "postgres" else ""
-    await raw.execute(f"UPDATE activity SET at = at - $1{kind} WHERE grain = $2", by, grain)
+    for table in ("activity", "org_activity"):
+        await raw.execute(f"UPDATE {table} SET at = at - $1{kind} WHERE grain = $2", by, grain)
 
 
 @pytest.fixture

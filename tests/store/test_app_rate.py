@@ -16,7 +16,8 @@ from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
-SLOW = 1  # a second: what a test does within one is one start
+SLOW = 1  # a second: the slowest that can be asked for
+TURN = 50  # seconds between two starts of what is `slowed`
 
 
 async def limited(scene: Scene, rate: int | None = SLOW) -> Application:
@@ -38,11 +39,16 @@ async def turns(scene: Scene, endpoints: list[Endpoint]) -> list[datetime]:
     return sorted(at for at in found if at is not None)
 
 
-async def start_for(scene: Scene, seconds: int) -> list[Job]:
-    """What starts while so many seconds pass."""
+async def slowed(scene: Scene) -> None:
+    """Until the rate is changed: what a test does meanwhile is one start, on however busy a machine."""
+    await scene.raw.execute("UPDATE lane SET app_rate = $1 WHERE app_rate IS NOT NULL", 1 / TURN)
+
+
+async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[Job]:
+    """What starts while so many seconds pass, so many times."""
     jobs: list[Job] = []
-    for _ in range(seconds):
-        await scene.age(1)
+    for _ in range(times):
+        await scene.age(seconds)
         jobs += await scene.claim_all()
     return jobs
 
@@ -81,15 +87,16 @@ async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -
 
 
 async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
-    """Forty lanes wait for one start a second: they have one token each, for their turn or for a look in between."""
+    """Forty lanes wait for one start at a time: they have one token each, for their turn or for a look in between."""
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=40)
+    await slowed(scene)
     (job,) = await scene.claim_all()
     given = await turns(scene, endpoints)
     assert len(given) == 40  # the one that was served is the last in line
     assert (await scene.lane(next(one for one in endpoints if one.no == job.endpoint_no))).turn_at == given[-1]
     gaps = [(later - at).total_seconds() for at, later in pairwise(given)]
-    assert min(gaps) >= 0.999
+    assert min(gaps) >= 0.999 * TURN
     for endpoint in endpoints:
         (token,) = await scene.tokens(endpoint)
         turn_at = (await scene.lane(endpoint)).turn_at
@@ -100,6 +107,7 @@ async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
 async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=6)
+    await slowed(scene)
     await scene.claim_all()
     before = await turns(scene, endpoints)
     await send(scene, app)
@@ -110,6 +118,7 @@ async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:
 async def test_other_applications_are_not_held_up(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=3)
+    await slowed(scene)
     await scene.endpoint()
     await scene.send(25)
     jobs = await scene.claim_all()
@@ -143,9 +152,10 @@ async def test_a_probe_is_a_start_like_any_other(scene: Scene) -> None:
         await scene.store.now() - timedelta(seconds=5),
         sick.no,
     )
+    await slowed(scene)
     await send(scene, app, 2)
     (first,) = await scene.claim_all()
-    await scene.age(1)
+    await scene.age(TURN)
     (second,) = await scene.claim_all()
     assert {first.endpoint_no, second.endpoint_no} == {sick.no, well.no}
     assert [job.endpoint_no for job in (first, second) if job.probe] == [sick.no]
@@ -167,10 +177,11 @@ async def test_a_lanes_own_limits_hold_too_and_cost_the_others_nothing(scene: Sc
 async def test_a_paused_lane_that_had_a_turn_comes_back(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=3, messages=1)
+    await slowed(scene)
     await scene.claim_all()
     waiting = [one for one in endpoints if (await scene.lane(one)).turn_at is not None]
     await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.PAUSED, "maintenance")
-    assert {job.endpoint_no for job in await start_for(scene, 5)} == {waiting[1].no}
+    assert {job.endpoint_no for job in await start_for(scene, 5, TURN)} == {waiting[1].no}
     await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.ACTIVE, "back")
     assert [job.endpoint_no for job in await scene.claim_all()] == [waiting[0].no]
     assert (await scene.lane(waiting[0])).turn_at is None
@@ -195,18 +206,57 @@ async def test_what_is_due_later_waits_for_no_turn_meanwhile(scene: Scene) -> No
 async def test_a_raised_rate_is_honoured_at_once(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=30)
+    await slowed(scene)
     assert len(await scene.claim_all()) == 1
     changed = await scene.store.change_application(app.no, ApplicationChange(throttle_rate=400))
     assert changed.throttle_rate == 400
     assert {(await scene.lane(one)).app_rate for one in endpoints} == {400.0}
-    at_once = await scene.claim_all()
-    assert len(at_once) >= 20
-    assert len(at_once + await start_for(scene, 5)) == 89
+    first = await start_for(scene, 1)
+    assert len(first) >= 20
+    assert len(first + await start_for(scene, 5)) == 89
+
+
+async def test_changing_the_rate_again_and_again_does_not_get_around_it(scene: Scene) -> None:
+    app = await limited(scene)
+    await fill(scene, app, lanes=3, messages=9)
+    begun = await scene.store.now()
+    jobs: list[Job] = []
+    for turn in range(12):
+        jobs += await scene.claim_all()
+        await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW + (turn + 1) % 2))
+    real = (await scene.store.now() - begun).total_seconds()
+    assert len(jobs) <= 1 + (SLOW + 1) * real
+    assert await scene.store.audit(repair=False) == []
+
+
+async def test_a_changed_rate_keeps_what_was_started_as_far_as_the_new_one_looks_ahead(scene: Scene) -> None:
+    app = await limited(scene, rate=4)
+    await fill(scene, app, lanes=1)
+
+    async def starts_again() -> datetime | None:
+        found: datetime | None = await scene.raw.value("SELECT tat FROM app_pace")
+        return found
+
+    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=3))
+    assert await starts_again() is None  # nothing was started yet
+    await scene.claim_all()
+    before = await starts_again()
+    assert before is not None
+    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=2))
+    assert await starts_again() == before
+    await slowed(scene)
+    await scene.age(3600)
+    await scene.claim_all()
+    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=320))
+    after = await starts_again()
+    assert after is not None
+    assert after <= await scene.store.now() + timedelta(seconds=1 / 16)
 
 
 async def test_a_lifted_rate_leaves_nothing_behind(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=8)
+    await slowed(scene)
     assert len(await scene.claim_all()) == 1
     await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
     assert len(await scene.claim_all()) == 23
@@ -219,6 +269,7 @@ async def test_a_rate_can_come_later(scene: Scene) -> None:
     await fill(scene, app, lanes=3)
     assert len(await scene.claim(2)) == 2
     await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW))
+    await slowed(scene)
     assert len(await scene.claim_all()) == 1
     later = await scene.endpoint(app)
     assert (await scene.lane(later)).app_rate == SLOW
@@ -238,6 +289,7 @@ async def test_another_change_of_the_application_leaves_its_lanes_alone(scene: S
 async def test_a_deleted_application_takes_its_pace_with_it(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=2)
+    await slowed(scene)
     await scene.claim_all()
     await scene.store.delete_application(app.no)
     assert await scene.raw.count("app_pace") == 0
@@ -249,16 +301,18 @@ async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Sce
     scene.broken_on_purpose = True
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=3, messages=1)
+    await slowed(scene)
     await scene.claim_all()
     waiting = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
     await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", waiting[0])
     assert await scene.store.audit(repair=True) == waiting[:1]
-    assert len(await start_for(scene, 4)) == 2
+    assert len(await start_for(scene, 4, TURN)) == 2
 
 
 async def test_a_turn_that_is_minutes_away_is_in_time(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=2, messages=1)
+    await slowed(scene)
     await scene.claim_all()
     (waiting,) = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
     far = await scene.store.now() + timedelta(minutes=10)

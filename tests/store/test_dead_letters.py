@@ -170,7 +170,9 @@ async def test_statistics_count_by_reason(graves: Graveyard) -> None:
     assert oldest is not None
     assert (stats.dead, stats.resolved, stats.oldest) == (3, 1, oldest.died_at)
     assert stats.by_reason == {"permanent_failure": 1, "attempts_exhausted": 2}
-    assert stats.by_application == (DeadOfApplication(app_id=graves.scene.app.id, dead=3),)
+    assert stats.by_application == (
+        DeadOfApplication(org_id=graves.scene.app.org_id, app_id=graves.scene.app.id, dead=3),
+    )
     everybody = await graves.scene.store.dead_stats(DeadFilter())
     assert [each.dead for each in everybody.by_application] == [3, 1]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from hookline import story
 from hookline.model import Application, DeadFilter, Endpoint, Found, FoundFilter, Ordering
+from hookline.states import EndpointStatus, Health
 from hookline.store import found, walk
 from hookline.store.base import Page, Walk
 from tests.store.test_walks import both_ways, walk_through
@@ -203,6 +206,39 @@ async def test_by_state(
     for name, message_id in made.items():
         by_ref = await ids(scene, FoundFilter(app_no=way, state=state, ref=message_id))
         assert by_ref == ([message_id] if name in names else []), name
+
+
+async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoint], way: int | None) -> None:
+    await scene.send(1, event_type="order.paid")
+    one, two = sorted(await scene.claim(), key=lambda job: job.endpoint_no)
+    await scene.record(factory.retry(one, after=60, health=Health.NONE))
+    await scene.store.release([two])
+
+    async def seen() -> dict[str, int]:
+        [shown] = await first(scene, FoundFilter(app_no=way, state="open"))
+        told = Counter(story.word(each) for each in await scene.store.deliveries(shown.message.id))
+        assert told == shown.states
+        return shown.states
+
+    assert await seen() == {"scheduled": 1, "pending": 1}
+    await scene.store.set_endpoint_status(endpoints[0].no, EndpointStatus.PAUSED, "they asked")
+    assert await seen() == {"held": 1, "pending": 1}
+    await scene.store.open_circuit(endpoints[1].no, "they deploy")
+    assert await seen() == {"held": 2}
+    await scene.store.reset_circuit(endpoints[1].no, "done")
+    assert await seen() == {"held": 1, "pending": 1}
+
+
+async def test_what_is_due_before_its_lane_may_be_sent_to_is_held(scene: Scene, endpoints: list[Endpoint]) -> None:
+    await scene.send(2, event_type="order.paid")
+    job, *others = await scene.claim()
+    await scene.store.release(others)
+    until = job.claimed_at + timedelta(seconds=90)
+    await scene.record(factory.retry(job, after=120, health=Health.NONE, hold_until=until))
+    states: Counter[str] = Counter()
+    for shown in await first(scene, FoundFilter(state="open")):
+        states.update(shown.states)
+    assert states == {"held": 1, "scheduled": 1, "pending": 2}
 
 
 async def test_queued_ones_are_open(scene: Scene, way: int | None) -> None:

@@ -471,7 +471,7 @@ async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene
         await scene.raw.execute("SELECT pg_terminate_backend($1)", pid)
     finally:
         dying.connection.terminate()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await scene.store.step_task(task.id, 100) is None:
             await asyncio.sleep(0.01)  # the server takes a moment to end a session
     ended = await scene.store.task(scene.organization.id, task.id)
@@ -513,7 +513,7 @@ async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene) -> None:
     waiting = (
         "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await scene.raw.value(waiting):
             await asyncio.sleep(0.01)  # the server tells who waits; there is no event
     await holder.execute("ROLLBACK")

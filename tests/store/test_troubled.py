@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from hookline.model import DeadFilter
@@ -103,6 +104,25 @@ async def test_those_with_the_most_dead_letters_come_after_those_that_are_held(s
         assert await numbers(most) == await numbers(most, scene.organization.id) == wanted[:most]
     await scene.store.delete_endpoint(many.no)
     assert await numbers(10) == [paused.no, few.no, failing.no]
+
+
+async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many dead letters it has: endpoints are looked at, not letters."""
+    for module in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"hookline.store.{module}.troubled.COMPARED", 3)
+        monkeypatch.setattr(f"hookline.store.{module}.troubled.MOST_DYING", 2)
+    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    noisy, other = await scene.endpoint(), await scene.endpoint(quiet)
+    await scene.send(9)
+    await scene.store.ingest(factory.new_messages(quiet.no, 2))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    for org_id in (None, scene.organization.id):
+        found = await scene.store.troubled(10, org_id=org_id)
+        assert [(each.view.endpoint_id, each.dead) for each in found] == [(noisy.id, 9), (other.id, 2)]
+    counted = await scene.store.dead_counts([scene.app.no, quiet.no, 10**9], 5)
+    assert counted == {scene.app.no: 5, quiet.no: 2, 10**9: 0}
+    await scene.store.resolve(DeadFilter(app_no=quiet.no), "seen")
+    assert (await scene.store.dead_counts([quiet.no], 5)) == {quiet.no: 0}
 
 
 async def test_tenants_are_apart(scene: Scene) -> None:

@@ -188,7 +188,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """Its connection stays open, and says nothing more."""
-    monkeypatch.setitem(database.HOT, "idle_in_transaction_session_timeout", "300ms")
+    monkeypatch.setitem(database.HOT, "idle_in_transaction_session_timeout", "1s")
     batch = NewBatch(
         app_no=scene.app.no,
         messages=(factory.new_message(scene.app.no, event_id="evt"),),
@@ -202,7 +202,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
         line.after = lost
         line.thawed.clear()
         vanished = asyncio.create_task(store.ingest_batch(batch))
-        await asyncio.wait_for(line.frozen.wait(), 20)
+        await asyncio.wait_for(line.frozen.wait(), 60)
         accepted = await scene.store.ingest_batch(batch)
         line.thawed.set()
         assert (await vanished).answers == accepted.answers

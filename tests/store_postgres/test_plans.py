@@ -137,7 +137,7 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
         ("lane_events", (endpoint.no, 20)),
     ):
         plan = await explain(store, name, *args, calm=True)
-        assert scanned(plan) <= {"application", "endpoint"}, name  # a handful of rows
+        assert scanned(plan) <= {"application", "endpoint", "lane"}, name  # a handful of rows
         assert buffers(plan) < 300, name
 
 
@@ -290,9 +290,9 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_the_tokens
         await scene.send(1)
         assert len(await scene.claim_all()) == 1
         watermark = store._watermark
+        assert (await scene.store.now()) - watermark < timedelta(seconds=10)
         bounded = buffers(await explain(store, "claim_lanes", watermark, 10, 0))
         unbounded = buffers(await explain(store, "claim_lanes", BEGINNING, 10, 0))
-    assert (await scene.store.now()) - watermark < timedelta(seconds=10)
     assert bounded < 100
     assert unbounded > bounded + 100  # what it would be without the watermark
 

@@ -11,14 +11,14 @@ from hookline.model import DeadFilter, EndpointChange, Secret
 from hookline.states import EndpointStatus, Reason
 from hookline.store import Store
 from hookline.store.base import Page
-from hookline.store.sqlite import store as store_module
 from tests.support import factory
 from tests.support.scene import Scene
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_STRETCH", 2)
+    for module in ("steering", "dead"):
+        monkeypatch.setattr(f"hookline.store.sqlite.{module}.STRETCH", 2)
 
 
 @pytest.mark.usefixtures("short")

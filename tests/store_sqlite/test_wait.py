@@ -22,14 +22,14 @@ async def test_a_message_of_this_process_ends_the_wait(scene: Scene) -> None:
     await scene.endpoint()
     waiting = await asleep(scene.store)
     await scene.send()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_message_of_another_process_ends_the_wait(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     waiting = await asleep(second)
     await scene.send()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert len(await scene.claim(by=second)) == 1
 
 
@@ -41,14 +41,14 @@ async def test_reads_and_its_own_claims_do_not_end_the_wait(scene: Scene) -> Non
         await scene.store.counts()
     assert not waiting.done()
     await asyncio.to_thread(scene.store.wake)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_what_comes_between_arming_and_waiting_is_heard(scene: Scene) -> None:
     await scene.endpoint()
     await scene.store.arm()
     await scene.send()
-    await asyncio.wait_for(scene.store.wait(FOREVER), 10)
+    await asyncio.wait_for(scene.store.wait(FOREVER), 60)
 
 
 async def test_a_retry_that_is_due_sooner_ends_the_wait(scene: Scene) -> None:
@@ -57,4 +57,4 @@ async def test_a_retry_that_is_due_sooner_ends_the_wait(scene: Scene) -> None:
     (job,) = await scene.claim()
     waiting = await asleep(scene.store)
     await scene.record(factory.retry(job, after=0.5))
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)

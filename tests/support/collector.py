@@ -68,7 +68,7 @@ class Collector:
     def spans(self) -> list[Told]:
         return [span for request in list(self.receiver.requests) for span in read(request)]
 
-    async def told(self, count: int, timeout: float = 20.0) -> list[Told]:
+    async def told(self, count: int, timeout: float = 60.0) -> list[Told]:
         """Once there are so many, by their instants."""
         async with asyncio.timeout(timeout):
             while len(found := self.spans) < count:

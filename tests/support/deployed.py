@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from hookline import clock
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory
 from tests.support.measured import Scrape
+from tests.support.ports import free_port
 from tests.support.processes import Process, environment
 from tests.support.receiver import Receiver
-from tests.support.serving import free_port
 
 
 class Deployment:
@@ -53,7 +54,8 @@ async def read(port: str, path: str = "/metrics", token: str = "") -> tuple[int,
 async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool]) -> Scrape:
     """Once it does. Another process does the work: there is no event to wait for."""
     last: object = None
-    for _ in range(400):
+    deadline = clock.monotonic() + 60
+    while clock.monotonic() < deadline:
         try:
             status, body = await read(port)
             if status == 200:

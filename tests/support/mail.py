@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import ssl
 import threading
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 
-_PATIENCE = 10.0
+from tests.support.threaded import PATIENCE, ThreadedServer
 
 
 class Mailed(Struct, frozen=True, kw_only=True):
@@ -25,8 +24,8 @@ class Mailed(Struct, frozen=True, kw_only=True):
     login: tuple[str, str] | None
 
 
-class MailServer:
-    """`with MailServer() as server:`; it runs in a thread with a loop of its own."""
+class MailServer(ThreadedServer):
+    """`with MailServer() as server:`"""
 
     def __init__(
         self,
@@ -36,6 +35,7 @@ class MailServer:
         drips: float | None = None,
         silent: bool = False,
     ) -> None:
+        super().__init__("mail server", tls=tls)
         self.drips = drips  # seconds between two bytes of a greeting that never ends
         self.silent = silent  # accepts, and says nothing
         self.callers = 0  # connections so far
@@ -43,61 +43,38 @@ class MailServer:
         self.tries = 0  # mails that were offered, taken or not
         self.refuse = 0  # so many of the next mails are not taken
         self.secrets: list[bytes] = []  # everything that came in the clear
-        self._starttls, self._tls = starttls, tls
+        self._starttls = starttls
         self._news = threading.Condition()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="mail", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(_PATIENCE), "the mail server did not start"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(_PATIENCE)
 
     def wait_for(self, count: int) -> list[Mailed]:
         with self._news:
-            if not self._news.wait_for(lambda: len(self.mails) >= count, _PATIENCE):
+            if not self._news.wait_for(lambda: len(self.mails) >= count, PATIENCE):
                 raise TimeoutError(f"{len(self.mails)} of {count} mails came")
             return list(self.mails)
 
     def wait_for_callers(self, count: int) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: self.callers >= count, _PATIENCE), f"{self.callers} of {count} callers"
+            assert self._news.wait_for(lambda: self.callers >= count, PATIENCE), f"{self.callers} of {count} callers"
 
     async def arrived(self, count: int) -> list[Mailed]:
         return await asyncio.to_thread(self.wait_for, count)
 
     def wait_for_tries(self, count: int) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: self.tries >= count, _PATIENCE), f"{self.tries} of {count} tries"
+            assert self._news.wait_for(lambda: self.tries >= count, PATIENCE), f"{self.tries} of {count} tries"
 
     # ── its loop ──
 
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
-        self.port: int = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._news:
             self.callers += 1
             self._news.notify_all()
-        try:
-            if self.silent or self.drips is not None:
-                await self._stall(reader, writer)
-            await _Conversation(self, reader, writer, encrypted=self._tls is not None).hold()
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
+        if self.silent or self.drips is not None:
+            await self._stall(reader, writer)
+        await _Conversation(self, reader, writer, encrypted=self._tls is not None).hold()
+        writer.close()
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            await writer.wait_closed()
 
     async def _stall(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the caller hangs up."""

@@ -16,7 +16,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from tests.support import watchdog
+from tests.support.ports import free_port
 
 T = TypeVar("T")
 
@@ -218,13 +218,6 @@ def clear_stale() -> None:
             os.close(handle)
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 # ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -258,7 +251,7 @@ class PostgresServer:
         if self.running:
             return
         for _ in range(5):
-            port = self.port or _free_port()
+            port = self.port or int(free_port())
             if self._launch(port):
                 self.port = port
                 return

@@ -56,7 +56,7 @@ class Process:
     def kill(self) -> None:
         """As a machine that loses power: nothing is finished."""
         self._popen.send_signal(signal.SIGKILL)
-        self._popen.wait(10)
+        self._popen.wait(60)
 
     def end(self) -> None:
         """With the workers that it looks after: left alone, they would go on, on a database that others get."""
@@ -72,7 +72,7 @@ class Process:
     def resume(self) -> None:
         self._popen.send_signal(signal.SIGCONT)
 
-    def stop(self, timeout: float = 20) -> int:
+    def stop(self, timeout: float = 60) -> int:
         """As an operator does: SIGTERM, and the exit code."""
         if self.running:
             self._popen.send_signal(signal.SIGCONT)

@@ -10,12 +10,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from msgspec import Struct
 
-HEAD_MOST = 1 << 20
+from tests.support.threaded import PATIENCE, ThreadedServer
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -49,93 +48,50 @@ OK = Behaviour()
 Choose = Callable[[Received], Behaviour]
 
 
-class Receiver:
-    """`with Receiver() as receiver:`; it runs in a thread with a loop of its own, so tests of any kind can use it."""
+class Receiver(ThreadedServer):
+    """`with Receiver() as receiver:`"""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        self.host = host
+        super().__init__("receiver", host=host, port=port, tls=tls)
         self.requests: list[Received] = []
         self.connections = 0
         self.heads = 0  # requests whose head was read, complete or not
-        self._port, self._tls = port, tls
         self._behaviours: dict[str | None, Behaviour | Choose] = {None: OK}
         self._news = threading.Condition()
-        self._ready = threading.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="receiver", daemon=True)
 
     # ── for the test ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._ready.wait(10):
-            raise RuntimeError("the receiver did not start")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
-
-    @property
-    def port(self) -> int:
-        return self._port
 
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def behave(self, behaviour: Behaviour | Choose, path: str | None = None) -> None:
         """From now on, for one path or for all that have none of their own. A function chooses per request."""
         self._behaviours[path] = behaviour
 
-    def wait_for(self, count: int, timeout: float = 10.0) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Received]:
         """Block until `count` requests have arrived in all."""
         with self._news:
             if not self._news.wait_for(lambda: len(self.requests) >= count, timeout):
                 raise TimeoutError(f"{len(self.requests)} of {count} requests arrived in {timeout} s")
             return list(self.requests)
 
-    async def arrived(self, count: int, timeout: float = 10.0) -> list[Received]:
+    async def arrived(self, count: int, timeout: float = PATIENCE) -> list[Received]:
         return await asyncio.to_thread(self.wait_for, count, timeout)
 
-    def wait_for_heads(self, count: int, timeout: float = 10.0) -> None:
+    def wait_for_heads(self, count: int, timeout: float = PATIENCE) -> None:
         with self._news:
             if not self._news.wait_for(lambda: self.heads >= count, timeout):
                 raise TimeoutError(f"{self.heads} of {count} heads arrived in {timeout} s")
 
     # ── its loop ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(
-            self._connected, self.host, self._port, ssl=self._tls, limit=HEAD_MOST, backlog=4_096
-        )
-        self._port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await server.wait_closed()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         number = self.connections
-        try:
-            while await self._exchange(reader, writer, number):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
-            pass  # the other side left, or the test is over
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
+        while await self._exchange(reader, writer, number):
+            pass
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
         """One request and what follows it. Says whether the connection goes on."""

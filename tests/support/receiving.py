@@ -23,6 +23,7 @@ from hookline.states import DeliveryState
 from hookline.store import Store, StoreOptions, open_store
 from hookline.vault import Vault
 from tests.support import factory, merchant
+from tests.support.ports import free_port
 from tests.support.processes import environment, running
 
 LEASE = 2.0  # seconds of the receiver's keys: the shortest that a busy machine still renews in time
@@ -38,7 +39,7 @@ class Receiving:
     def __init__(self, settings: merchant.Settings, directory: Path) -> None:
         self.settings = settings
         self._directory = directory
-        self._port = _free_port()
+        self._port = int(free_port())
         self._popen: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +70,7 @@ class Receiving:
     def kill(self) -> None:
         assert self._popen is not None
         self._popen.send_signal(signal.SIGKILL)
-        self._popen.wait(10)
+        self._popen.wait(60)
         self._popen = None
 
     def open(self, *gates: str) -> None:
@@ -89,13 +90,6 @@ class Receiving:
         assert self._popen.poll() is None, self.said()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:

@@ -80,9 +80,11 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        """A cluster of one needs a port, and a second one above it that may be taken: then another."""
+        """A cluster of one needs a port, and a second one ten thousand above it that may be taken: then another."""
+        from tests.support.ports import free_port  # not above: the watchdog runs this file by itself
+
         for _ in range(5):
-            self.port = _free_port() if self._cluster else 0
+            self.port = int(free_port()) if self._cluster else 0
             if self._launch():
                 return
         raise RedisFailed(f"{self._binary} did not start:\n{self._log()}")
@@ -142,16 +144,6 @@ class RedisServer:
 
     def _log(self) -> str:
         return (self.home / "log").read_text(errors="replace")[-4000:]
-
-
-def _free_port() -> int:
-    """Below 55536: the nodes of a cluster talk to each other ten thousand higher."""
-    while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-        if port < 55_536:
-            return port
 
 
 # ── the watchdog: ends the server once the process that started it is gone, however it went ───────────────────────

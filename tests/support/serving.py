@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hookline import clock, manage, tokens
+from tests.support.ports import free_port
 from tests.support.processes import Process, environment, running
 
 
@@ -35,12 +35,6 @@ def serving(database_url: str, directory: Path, *, role: str = "all", **settings
         address = announced(process)
         token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, now=clock.wall())
         yield Served(address=address, token=token, process=process)
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def announced(process: Process, timeout: float = 60) -> str:

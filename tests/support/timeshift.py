@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.support.raw import Raw
 
 # When a migration was applied is no part of the flow; the steps of charts begin at whole minutes, and move over one another.
-_LEFT_ALONE = frozenset({"migration", "activity"})
+_LEFT_ALONE = frozenset({"migration", "activity", "org_activity"})
 
 
 async def age(raw: Raw, seconds: float) -> None:

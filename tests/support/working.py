@@ -20,6 +20,7 @@ from hookline.store import Store
 from hookline.worker import Worker, WorkerSettings
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
+PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much else to do
 
 
 def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
@@ -54,7 +55,7 @@ async def working(store: Store, **settings: Any) -> AsyncIterator[Worker]:
         await task
 
 
-async def settled(store: Store, message_id: str, *, within: float = 20.0) -> list[Delivery]:
+async def settled(store: Store, message_id: str, *, within: float = PATIENCE) -> list[Delivery]:
     """All deliveries of a message, once none is open. The store has no event for it: another process may be at work."""
     async with asyncio.timeout(within):
         while True:
@@ -64,7 +65,7 @@ async def settled(store: Store, message_id: str, *, within: float = 20.0) -> lis
             await asyncio.sleep(0.01)
 
 
-async def reaches(store: Store, message_id: str, state: DeliveryState, *, within: float = 20.0) -> Delivery:
+async def reaches(store: Store, message_id: str, state: DeliveryState, *, within: float = PATIENCE) -> Delivery:
     """The only delivery of a message, once it is in that state."""
     async with asyncio.timeout(within):
         while True:

@@ -250,6 +250,28 @@ def test_a_hold_is_kept_to_its_latest_and_told_once():
     assert (again.lane.held_until, len(again.events)) == (ahead(70), 1)
 
 
+def test_holds_of_a_moment_are_told_once_in_a_while():
+    """An endpoint that says "one second" with each 429 would fill its timeline and the log with them."""
+    lane, told = a_lane(), []
+    for at in range(0, 300, 2):
+        result = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at)
+        lane, told = result.lane, [*told, *result.events]
+        assert lane.held_until == ahead(at + 1)
+    assert [(event.kind, event.at) for event in told] == [(K.LANE_HELD, BEGIN)]
+    later = folded(lane, an_outcome(Health.NONE, hold_until=ahead(401)), at=400)
+    assert [event.kind for event in later.events] == [K.LANE_HELD]
+
+
+def test_a_long_hold_after_a_moments_is_told():
+    lane = a_lane(held_until=ahead(-10))
+    for at in (0, 0.5):  # the second comes while the lane is held by the first
+        lane = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at).lane
+    long = folded(lane, an_outcome(Health.NONE, hold_until=ahead(60)), at=0.7)
+    assert [event.kind for event in long.events] == [K.LANE_HELD]
+    longer = folded(long.lane, an_outcome(Health.NONE, hold_until=ahead(62)), at=57)  # still out when the first came
+    assert (longer.lane.held_until, longer.events) == (ahead(62), ())
+
+
 def test_a_hold_that_is_over_holds_nothing():
     assert folded(a_lane(), an_outcome(Health.BAD, hold_until=ahead(1)), at=2.0).lane.held_until is None
 

@@ -76,7 +76,7 @@ EVERY = {
     "HOOKLINE_OUTBOX_POLL": ("20ms", "outbox_poll", 0.02),
     "HOOKLINE_HOST": ("::1", "host", "::1"),
     "HOOKLINE_PORT": ("8072", "port", 8072),
-    "HOOKLINE_PUBLIC_URL": ("https://hooks.example.com/x/", "public_url", "https://hooks.example.com/x"),
+    "HOOKLINE_PUBLIC_URL": ("https://hooks.example.com/", "public_url", "https://hooks.example.com"),
     "HOOKLINE_PORTAL_ORIGINS": (
         "https://portal.example.com, http://localhost:3000",
         "portal_origins",
@@ -251,6 +251,8 @@ def test_a_fixed_schedule_reaches_the_policy() -> None:
         ("PUBLIC_URL", "https://[::1"),
         ("PUBLIC_URL", "https://a b"),
         ("PUBLIC_URL", "https://"),
+        ("PUBLIC_URL", "https://example.com/hooks"),
+        ("PUBLIC_URL", "https://example.com/hooks/"),
         ("PORTAL_ORIGINS", "*"),
         ("PORTAL_ORIGINS", "https://portal.example.com/"),
         ("PORTAL_ORIGINS", "https://Portal.example.com"),

@@ -140,6 +140,20 @@ def test_any_other_4xx_with_retry_after_is_retried_then_and_is_no_circuit_failur
     assert (judgement.health, judgement.hold_until) == (Health.GOOD, None)
 
 
+@pytest.mark.parametrize("status", [409, 423, 429, 503])
+@pytest.mark.parametrize("value", ["0", "Sun, 06 Nov 1994 08:49:37 GMT"])
+def test_a_retry_after_of_no_time_at_all_leaves_it_to_the_backoff(status, value):
+    policy = replace(POLICY, strategy=Strategy.FIXED, schedule=(30.0,))
+    assert judged(answer(status, retry_after=value), policy).verdict == Retry(at=ahead(30.0), delay=30.0)
+    assert isinstance(judged(answer(status, retry_after=value), policy, attempts=6).verdict, Dead)
+
+
+def test_a_4xx_with_no_time_at_all_still_spends_an_attempt_of_a_probe():
+    verdict = judged(answer(409, retry_after="0"), probe=True).verdict
+    assert isinstance(verdict, Retry)
+    assert (verdict.spends, verdict.at > NOW) == (True, True)
+
+
 def test_a_4xx_whose_retry_after_makes_no_sense_is_permanent():
     assert isinstance(judged(answer(409, retry_after="soon")).verdict, Dead)
 

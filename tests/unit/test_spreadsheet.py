@@ -55,9 +55,9 @@ def test_a_formula_is_disarmed_and_the_rest_is_as_it_was(text: str, shown: str) 
 @pytest.mark.parametrize("char", ["'", '"', "\t", " ", ";", "' ", "=;"])
 def test_no_text_takes_long(char: str) -> None:
     """One that took a second would, a hundred thousand times in a file, hold up everybody else."""
-    began = time.perf_counter()
+    began = time.thread_time()  # what others do on the machine is no fault of ours
     cell(char * 20_000)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @given(texts)

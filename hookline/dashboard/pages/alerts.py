@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from hookline import ids
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
 from hookline.errors import InvalidInput
-from hookline.html import Child, Safe, tag
+from hookline.html import Child, Safe, join, tag
+from hookline.model import EndpointName
 from hookline.observe.alerts import words
-from hookline.observe.alerts.alert import Alert, Severity
+from hookline.observe.alerts.alert import Alert, Name, Severity
 from hookline.observe.alerts.rules import rule_of
 from hookline.store.base import Page as Rows
 from hookline.texts import lasting
 
 SHOWN = 50
+MOST_URL = 46  # characters
 _SHADES = {Severity.CRITICAL: "dead", Severity.WARNING: "scheduled"}
 _STATES = {"firing": True, "resolved": False}
+_PAGES: dict[str, tuple[str, str]] = {
+    Name.BACKLOG: ("/endpoints", "Endpoints"),
+    Name.BACKLOG_GROWING: ("/endpoints", "Endpoints"),
+    Name.DEAD_LETTERS: ("/dead-letters", "Dead letters"),
+    Name.DEAD_LETTERS_GROWING: ("/dead-letters", "Dead letters"),
+    Name.RETRIES_FAILING: ("/endpoints", "Endpoints"),
+    Name.LAST_ATTEMPTS: ("/endpoints", "Endpoints"),
+}
+
+Names = Mapping[str, EndpointName]
 
 
 async def show(look: Look) -> Page:
@@ -30,24 +43,31 @@ async def show(look: Look) -> Page:
     found = await look.store.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)
     shown = found[:SHOWN]
     after = str(shown[-1].id) if len(found) > SHOWN else None
+    names = await names_of(look, [*firing, *shown])
     return Page(
         title="Alerts",
         rail="alerts",
         body=[
-            look.live("verdict", _verdict(firing)),
+            look.live("verdict", _verdict(firing, names)),
             _tabs(look, state),
-            look.live("alerts", table(look, shown) if shown else _nothing(state)),
+            look.live("alerts", table(look, shown, names) if shown else _nothing(state)),
             parts.more(look, after),
         ],
     )
 
 
-def _verdict(firing: Sequence[Alert]) -> Safe:
+async def names_of(look: Look, alerts: Iterable[Alert]) -> Names:
+    """Of the endpoints that they are about, by id."""
+    about = {alert.subject for alert in alerts if alert.subject.startswith(ids.ENDPOINT)}
+    return await look.store.endpoint_names(about) if about else {}
+
+
+def _verdict(firing: Sequence[Alert], names: Names) -> Safe:
     if not firing:
         return parts.verdict("delivered", "Nothing fires.")
     worst = max(firing, key=lambda each: (each.severity.rank, -each.began_at.timestamp()))
     number = f"{parts.count(len(firing), 'alert', len(firing) == SHOWN)} {'fires' if len(firing) == 1 else 'fire'}"
-    return parts.verdict(_SHADES[worst.severity], f"{number}: {worst.text}.")
+    return parts.verdict(_SHADES[worst.severity], f"{number}: {_said(worst, names)}.")
 
 
 def _tabs(look: Look, state: str | None) -> Safe:
@@ -69,26 +89,33 @@ def named(alert: Alert) -> str:
     return rule_of(alert.name).title
 
 
-def table(look: Look, alerts: Sequence[Alert], *, brief: bool = False) -> Safe:
+def table(look: Look, alerts: Sequence[Alert], names: Names, *, brief: bool = False) -> Safe:
     """In brief, of those that fire: without how long they lasted, and without the command."""
     columns = ("Alert", "What", "About", "Since", "Lasted", "Look at it")
     return parts.table(
         columns[:4] if brief else columns,
-        [_row(look, alert)[:4] if brief else _row(look, alert) for alert in alerts],
+        [_row(look, alert, names)[: 4 if brief else None] for alert in alerts],
         caption="Alerts, newest first",
         keys=[str(alert.id) for alert in alerts],
     )
 
 
-def _row(look: Look, alert: Alert) -> list[Child]:
+def _row(look: Look, alert: Alert, names: Names) -> list[Child]:
     return [
         _state(alert),
-        alert.text,
-        _subject(look, alert),
+        _said(alert, names, beside=True),
+        _subject(look, alert, names),
         parts.ago(alert.began_at, look.now),
         _lasted(alert),
-        tag("code", words.look(alert)) if alert.resolved_at is None else None,
+        _onward(look, alert) if alert.resolved_at is None else None,
     ]
+
+
+def _onward(look: Look, alert: Alert) -> Safe:
+    """The page, where there is one for it, and the command."""
+    path = _PAGES.get(alert.name)
+    link = None if path is None else tag("div", tag("a", path[1], href=look.link(path[0], app=None)))
+    return join(link, tag("code", words.look(alert)))
 
 
 def _state(alert: Alert) -> Safe:
@@ -97,13 +124,28 @@ def _state(alert: Alert) -> Safe:
     return tag("div", state, " ", tag("div", "resolved" if over else alert.severity.value, class_="quiet"))
 
 
-def _subject(look: Look, alert: Alert) -> Child:
+def _said(alert: Alert, names: Names, *, beside: bool = False) -> str:
+    """An endpoint by its URL: nobody knows ids by heart. `beside` what names it already, that is left out."""
+    known = names.get(alert.subject)
+    if known is None:
+        return alert.text
+    name = "this endpoint" if beside else f"{parts.cut(known.url, MOST_URL)} ({known.app_name})"
+    return re.sub(rf"endpoint {re.escape(known.id)} of application \S+", lambda _: name, alert.text)
+
+
+def _subject(look: Look, alert: Alert, names: Names) -> Child:
     """An endpoint of another organization is named, and not linked: its pages are not this viewer's."""
     if not alert.subject.startswith(ids.ENDPOINT):
         return alert.subject or "the deployment"
-    if alert.org_id != look.org_id:
+    known = names.get(alert.subject)
+    if known is None:
         return parts.ident(alert.subject)
-    return parts.ident(alert.subject, href=look.link(f"/endpoints/{alert.subject}"))
+    own = known.org_id == look.org_id
+    href = look.link(f"/endpoints/{known.id}") if own and not known.deleted else None
+    about = [known.description[:80], known.app_name if own else f"{known.app_name} of {known.org_id}"]
+    about += ["deleted"] if known.deleted else []
+    below = tag("div", " · ".join(filter(None, about)), class_="quiet")
+    return join(parts.ident(known.url, href=href, most=MOST_URL), below)
 
 
 def _lasted(alert: Alert) -> str:

@@ -72,7 +72,11 @@ def _numbers(look: Look, app: Application, backlog: Backlog, dead: DeadSummary, 
     waiting = endpoints.counted(backlog.waiting + backlog.held)
     opened = look.link("/messages", app=app.id, state="open")
     return parts.numbers(
-        parts.number("delivered", series.percent(did.success), f"of attempts delivered, {look.span.words.lower()}"),
+        parts.number(
+            "scheduled" if did.failed else "delivered",
+            series.percent(did.success),
+            f"of attempts delivered, {look.span.words.lower()}",
+        ),
         parts.number("delivered", f"{backlog.lanes:,}", "endpoints", href=look.link("/endpoints", app=app.id)),
         parts.number("pending", waiting, "deliveries waiting or held", href=opened),
         parts.number("dead", letters, "dead letters", href=look.link("/dead-letters", app=app.id)),

@@ -15,9 +15,19 @@ from hookline.errors import Conflict, InvalidInput
 from hookline.html import Child, Safe, tag
 from hookline.model import Application
 from hookline.store.base import Page as Rows
+from hookline.store.names import LOOKED
 
 SHOWN = 50  # on one page
+MOST_DEAD = 10_000  # dead letters of one application that are counted
 MOST_TROUBLED = 100  # endpoints that are looked at for those that need somebody
+
+
+class Listed(Struct, frozen=True):
+    """A page of them, and where the next one begins."""
+
+    rows: Sequence[Application]
+    following: str | None = None
+    stopped: bool = False  # the search has stopped before a page was full: `following` goes on
 
 
 class Trouble(Struct, kw_only=True):
@@ -31,38 +41,61 @@ class Trouble(Struct, kw_only=True):
 
 
 class Troubles(Struct, frozen=True):
-    """By the application's id."""
-
-    found: dict[str, Trouble]
+    found: dict[str, Trouble]  # by the application's id
     more: bool  # than were looked at: who is not among them need not be well
+    dead: dict[int, int]  # dead letters of those that are listed, by the application's number
 
 
 async def show(look: Look) -> Page:
-    ref = look.param("q")
-    found = await _listed(look, ref)
-    if not found and ref is None and look.param("after") is None:
+    text = look.param("q")
+    listed = await (_listed(look) if text is None else _called(look, text))
+    if not listed.rows and text is None and look.param("after") is None:
         return Page(title="Applications", rail="applications", body=[look.live("applications", _none(look))])
-    following = found[SHOWN - 1].id if len(found) > SHOWN else None
-    troubles = await _troubles(look)
-    rows = _table(look, found[:SHOWN], troubles) if found else parts.empty("No application has this id or uid.")
+    troubles = await _troubles(look, listed.rows)
+    rows = _table(look, listed.rows, troubles) if listed.rows else _nothing(listed)
     return Page(
         title="Applications",
         rail="applications",
         body=[
             look.live("health", _verdict(look, troubles)),
-            parts.filters(look, parts.field("q", "Id or uid", ref or "", type_="search")),
-            look.live("applications", rows, parts.more(look, following, "More")),
+            parts.filters(look, parts.field("q", "Part of its name or uid, or its id", text or "", type_="search")),
+            look.live("applications", rows, _further(listed), parts.more(look, listed.following, _more_words(listed))),
         ],
         aside=_add(look),
     )
 
 
-async def _listed(look: Look, ref: str | None) -> list[Application]:
-    """One more than is shown, to know whether there are others."""
-    if ref is not None:
-        one = await look.store.application(look.org_id, ref)
-        return [] if one is None else [one]
-    return await look.store.applications(look.org_id, Rows(limit=SHOWN + 1, iterator=look.param("after")))
+async def _listed(look: Look) -> Listed:
+    """One more than is shown is asked for, to know whether there are others."""
+    found = await look.store.applications(look.org_id, Rows(limit=SHOWN + 1, iterator=look.param("after")))
+    return Listed(found[:SHOWN], found[SHOWN - 1].id if len(found) > SHOWN else None)
+
+
+async def _called(look: Look, text: str) -> Listed:
+    """The one that has this id or uid, and those with a part of it in their name: no index has these, so that one page looks
+    through a bounded number of applications."""
+    after = look.param("after")
+    one = await look.store.application(look.org_id, text) if after is None else None
+    if one is not None and one.id == text:
+        return Listed([one])
+    found = await look.store.applications_called(look.org_id, text, Rows(limit=SHOWN, iterator=after))
+    rows = [*([] if one is None else [one]), *(app for app in found.rows if one is None or app.id != one.id)]
+    whole = found.rows[-1].id if len(found.rows) == SHOWN else None
+    return Listed(rows, found.end or whole, stopped=found.end is not None)
+
+
+def _nothing(listed: Listed) -> Safe:
+    return parts.empty("None so far." if listed.stopped else "No application has this id, or this in its name or uid.")
+
+
+def _further(listed: Listed) -> Safe | None:
+    """No silent end: it may be among those that were not looked at."""
+    words = f"{LOOKED:,} applications were looked through, and there are more."
+    return tag("p", words, class_="quiet") if listed.stopped else None
+
+
+def _more_words(listed: Listed) -> str:
+    return "Look through the next" if listed.stopped else "More"
 
 
 def _add(look: Look) -> Safe | None:
@@ -79,8 +112,8 @@ def _none(look: Look) -> Safe:
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _troubles(look: Look) -> Troubles:
-    """One question, however many applications there are."""
+async def _troubles(look: Look, listed: Sequence[Application]) -> Troubles:
+    """Two questions, however many applications there are."""
     found: dict[str, Trouble] = {}
     troubled = await look.store.troubled(MOST_TROUBLED, org_id=look.org_id)
     for each in troubled:
@@ -92,7 +125,8 @@ async def _troubles(look: Look) -> Troubles:
             one.stopped = True
             one.held += each.view.depth
             one.more = one.more or health.is_more(each.view)
-    return Troubles(found, len(troubled) == MOST_TROUBLED)
+    dead = await look.store.dead_counts([app.no for app in listed], MOST_DEAD)
+    return Troubles(found, len(troubled) == MOST_TROUBLED, dead)
 
 
 def _verdict(look: Look, troubles: Troubles) -> Safe:
@@ -125,8 +159,9 @@ def _table(look: Look, found: Sequence[Application], troubles: Troubles) -> Safe
 def _row(look: Look, app: Application, troubles: Troubles) -> list[Child]:
     trouble = troubles.found.get(app.id, Trouble())
     dead: Child = "–"
-    if trouble.dead:
-        dead = tag("a", parts.state("dead", f"{trouble.dead:,}"), href=look.link("/dead-letters", app=app.id))
+    if many := troubles.dead.get(app.no):
+        words = f"{many:,}{'+' if many == MOST_DEAD else ''}"
+        dead = tag("a", parts.state("dead", words), href=look.link("/dead-letters", app=app.id))
     return [
         tag("a", app.name, href=look.link(f"/applications/{app.id}")),
         _state(look, app, trouble, troubles.more),

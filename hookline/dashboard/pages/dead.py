@@ -184,7 +184,7 @@ def _filters(look: Look, asked: Asked, groups: Sequence[DeadGroup]) -> Safe:
             _moment("until", "Died until", asked),
         ),
         *(_fault(name, faults[name]) for name in ("reason", "state") if name in faults),
-        tag("datalist", *(tag("option", url, value=name) for name, url in known.items()), id="endpoints"),
+        parts.offered("endpoints", known.items()),
     )
 
 
@@ -206,7 +206,7 @@ async def _listing(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
     page = Rows(limit=SHOWN, iterator=look.param("after"))
     after_death(page.iterator)  # what is no place is refused, also where there is nothing
     letters = await look.store.dead_letters(asked.where, page) if summary.groups else []
-    names = await look.names() if letters else {}
+    names = await look.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
     table = look.live("letters", _table(look, asked, letters, names) if letters else _none(look, asked))
     kept = {name: value for name in ("app", "range") if (value := look.param(name)) and not look.viewer.portal}

@@ -35,8 +35,8 @@ from hookline.texts import lasting
 
 ATTEMPTS = 25  # on one page
 EVENTS = 100  # of the timeline that are read for its band ...
+PROBED = 100  # failed attempts among which probes are looked for
 EVENTS_SHOWN = 12  # ... and listed
-MOST_TYPES = 250  # event types that can be chosen for a test event
 
 _OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
@@ -51,6 +51,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     did: Series
     events: list[LaneEvent]  # newest first
     attempts: Walk[Attempt]
+    probes: list[Attempt]  # that are known, whatever page of the attempts is shown
     dead: DeadSummary
     event_types: list[EventType]
 
@@ -95,6 +96,7 @@ async def _read(look: Look) -> Facts:
         grain=look.span.grain,
     )
     page = Rows(limit=ATTEMPTS, iterator=look.param("after"))
+    attempts = await store.endpoint_attempts(found.no, _asked(look), page, content=False)
     return Facts(
         endpoint=found,
         app=await look.application(found.app_id),
@@ -102,10 +104,17 @@ async def _read(look: Look) -> Facts:
         in_flight=await store.in_flight(found.no),
         did=series.laid_out(did, look.span, look.now),
         events=await store.lane_events(found.no, EVENTS),
-        attempts=await store.endpoint_attempts(found.no, _asked(look), page, content=False),
+        attempts=attempts,
+        probes=[each for each in [*await _failed(look, found), *attempts.rows] if each.probe],
         dead=await store.dead_summary(DeadFilter(org_id=look.org_id, app_no=found.app_no, endpoint_no=found.no)),
-        event_types=await store.event_types(look.org_id, Rows(limit=MOST_TYPES), archived=False),
+        event_types=await store.event_types(look.org_id, Rows(limit=controls.MOST_TYPES + 1), archived=False),
     )
+
+
+async def _failed(look: Look, found: Endpoint) -> list[Attempt]:
+    """Lately, without what was answered: most probes of a circuit that was open are among them."""
+    where = AttemptFilter(delivered=False, after=look.since)
+    return (await look.store.endpoint_attempts(found.no, where, Rows(limit=PROBED), content=False)).rows
 
 
 def _asked(look: Look) -> AttemptFilter:
@@ -183,7 +192,9 @@ def _numbers(look: Look, facts: Facts) -> Safe:
     one = facts.endpoint.id
     return parts.numbers(
         parts.number(
-            "delivered", series.percent(facts.did.success), f"of attempts delivered, {look.span.words.lower()}"
+            "scheduled" if facts.did.failed else "delivered",
+            series.percent(facts.did.success),
+            f"of attempts delivered, {look.span.words.lower()}",
         ),
         parts.number(
             "scheduled", f"{facts.did.failed:,}", "attempts failed", href=look.here(attempts="failed", after=None)
@@ -207,7 +218,9 @@ def _activity(look: Look, facts: Facts) -> Safe:
 def _circuit(look: Look, facts: Facts) -> Safe:
     # The newest events may not reach back as far as the range: the band begins with the oldest that is known.
     since = look.since if len(facts.events) < EVENTS else max(look.since, facts.events[-1].at)
-    band = circuit.stretches(facts.events, facts.view.lane, since, look.now)
+    lane = facts.view.lane
+    probes = circuit.probes(facts.probes, lane, look.services.lease, look.now)
+    band = circuit.stretches(facts.events, lane, since, look.now, probes)
     return parts.section(
         "Circuit and status",
         charts.band(f"Circuit, {look.span.words.lower()}", band, look.since, look.now),

@@ -8,9 +8,11 @@ from hookline.dashboard import parts
 from hookline.dashboard.health import Condition
 from hookline.dashboard.look import Look
 from hookline.dashboard.pages.endpoints import mend
-from hookline.html import Child, Safe, tag
+from hookline.html import Child, Safe, join, tag
 from hookline.model import DeadSummary, Endpoint, EventType
 from hookline.states import EndpointStatus
+
+MOST_TYPES = 250  # event types that are offered for a test event
 
 OPENINGS = (
     ("", "the usual time"),
@@ -50,15 +52,23 @@ def _link(look: Look, found: Endpoint, rest: str, words: str, kind: str = "") ->
 def _test(look: Look, found: Endpoint, event_types: Sequence[EventType]) -> Safe | None:
     if found.status == EndpointStatus.DISABLED or not event_types:
         return None
-    options = (tag("option", each.name, value=each.name) for each in event_types)
     return parts.form(
         look,
         look.link(path(found, "/test")),
         tag("label", "Event type of the test event", for_="field-event_type", class_="unseen"),
-        tag("select", *options, name="event_type", id="field-event_type"),
+        _test_types([each.name for each in event_types]),
         tag("button", "Send test event", class_="button"),
         class_="inline",
     )
+
+
+def _test_types(names: Sequence[str]) -> Safe:
+    given: dict[str, str | bool | None] = {"name": "event_type", "id": "field-event_type"}
+    if len(names) <= MOST_TYPES:
+        return tag("select", *(tag("option", name, value=name) for name in names), **given)
+    words = f"any of the catalogue; the first {MOST_TYPES} are offered"
+    entry = tag("input", list="types-offered", required=True, placeholder=words, title=words, size="40", **given)
+    return join(entry, parts.offered("types-offered", ((name, "") for name in names[:MOST_TYPES])))
 
 
 def stop(look: Look, found: Endpoint) -> Safe | None:

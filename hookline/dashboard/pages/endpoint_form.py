@@ -66,7 +66,7 @@ async def show_new(look: Look) -> Page:
 async def _new_page(look: Look, draft: Draft, application: str, wrong: Fault | None) -> Page:
     chooser: Child = None
     if look.app is None:
-        apps = await look.store.applications(look.org_id, Rows(limit=MOST_APPS))
+        apps = await look.store.applications(look.org_id, Rows(limit=MOST_APPS + 1))
         if not apps:
             first = parts.link_button(look.link("/applications/new"), "Add an application", kind="main")
             return Page(
@@ -75,8 +75,8 @@ async def _new_page(look: Look, draft: Draft, application: str, wrong: Fault | N
                 body=[parts.empty("An endpoint belongs to an application. Add one first.", None, parts.actions(first))],
                 every=None,
             )
-        options = [("", "Choose one"), *((app.id, app.name) for app in apps)]
-        chooser = parts.choice("application", "Application", options, application)
+        options, more = [(app.id, app.name) for app in apps[:MOST_APPS]], len(apps) > MOST_APPS
+        chooser = parts.chooser("application", "Application", options, application, more=more, nothing="Choose one")
     body = await _form(look, draft, wrong, look.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
     return Page(title="Add an endpoint", rail="endpoints", body=body, every=None, status=422 if wrong else 200)
 
@@ -143,7 +143,7 @@ async def _form(
     look: Look, draft: Draft, wrong: Fault | None, to: str, press: str, head: Child, *, new: bool = False
 ) -> list[Child]:
     wrong = wrong or Fault()
-    known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES), archived=False)
+    known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES + 1), archived=False)
     return [
         parts.verdict("dead", wrong.words) if wrong.words and not wrong.field else None,
         parts.form(
@@ -170,12 +170,14 @@ async def _form(
 
 
 def _types(draft: Draft, known: Sequence[str], wrong: Fault) -> Safe:
-    listed = [*known, *(name for name in draft.types if name not in known)]
+    more, offered = len(known) > MOST_TYPES, known[:MOST_TYPES]
+    listed = [*offered, *(name for name in draft.types if name not in offered)]
     boxes = (
         tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in draft.types), " ", name)
         for name in listed
     )
-    others = parts.field("more_types", "Others", hint="With spaces between them.") if len(known) >= MOST_TYPES else None
+    hint = f"The catalogue has more than these {MOST_TYPES}. Type others with spaces between them."
+    others = parts.field("more_types", "Others", hint=hint) if more else None
     return tag(
         "fieldset",
         tag("legend", "Event types"),

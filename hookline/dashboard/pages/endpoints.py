@@ -55,7 +55,8 @@ async def show(look: Look) -> Page:
     if not sight.backlog.lanes:
         return Page(title="Endpoints", rail="endpoints", body=[look.live("endpoints", _none(look)), _contract(look)])
     listed, following = await _listed(look, sight)
-    rows = await table(look, listed, await look.names(), sight) if listed else parts.empty("No endpoint is like this.")
+    names = await look.names(view.app_id for view in listed)
+    rows = await table(look, listed, names, sight) if listed else parts.empty("No endpoint is like this.")
     return Page(
         title="Endpoints",
         rail="endpoints",
@@ -257,7 +258,7 @@ def _waiting(look: Look, view: LaneView) -> Child:
 def _did(view: LaneView, laid: series.Series) -> Child:
     if not laid.attempts:
         return tag("span", "no attempts", class_="quiet")
-    line = charts.sparkline(f"Attempts to {view.url}", laid.small())
+    line = charts.sparkline(f"Attempts to {view.url}: {laid.words}", laid.small())
     return join(line, tag("div", f"{series.percent(laid.success)} delivered", class_="quiet"))
 
 

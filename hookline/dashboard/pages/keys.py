@@ -16,7 +16,7 @@ from hookline.model import ApiKey, Application, Scope
 from hookline.store.base import Page as Rows
 
 SHOWN = 50
-MOST_LISTED = 200  # applications to choose from; with more, one names them
+MOST_LISTED = 200  # applications to choose from; any other can be typed
 SOON = timedelta(days=7)
 
 _SCOPES = {
@@ -43,7 +43,7 @@ async def show(look: Look) -> Page:
         raise InvalidInput("after: is not a place in this listing")
     found = await look.store.api_keys(look.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
-    names = {app.id: app.name for app in await look.store.applications(look.org_id, Rows(limit=MOST_LISTED))}
+    names = await look.store.application_names(look.org_id, {key.app_id for key in keys if key.app_id is not None})
     listed = _table(look, keys, names) if keys else _nothing()
     return Page(
         title="API keys",
@@ -204,11 +204,11 @@ async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str])
 
 
 def _applications(apps: Sequence[Application], value: str, error: str | None) -> Safe:
-    if len(apps) > MOST_LISTED or error is not None:
-        hint = "Its id or uid; empty: all of them."
-        return parts.field("app", "Only this application", value, hint=hint, error=error)
-    options = [("", "all applications"), *((app.id, app.name) for app in apps)]
-    return parts.choice("app", "Reaches", options, value)
+    options, more = [(app.id, app.name) for app in apps[:MOST_LISTED]], len(apps) > MOST_LISTED
+    every = "all applications"
+    return parts.chooser(
+        "app", "Reaches", options, value, more=more, nothing=every, hint=f"Empty: {every}.", error=error
+    )
 
 
 # ── revoking ──────────────────────────────────────────────────────────────────────────────────────────────────────

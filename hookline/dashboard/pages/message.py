@@ -8,17 +8,18 @@ from hookline import story
 from hookline.dashboard import exchange, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.pages import message_deliveries as deliveries
 from hookline.dashboard.pages import message_way as way
 from hookline.dashboard.pages.message_way import Shown
 from hookline.dashboard.scales import length
 from hookline.html import Child, Safe, join, tag
-from hookline.model import Delivery, Message
+from hookline.model import Message
 from hookline.states import OPEN
 from hookline.story import Story
 from hookline.tracecontext import trace_id
 
 MOST_TOLD = 12  # deliveries that are told whole; the others are a line each
-MOST_LISTED = 200  # of these
+MOST_LISTED = 25  # of these; all of them are on a page of their own
 MOVING, STILL = 3.0, 15.0  # seconds between two looks, while it is under way and afterwards
 
 
@@ -33,13 +34,15 @@ async def show(look: Look) -> Page:
         title=message.event_type,
         rail="messages",
         body=[
-            look.live("head", verdict(look, told, shown, states), _numbers(shown, states)),
+            look.live("head", verdict(look, told, shown, states), _numbers(look, told, shown, states)),
             await _fields(look, told),
             look.live(
-                "deliveries", *(way.section(look, each, alone=len(shown) == 1) for each in shown), _beyond(look, told)
+                "deliveries",
+                *(way.section(look, each, alone=len(shown) == 1) for each in shown),
+                await _beyond(look, told),
             ),
             _payload(look, message),
-            _more(look, message),
+            _more(look, told),
         ],
         every=MOVING if under_way else STILL,
     )
@@ -94,17 +97,23 @@ def _of(number: int, total: int, words: str) -> str:
 
 
 def _why(shown: list[Shown], state: str) -> list[Child]:
-    first = next((each for each in shown if each.state == state), None)
-    if first is None:
+    """Of the first, and said where it is true of all that are in that state."""
+    like = [each for each in shown if each.state == state]
+    if not like:
         return ["."]
-    delivery = first.way.delivery
-    why: Child = None
-    if delivery.reason is not None:
-        why = join(" (", delivery.reason.value, ")")
-    elif (found := next(story.outlook(first.way, first.now), None)) is not None:
-        why = join(": ", way.prospect(found, first.now, sentence=False)) if state == "held" else None
+    first = like[0]
     link = tag("a", "What to do", href=f"#{first.anchor}")
-    return [why, " " if state == "held" else ". ", link, "."]
+    if len({_cause(each) for each in like}) > 1:
+        return [". ", link, "."]
+    if first.way.delivery.reason is not None:
+        return [" (", first.way.delivery.reason.value, "). ", link, "."]
+    found = next(story.outlook(first.way, first.now), None) if state == "held" else None
+    return [". " if found is None else join(": ", way.prospect(found, first.now, sentence=False), " "), link, "."]
+
+
+def _cause(each: Shown) -> str:
+    reason = each.way.delivery.reason
+    return reason.value if reason is not None else next((said.words for said in story.outlook(each.way, each.now)), "")
 
 
 def _delivered(told: Story, shown: list[Shown], total: int) -> str:
@@ -114,15 +123,15 @@ def _delivered(told: Story, shown: list[Shown], total: int) -> str:
     return f"{words}." if took is None or told.beyond else f"{words}, {length(took)} after it was accepted."
 
 
-def _numbers(shown: list[Shown], states: Counter[str]) -> Safe | None:
+def _numbers(look: Look, told: Story, shown: list[Shown], states: Counter[str]) -> Safe | None:
+    """Each leads to the first delivery like it, or, where this page does not tell them all, to their list."""
     if not states:
         return None
-    anchors: dict[str, str] = {}
-    for each in shown:
-        anchors.setdefault(each.state, f"#{each.anchor}")
+    links = {each.state: f"#{each.anchor}" for each in reversed(shown)}
+    links |= {state: deliveries.where(look, told.message, state) for state in told.untold}
     return parts.numbers(
         *(
-            parts.number(state, f"{number:,}", parts.state(state), href=anchors.get(state, "#beyond"))
+            parts.number(state, f"{number:,}", parts.state(state), href=links[state])
             for state, number in states.items()
             if number
         )
@@ -186,35 +195,32 @@ def _payload(look: Look, message: Message) -> Safe:
     return parts.section("Payload", exchange.payload_block(message.payload, raw=raw), aside=tabs, id_="payload")
 
 
-def _beyond(look: Look, told: Story) -> Safe | None:
+async def _beyond(look: Look, told: Story) -> Safe | None:
     if not told.beyond:
         return None
-    rows = [_line(look, each) for each in told.beyond[:MOST_LISTED]]
-    rest = len(told.beyond) - len(rows)
+    link = tag("a", _all_of_them(told), href=deliveries.where(look, told.message))
     return parts.section(
         f"{parts.count(len(told.beyond), 'more delivery')}",
-        parts.table(("State", "Endpoint", "Attempts", "Ended"), rows, caption="More deliveries", numeric=(2,)),
-        tag("p", f"and {rest:,} more", class_="quiet") if rest else None,
+        await deliveries.table(look, told.beyond[:MOST_LISTED]),
+        aside=link,
         id_="beyond",
     )
 
 
-def _line(look: Look, delivery: Delivery) -> list[Child]:
-    return [
-        parts.state(delivery.state.name.lower()),
-        parts.ident(delivery.endpoint_id, href=look.link(f"/endpoints/{delivery.endpoint_id}")),
-        f"{delivery.sent:,}",
-        None if delivery.finished_at is None else parts.clock(delivery.finished_at),
-    ]
+def _all_of_them(told: Story) -> str:
+    return f"All {len(told.ways) + len(told.beyond):,} deliveries, by state"
 
 
-def _more(look: Look, message: Message) -> Safe:
+def _more(look: Look, told: Story) -> Safe:
+    message = told.message
     path = f"/messages/{message.id}"
+    several = len(told.ways) > 1
     there = look.may_change and message.payload is not None
     command = parts.code(f"hookline trace {message.id}", name="command")
     return parts.section(
         "More",
         parts.actions(
+            parts.link_button(deliveries.where(look, message), _all_of_them(told)) if several else None,
             parts.link_button(look.link(f"{path}/resend"), "Send to another endpoint") if there else None,
             parts.link_button(look.link(f"{path}/expunge"), "Remove the payload", kind="danger") if there else None,
         ),

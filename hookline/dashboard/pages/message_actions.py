@@ -27,11 +27,11 @@ async def offer_resend(look: Look) -> Page:
 
 
 async def _resend_page(look: Look, message: Message, chosen: str = "", wrong: str | None = None) -> Page:
-    found = await look.store.endpoints(message.app_no, Rows(limit=MOST_OFFERED))
-    open_ = [each for each in found if each.status != EndpointStatus.DISABLED]
-    options = [(each.id, f"{each.url} ({each.id})") for each in open_]
+    found = await look.store.endpoints(message.app_no, Rows(limit=MOST_OFFERED + 1))
+    open_ = [each for each in found[:MOST_OFFERED] if each.status != EndpointStatus.DISABLED]
+    options, more = [(each.id, f"{each.url} ({each.id})") for each in open_], len(found) > MOST_OFFERED
     body: list[Child] = [parts.verdict("dead", wrong) if wrong else None]
-    if open_:
+    if open_ or more:
         body.append(
             parts.form(
                 look,
@@ -40,7 +40,7 @@ async def _resend_page(look: Look, message: Message, chosen: str = "", wrong: st
                     "p",
                     "It is sent at once, whatever the endpoint subscribes to, with the same id and the same payload.",
                 ),
-                parts.choice("endpoint", "Endpoint", options, chosen),
+                parts.chooser("endpoint", "Endpoint", options, chosen, more=more),
                 tag("button", "Send", class_="button main"),
             )
         )

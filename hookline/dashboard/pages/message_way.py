@@ -10,7 +10,6 @@ from msgspec import Struct
 from hookline import ids, story
 from hookline.dashboard import charts, circuit, exchange, parts, preview
 from hookline.dashboard.look import Look
-from hookline.dashboard.pages.dead_filter import REASONS
 from hookline.dashboard.scales import length
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Attempt, Delivery, Endpoint, LaneEvent, Message
@@ -27,6 +26,17 @@ OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 # What only those who run the deployment can mend.
 _OURS = frozenset({Reason.BLOCKED_ADDRESS, Reason.UNSENDABLE})
 
+
+# As of many of them, in `dead_filter.REASONS`.
+_REASONS = {
+    Reason.PERMANENT_FAILURE: "the endpoint refused it for good. Replay it once that is fixed there.",
+    Reason.ATTEMPTS_EXHAUSTED: "every attempt failed. Replay it once the endpoint is well again.",
+    Reason.BUDGET_EXHAUSTED: "its time was over. Replay it if it is still of use.",
+    Reason.ENDPOINT_GONE: "the endpoint answered 410 and was disabled. Enable the endpoint first, then replay it.",
+    Reason.ENDPOINT_DELETED: "its endpoint was deleted, so nothing can be sent. Resolve it.",
+    Reason.BLOCKED_ADDRESS: "the address is not public. Replay it once the URL is right.",
+    Reason.UNSENDABLE: "the request could not be made. Replay it once it can be.",
+}
 
 RANKS = ("dead", "held", "scheduled", "queued", "pending", "delivering", "resolved", "delivered")
 
@@ -127,7 +137,7 @@ def _advice(look: Look, shown: Shown) -> str:
     if delivery.state == DeliveryState.DEAD and delivery.reason is not None:
         if look.viewer.portal and delivery.reason in _OURS:
             return "This is for whoever sends you these webhooks to mend: tell them the id of this message."
-        return f"{_sentence(REASONS[delivery.reason])}."
+        return f"{_sentence(_REASONS[delivery.reason])}."
     if lane is not None and lane.lane.status != EndpointStatus.ACTIVE:
         again = "enabled" if lane.lane.status == EndpointStatus.DISABLED else "resumed"
         return f"It is sent when the endpoint is {again}."
@@ -199,7 +209,7 @@ def life(way: Way, now: datetime) -> Safe | None:
         return None
     drawn = [
         charts.Stretch(shade=SHADES[each.part], words=each.part.value, since=each.since, until=each.until)
-        for each in sorted(found, key=lambda each: each.part in (Part.FAILED, Part.DELIVERED))
+        for each in found
     ]
     return charts.band("Its time, from acceptance on", drawn, found[0].since, found[-1].until)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
 from hookline import ids
-from hookline.dashboard import parts
+from hookline.dashboard import drawing, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.pages.message_search import FILTERS, Asked, jump, read
@@ -21,6 +21,7 @@ SHOWN = 40  # rows of a page
 MOST_TYPES = 100  # event types that are offered
 STATES = (
     "dead",
+    "held",
     "scheduled",
     "pending",
     "delivering",
@@ -117,6 +118,11 @@ def _verdict(look: Look, asked: Asked, listed: Listed) -> Safe | None:
     if dead:
         words = f"{dead:,} of {parts.count(len(rows), 'message')} on this page {'has' if dead == 1 else 'have'} dead letters. "
         return parts.verdict("dead", words, tag("a", "Look at the dead letters", href=look.link("/dead-letters")), ".")
+    held = sum(bool(each.states.get("held")) for each in rows)
+    if held:
+        words = f"{parts.count(held, 'message')} on this page {'is' if held == 1 else 'are'} held. "
+        link = tag("a", "Look at what holds the endpoints", href=look.link("/endpoints", state="sick"))
+        return parts.verdict("held", words, link, ".")
     late = sum(bool(each.states.get("scheduled")) for each in rows)
     if late:
         return parts.verdict(
@@ -127,7 +133,7 @@ def _verdict(look: Look, asked: Asked, listed: Listed) -> Safe | None:
 
 async def _filters(look: Look, asked: Asked) -> Safe:
     typed, faults = asked.typed, asked.faults
-    known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES), archived=False)
+    known = await look.store.event_types(look.org_id, Rows(limit=MOST_TYPES + 1), archived=False)
     return parts.filters(
         look,
         parts.field(
@@ -147,8 +153,9 @@ async def _filters(look: Look, asked: Asked) -> Safe:
             error=faults.get("type"),
             list="event-types",
             autocomplete="off",
+            hint=f"Any; the first {MOST_TYPES} are offered." if len(known) > MOST_TYPES else None,
         ),
-        tag("datalist", *(tag("option", value=each.name) for each in known), id="event-types"),
+        parts.offered("event-types", ((each.name, "") for each in known[:MOST_TYPES])),
         parts.field("channel", "Channel", typed.get("channel", ""), error=faults.get("channel")),
         parts.field("tag", "Tag", typed.get("tag", ""), error=faults.get("tag")),
         parts.moment("since", "Since", asked.since, error=faults.get("since")),
@@ -162,7 +169,11 @@ def _fault(words: str | None) -> Safe | None:
 
 def _chosen(look: Look, asked: Asked) -> Safe | None:
     """What narrows the list, each with the link that takes it away."""
-    found = [(name, f"{FILTERS[name]}: {value}") for name, value in asked.typed.items()]
+    instants = {"since": asked.since, "until": asked.until}
+    found: list[tuple[str, Child]] = [
+        (name, join(f"{FILTERS[name]}: ", value if (at := instants.get(name)) is None else drawing.instant(at)))
+        for name, value in asked.typed.items()
+    ]
     if look.param("range") is not None and "since" not in asked.typed and asked.search is None:
         found.append(("range", look.span.words))
     if not found:
@@ -190,7 +201,9 @@ async def _table(look: Look, asked: Asked, listed: Listed) -> Safe | None:
         return None
     if not listed.rows:
         return _nothing(look, asked, listed)
-    names = await look.names() if look.app is None else None  # they are all of the one that is chosen
+    names = None  # they are all of the one that is chosen
+    if look.app is None:
+        names = await look.names(each.message.app_id for each in listed.rows)
     columns = ["Event type", "Message", "Known by", "Application", "Deliveries", "Accepted", "Size"]
     if names is None:
         columns.remove("Application")

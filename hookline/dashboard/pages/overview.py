@@ -13,6 +13,7 @@ from datetime import timedelta
 from hookline.dashboard import series
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MOST_TROUBLED, Fleet, Picture, body
 from hookline.dashboard.series import Series
 from hookline.errors import NotFound
@@ -41,15 +42,17 @@ async def _whole(look: Look) -> Picture:
     store, span, now = look.store, look.span, look.now
     depths = await store.depths(fresh=FRESH)
     steps = _steps(look, await _work(look))
+    firing = await store.alerts(Rows(limit=MOST_ALERTS), firing=True)
     fleet = Fleet(
         depths=depths,
-        alerts=await store.alerts(Rows(limit=MOST_ALERTS), firing=True),
+        alerts=firing,
+        names=await alerts.names_of(look, firing),
         living=living(await store.pulses(now - ALIVE), now),
         steps=steps,
         looks=(await store.alert_looks(span.length.total_seconds())).looks if span.length <= LOOKS_KEPT else (),
     )
     return Picture(
-        series=_outcomes(steps),
+        series=_outcomes(look, steps),
         backlog=_backlog(depths),
         dead={reason: count for reason, count in depths.dead.items() if count},
         troubled=await store.troubled(MOST_TROUBLED + 1),
@@ -75,12 +78,14 @@ def _steps(look: Look, found: Sequence[Work]) -> list[Work]:
     return steps
 
 
-def _outcomes(steps: Sequence[Work]) -> Series:
+def _outcomes(look: Look, steps: Sequence[Work]) -> Series:
+    times = [each.at for each in steps]
     return Series(
-        times=[each.at for each in steps],
+        times=times,
         delivered=[round(each.delivered) for each in steps],
         retried=[round(each.retried) for each in steps],
         dead=[round(each.dead) for each in steps],
+        over=series.steps_over(times, look.span, look.now),
     )
 
 

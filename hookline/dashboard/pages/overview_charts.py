@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import zip_longest
-
-from msgspec.structs import replace
 
 from hookline.dashboard import charts, parts, series
 from hookline.dashboard.charts import Bar, Curve
@@ -18,23 +16,14 @@ from hookline.observe import history
 from hookline.observe.alerts.alert import Look as Asked
 from hookline.observe.history import Work
 from hookline.observe.instruments import ATTEMPTS, SECONDS, quantile
-from hookline.observe.pulse import EVERY, Row
-
-TOLD = timedelta(seconds=1.5 * EVERY)  # until all that was done is told
+from hookline.observe.pulse import Row
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))
 
 
 def outcomes(look: Look, found: Series) -> Safe:
     label = f"Attempts {series.rate_words(look.span)}"
-    over = sum(at + series.step(look.span) + TOLD <= look.now for at in found.times)
-    curves = [replace(curve, values=_until(over, curve.values)) for curve in found.curves()]
-    return parts.section("Attempts", charts.areas(label, curves, found.times))
-
-
-def _until(over: int, values: Sequence[float | None]) -> list[float | None]:
-    """A step that is not over says less than it will: drawn, it would look like an outage."""
-    return [value if at < over else None for at, value in enumerate(values)]
+    return parts.section("Attempts", charts.areas(label, found.curves(), found.times))
 
 
 def backlog(steps: Sequence[Work], looks: Sequence[Asked]) -> Safe:

@@ -11,7 +11,7 @@ from hookline.dashboard import health, parts, series
 from hookline.dashboard.health import Condition, condition
 from hookline.dashboard.look import Look
 from hookline.dashboard.pages import endpoints, overview_charts
-from hookline.dashboard.pages.alerts import named
+from hookline.dashboard.pages.alerts import Names, named
 from hookline.dashboard.pages.alerts import table as alert_table
 from hookline.dashboard.series import Series
 from hookline.html import Child, Safe, join, tag
@@ -33,6 +33,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
     depths: Depths
     alerts: list[Alert]  # that fire
+    names: Names  # of the endpoints that these are about
     living: list[Pulse]  # the last of each process
     steps: list[Work]  # one for each of the chart
     looks: Sequence[Asked]  # earlier backlogs, oldest first; none where they do not reach as far as the chart
@@ -239,11 +240,17 @@ def _condition(look: Look, each: Troubled) -> Condition:
 
 
 def _state(look: Look, each: Troubled, found: Condition) -> Safe:
-    """One whose circuit is closed may refuse what it is sent, for good."""
+    """One whose circuit is closed may refuse what it is sent, for good; or be well by now, with what died before."""
     if each.dead and not found.held and each.dead_since is not None:
+        words = "dead letters" if _answers(each, found) else "deliveries die"
         since = tag("span", "for ", health.ages(each.dead_since, look.now), class_="quiet")
-        return join(parts.state("dead", "deliveries die"), " ", since)
+        return join(parts.state("dead", words), " ", since)
     return endpoints.state(look, found)
+
+
+def _answers(each: Troubled, found: Condition) -> bool:
+    """Whether it takes what it is sent: none of its last attempts failed."""
+    return found.well and each.view.last_error is None
 
 
 def _troubled(look: Look, picture: Picture) -> Safe | None:
@@ -281,7 +288,9 @@ def _row(look: Look, each: Troubled) -> list[Child]:
     return [
         _who(look, each, own=own),
         _state(look, each, found),
-        tag("span", _why(each), title=each.view.last_error),
+        "It takes what it is sent now: replay them."
+        if each.dead and _answers(each, found)
+        else tag("span", _why(each), title=each.view.last_error),
         health.depth(each.view) if each.view.depth else "–",
         dead,
         _mend(look, each, found)
@@ -321,4 +330,6 @@ def _alerts(look: Look, fleet: Fleet) -> Safe | None:
     if not fleet.alerts:
         return None
     link = tag("a", "All alerts →", href=look.link("/alerts"))
-    return parts.section("Alerts that fire", alert_table(look, fleet.alerts, brief=True), aside=link, id_="alerts")
+    return parts.section(
+        "Alerts that fire", alert_table(look, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
+    )

@@ -96,7 +96,7 @@ def _line(look: Look, task: Task) -> Safe:
 
 
 async def table(look: Look, tasks: Sequence[Task]) -> Safe:
-    names = await look.names()
+    names = await look.names(task.app_id for task in tasks)
     columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Began"]
     if look.app is None:
         columns.insert(5, "Application")

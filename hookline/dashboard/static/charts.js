@@ -10,7 +10,11 @@ let shown = null; // { plot, at }: a step of a curve, or the number of a stretch
 // ── what there is to read ──
 
 const marks = (plot) => ("times" in plot.dataset ? plot.dataset.times.split(" ").filter(Boolean) : stretches(plot));
-const stretches = (plot) => [...plot.querySelectorAll(".stretch")];
+// In the order of time, in which a band is not painted; rows of a waterfall are.
+const stretches = (plot) => {
+  const found = [...plot.querySelectorAll(".stretch")];
+  return plot.dataset.stretches === "clock" ? found.sort((one, other) => one.dataset.since - other.dataset.since) : found;
+};
 
 function reading(plot, at) {
   if ("times" in plot.dataset) return curves(plot, at);

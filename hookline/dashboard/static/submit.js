@@ -31,10 +31,11 @@ function ready(form) {
 // The page may come back from the browser's memory as it was left: with what was chosen there to leave it.
 addEventListener("pageshow", () => {
   document.querySelectorAll("form[data-sent]").forEach(ready);
-  document.querySelectorAll("select[data-submit]").forEach(asServed);
+  document.querySelectorAll("[data-submit]").forEach(asServed);
 });
 
-function asServed(select) {
-  const options = [...select.options];
+function asServed(field) {
+  if (!field.options) return (field.value = field.defaultValue);
+  const options = [...field.options];
   (options.find((option) => option.defaultSelected) ?? options[0]).selected = true;
 }

@@ -12,6 +12,7 @@ from hookline.store.postgres.example import Examples
 from hookline.store.postgres.found import Search
 from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
+from hookline.store.postgres.names import Names
 from hookline.store.postgres.outbox import Outbox
 from hookline.store.postgres.people import People
 from hookline.store.postgres.pulses import Pulses
@@ -40,6 +41,7 @@ class PostgresStore(
     Examples,
     Views,
     Search,
+    Names,
     DepthsOf,
     TroubledLanes,
     Alerts,

@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from hookline import ids, operational
 from hookline.clock import wall
 from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
+from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
     ApplicationChange,
@@ -72,7 +73,7 @@ class Catalogue(Part):
         async def work(connection: Connection) -> Application:
             made = rows.application(await connection.fetchrow(self._sql["application_insert"], *values), READ)
             if made.throttle_rate is not None:
-                await connection.execute(self._sql["app_pace_save"], made.no)
+                await connection.execute(self._sql["app_pace_save"], made.no, farthest_ahead(made.throttle_rate))
             return made
 
         with _taken(f"the uid {new.uid!r}"):
@@ -110,7 +111,10 @@ class Catalogue(Part):
         """
         lanes = [row[0] for row in await connection.fetch(self._sql["application_lanes"], app_no)]
         await connection.execute(self._sql["lanes_rate"], lanes, rate)
-        await connection.execute(self._sql["app_pace_delete" if rate is None else "app_pace_save"], app_no)
+        if rate is None:
+            await connection.execute(self._sql["app_pace_delete"], app_no)
+        else:
+            await connection.execute(self._sql["app_pace_save"], app_no, farthest_ahead(rate))
         await connection.execute(self._sql["lanes_wake"], lanes)
         await connection.execute(self._sql["announce"])
 

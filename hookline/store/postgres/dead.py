@@ -55,7 +55,7 @@ class DeadLetters(Part):
             pending=await self._db.fetchval("dead_stats_pending", *both[:4]),
             resolved=sum(row["many"] for row in found if row["resolved"]),
             by_reason={row["reason"]: row["many"] for row in dead},
-            by_application=tuple(DeadOfApplication(app_id=row["app_id"], dead=row["dead"]) for row in by_application),
+            by_application=tuple(DeadOfApplication(**dict(row)) for row in by_application),
             oldest=min((row["oldest"] for row in dead), default=None),
         )
 

@@ -23,14 +23,20 @@ class Pulses(Sweep):
             await connection.execute(self._sql["pulse_add"], process, encode(pulse))
             if written:
                 await connection.execute(self._sql["activity_add"], *map(list, zip(*written, strict=True)))
+                whole = [(app_no, *numbers) for app_no, no, *numbers in written if no == ALL]
+                await connection.execute(self._sql["org_activity_add"], *map(list, zip(*whole, strict=True)))
 
         await self._db.transact(work, calm=True)
 
     async def activity(
         self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
     ) -> list[Activity]:
-        no = ALL if endpoint_no is None else endpoint_no
-        return [activity(row, READ) for row in await self._db.fetch("activity", org_id, app_no, no, grain, since)]
+        if app_no is None:
+            found = await self._db.fetch("org_activity", org_id, grain, since)
+        else:
+            no = ALL if endpoint_no is None else endpoint_no
+            found = await self._db.fetch("activity", org_id, app_no, no, grain, since)
+        return [activity(row, READ) for row in found]
 
     async def endpoint_activity(
         self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
@@ -53,6 +59,7 @@ class Pulses(Sweep):
             await connection.execute(self._sql["pulses_retire"])
             for grain, seconds in KEPT.items():
                 await connection.execute(self._sql["activity_retire"], grain, seconds, MOST_RETIRED)
+                await connection.execute(self._sql["org_activity_retire"], grain, seconds, MOST_RETIRED)
             return SweepReport()
 
         return await self._guarded(Chore.PULSES, work, calm=True)

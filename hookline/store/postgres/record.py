@@ -10,7 +10,18 @@ from msgspec import Struct
 
 from hookline import clock, ids, operational
 from hookline.flow import order
-from hookline.flow.record import bare, buried, clean, halves, lost_of, moves_lane, outcome_name, outcomes_of, refused
+from hookline.flow.record import (
+    bare,
+    buried,
+    clean,
+    halves,
+    joined,
+    lost_of,
+    moves_lane,
+    outcome_name,
+    outcomes_of,
+    refused,
+)
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
 from hookline.store.postgres.base import Part
@@ -74,7 +85,7 @@ class Record(Part):
             if len(results) == 1:
                 return await self._record_bare(results[0], wake)
         first, second = halves(results)
-        return _joined(await self.record(first, wake=wake), await self.record(second))
+        return joined(await self.record(first, wake=wake), await self.record(second))
 
     async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
         """One row that the database will not take: once more without what the endpoint sent, so that it still moves on."""
@@ -227,14 +238,4 @@ def _attempt(result: Result, at: datetime) -> tuple[Any, ...]:
         timing.first_byte,
         timing.total,
         at,
-    )
-
-
-def _joined(first: RecordReport, second: RecordReport) -> RecordReport:
-    return RecordReport(
-        recorded=first.recorded + second.recorded,
-        stale=first.stale + second.stale,
-        events=first.events + second.events,
-        refused=first.refused + second.refused,
-        lost=first.lost + second.lost,
     )

@@ -1,5 +1,75 @@
 """The SQLite engine: one file, one writer thread, a few readers."""
 
-from hookline.store.sqlite.store import SqliteStore
+from __future__ import annotations
+
+import asyncio
+
+from hookline.store.base import StoreOptions
+from hookline.store.sql import load
+from hookline.store.sqlite.alerts import Alerts
+from hookline.store.sqlite.answers import Answers
+from hookline.store.sqlite.base import Bells
+from hookline.store.sqlite.catalogue import Catalogue
+from hookline.store.sqlite.claim import Claim
+from hookline.store.sqlite.connect import connect, path_of, prepare
+from hookline.store.sqlite.depths import DepthsOf
+from hookline.store.sqlite.example import Examples
+from hookline.store.sqlite.found import Search
+from hookline.store.sqlite.ingest import Ingest
+from hookline.store.sqlite.keys import Keys
+from hookline.store.sqlite.life import Life
+from hookline.store.sqlite.names import Names
+from hookline.store.sqlite.outbox import Outbox
+from hookline.store.sqlite.people import People
+from hookline.store.sqlite.pulses import Pulses
+from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.record import Record
+from hookline.store.sqlite.stats import Statistics
+from hookline.store.sqlite.steering import Steering
+from hookline.store.sqlite.sweep import Sweep
+from hookline.store.sqlite.tasks import Tasks
+from hookline.store.sqlite.troubled import TroubledLanes
+from hookline.store.sqlite.tx import Context
+from hookline.store.sqlite.views import Views
+from hookline.store.sqlite.writer import Writer
+from hookline.vault import Vault
 
 __all__ = ["SqliteStore"]
+
+
+class SqliteStore(
+    Life,
+    Catalogue,
+    Steering,
+    Keys,
+    Answers,
+    People,
+    Ingest,
+    Outbox,
+    Claim,
+    Record,
+    Sweep,
+    Pulses,
+    Examples,
+    Tasks,
+    Views,
+    Search,
+    Names,
+    DepthsOf,
+    TroubledLanes,
+    Alerts,
+    Statistics,
+):
+    """`base.Store` in one database file. Its parts, in the order of the flow, are the modules beside this one: each is a class of
+    what is asked for, and the functions that the writer or a reader runs for it."""
+
+    engine = "sqlite"
+
+    @classmethod
+    async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> SqliteStore:
+        path = path_of(url)
+        await asyncio.to_thread(prepare, path)
+        conn = await asyncio.to_thread(connect, path, writes=True)
+        context = Context(load("sqlite"), vault, options)
+        bells = Bells()
+        return cls(Writer(conn, path, context, bells.ring_all), Readers(path, context), context, bells)

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.tx import Context, Tx
 from hookline.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+STRETCH = 2000  # rows of a long piece of work that one transaction takes
 
 
 class Bells:
@@ -35,11 +37,13 @@ class Bells:
 
 
 class Base:
-    def __init__(self, writer: Writer, readers: Readers, bells: Bells) -> None:
+    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
         self._writer = writer
         self._readers = readers
+        self._context = context
         self._bells = bells
         self._bell = bells.work
+        self.task_added = asyncio.Event()
 
     async def _write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._writer.write(lambda tx: work(tx, *args, **kwargs))

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from hookline import ids, operational
 from hookline.errors import Conflict, NotFound, Overtaken
+from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
     ApplicationChange,
@@ -27,15 +28,84 @@ from hookline.store import rows
 from hookline.store.base import Page
 from hookline.store.rows import json_text, policy_text
 from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.paging import by_text
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
+
+class Catalogue(Base):
+    async def save_organization(self, org: Organization) -> Organization:
+        return await self._write(_save_organization, org)
+
+    async def organization(self, org_id: str) -> Organization | None:
+        return await self._read(organization, org_id)
+
+    async def revoke_tokens(self, org_id: str, app_no: int | None, before: datetime) -> None:
+        await self._write(_revoke_tokens, org_id, app_no, before)
+
+    async def create_application(self, org_id: str, new: NewApplication) -> Application:
+        return await self._write(_create_application, org_id, new)
+
+    async def application(self, org_id: str, ref: str) -> Application | None:
+        return await self._read(_application, org_id, ref)
+
+    async def applications(self, org_id: str, page: Page) -> list[Application]:
+        return await self._read(_applications, org_id, page)
+
+    async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
+        changed = await self._write(_change_application, app_no, change)
+        self._bell.set()
+        return changed
+
+    async def delete_application(self, app_no: int) -> None:
+        await self._write(_delete_application, app_no)
+
+    async def save_event_type(
+        self, event_type: EventType, *, replacing: EventType | UnsetType | None = UNSET
+    ) -> EventType:
+        return await self._write(_save_event_type, event_type, replacing)
+
+    async def event_type(self, org_id: str, name: str) -> EventType | None:
+        return await self._read(_event_type, org_id, name)
+
+    async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
+        return await self._read(_event_types, org_id, page, archived)
+
+    async def expunge_event_type(self, org_id: str, name: str) -> None:
+        await self._write(_expunge_event_type, org_id, name)
+
+    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
+        return await self._write(create_endpoint, app_no, new)
+
+    async def change_endpoint(
+        self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
+    ) -> Endpoint:
+        changed = await self._write(_change_endpoint, endpoint_no, change, revision)
+        self._bell.set()
+        return changed
+
+    async def delete_endpoint(self, endpoint_no: int) -> None:
+        await self._write(_delete_endpoint, endpoint_no)
+
+    async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
+        return await self._read(_endpoint, app_no, ref)
+
+    async def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Endpoint | None:
+        return await self._read(_endpoint_by_id, org_id, endpoint_id)
+
+    async def endpoints(self, app_no: int, page: Page) -> list[Endpoint]:
+        return await self._read(_endpoints, app_no, page)
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        return await self._read(endpoints_for, list(nos))
+
+
 # ── organizations and applications ────────────────────────────────────────────────────────────────────────────────
 
 
-def save_organization(tx: Tx, org: Organization) -> Organization:
+def _save_organization(tx: Tx, org: Organization) -> Organization:
     after = None if org.tokens_valid_after is None else to_micros(org.tokens_valid_after)
     tx.run("organization_insert", (org.id, org.name, after, to_micros(org.created_at)))
     saved = organization(tx, org.id)
@@ -48,13 +118,13 @@ def organization(tx: Tx, org_id: str) -> Organization | None:
     return None if row is None else rows.organization(row, READ)
 
 
-def revoke_tokens(tx: Tx, org_id: str, app_no: int | None, before: datetime) -> None:
+def _revoke_tokens(tx: Tx, org_id: str, app_no: int | None, before: datetime) -> None:
     name = "revoke_org_tokens" if app_no is None else "revoke_app_tokens"
     if not tx.run(name, {"org_id": org_id, "app_no": app_no, "before": to_micros(before)}):
         raise NotFound("no such organization" if app_no is None else "no such application")
 
 
-def create_application(tx: Tx, org_id: str, new: NewApplication) -> Application:
+def _create_application(tx: Tx, org_id: str, new: NewApplication) -> Application:
     if organization(tx, org_id) is None:
         raise NotFound("no such organization")
     params = {
@@ -68,22 +138,22 @@ def create_application(tx: Tx, org_id: str, new: NewApplication) -> Application:
     }
     row = _unique(tx, "application_insert", params, f"the uid is taken in this organization: {new.uid}")
     if new.throttle_rate is not None:
-        tx.run("app_pace_save", (row["no"],))
+        _save_pace(tx, row["no"], new.throttle_rate)
     tx.forget_plans()
     return rows.application(row, READ)
 
 
-def application(tx: Tx, org_id: str, ref: str) -> Application | None:
+def _application(tx: Tx, org_id: str, ref: str) -> Application | None:
     params = {"org_id": org_id, "ref": ref}
     row = tx.row("application_by_id", params) or tx.row("application_by_uid", params)
     return None if row is None else rows.application(row, READ)
 
 
-def applications(tx: Tx, org_id: str, page: Page) -> list[Application]:
+def _applications(tx: Tx, org_id: str, page: Page) -> list[Application]:
     return [rows.application(row, READ) for row in by_text(tx, "applications", org_id, page)]
 
 
-def change_application(tx: Tx, app_no: int, change: ApplicationChange) -> Application:
+def _change_application(tx: Tx, app_no: int, change: ApplicationChange) -> Application:
     row = tx.row("application_by_no", (app_no,))
     if row is None:
         raise NotFound("no such application")
@@ -101,11 +171,18 @@ def _pace(tx: Tx, app_no: int, rate: int | None) -> None:
     """The rate as its lanes know it. They wake: who may start next, and when, is to be decided anew."""
     params = {"app_no": app_no, "rate": rate, "now": tx.now}
     tx.run("application_lanes_rate", params)
-    tx.run("app_pace_delete" if rate is None else "app_pace_save", (app_no,))
+    if rate is None:
+        tx.run("app_pace_delete", (app_no,))
+    else:
+        _save_pace(tx, app_no, rate)
     tx.run("application_lanes_wake", params)
 
 
-def delete_application(tx: Tx, app_no: int) -> None:
+def _save_pace(tx: Tx, app_no: int, rate: int) -> None:
+    tx.run("app_pace_save", {"app_no": app_no, "farthest": tx.now + round(farthest_ahead(rate) * 1e6)})
+
+
+def _delete_application(tx: Tx, app_no: int) -> None:
     params = {"app_no": app_no, "now": tx.now}
     if not tx.run("application_delete", params):
         raise NotFound("no such application")
@@ -119,7 +196,7 @@ def delete_application(tx: Tx, app_no: int) -> None:
 # ── event types ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def save_event_type(tx: Tx, event_type: EventType, replacing: EventType | UnsetType | None) -> EventType:
+def _save_event_type(tx: Tx, event_type: EventType, replacing: EventType | UnsetType | None) -> EventType:
     if organization(tx, event_type.org_id) is None:
         raise NotFound("no such organization")
     params = asdict(event_type) | {
@@ -138,16 +215,16 @@ def save_event_type(tx: Tx, event_type: EventType, replacing: EventType | UnsetT
     return rows.event_type(saved[0], READ)
 
 
-def event_type(tx: Tx, org_id: str, name: str) -> EventType | None:
+def _event_type(tx: Tx, org_id: str, name: str) -> EventType | None:
     row = tx.row("event_type", (org_id, name))
     return None if row is None else rows.event_type(row, READ)
 
 
-def event_types(tx: Tx, org_id: str, page: Page, archived: bool) -> list[EventType]:
+def _event_types(tx: Tx, org_id: str, page: Page, archived: bool) -> list[EventType]:
     return [rows.event_type(row, READ) for row in by_text(tx, "event_types", org_id, page, archived=archived)]
 
 
-def expunge_event_type(tx: Tx, org_id: str, name: str) -> None:
+def _expunge_event_type(tx: Tx, org_id: str, name: str) -> None:
     if not tx.run("event_type_expunge", (org_id, name)):
         raise NotFound("no such event type")
     tx.forget_plans()
@@ -168,7 +245,7 @@ def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
     return existing(tx, no)
 
 
-def change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: int | None) -> Endpoint:
+def _change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision: int | None) -> Endpoint:
     row = living(tx, endpoint_no)
     if revision not in (None, row["revision"]):
         raise Overtaken("somebody else has changed the endpoint meanwhile")
@@ -231,7 +308,7 @@ def renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: i
     return end
 
 
-def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
+def _delete_endpoint(tx: Tx, endpoint_no: int) -> None:
     if not tx.run("endpoints_delete", {"no": endpoint_no, "now": tx.now}):
         raise NotFound("no such endpoint")
     tx.run("lanes_delete_mark", (endpoint_no,))
@@ -239,18 +316,18 @@ def delete_endpoint(tx: Tx, endpoint_no: int) -> None:
     tx.forget_plans()
 
 
-def endpoint(tx: Tx, app_no: int, ref: str) -> Endpoint | None:
+def _endpoint(tx: Tx, app_no: int, ref: str) -> Endpoint | None:
     params = {"app_no": app_no, "ref": ref}
     row = tx.row("endpoint_by_ref", params) or tx.row("endpoint_by_uid", params)
     return None if row is None else rows.endpoint_or_fault(row, READ, tx.vault)
 
 
-def endpoint_by_id(tx: Tx, org_id: str, endpoint_id: str) -> Endpoint | None:
+def _endpoint_by_id(tx: Tx, org_id: str, endpoint_id: str) -> Endpoint | None:
     row = tx.row("endpoint_by_id", (endpoint_id, org_id))
     return None if row is None else rows.endpoint_or_fault(row, READ, tx.vault)
 
 
-def endpoints(tx: Tx, app_no: int, page: Page) -> list[Endpoint]:
+def _endpoints(tx: Tx, app_no: int, page: Page) -> list[Endpoint]:
     return [rows.endpoint_or_fault(row, READ, tx.vault) for row in by_text(tx, "endpoints", app_no, page)]
 
 

@@ -16,6 +16,7 @@ from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, Poli
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.base import Base, heard
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.operational import of_deaths, tell
 from hookline.store.sqlite.record import fenced
@@ -29,7 +30,31 @@ _ID, _DUE, _PAYLOAD = 0, 1, 5
 read_policy = lru_cache(maxsize=1024)(rows.read_policy)
 
 
-def claim(tx: Tx, want: int, held: Mapping[int, int], share: int, apps: AppShare | None) -> ClaimBatch:
+class Claim(Base):
+    async def arm(self) -> bool:
+        self._bell.clear()
+        return True
+
+    async def wait(self, timeout: float) -> None:
+        await heard(self._bell, timeout)
+
+    def wake(self) -> None:
+        self._bells.ring(self._bell)
+
+    async def claim(
+        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
+    ) -> ClaimBatch:
+        return await self._write(_claim, want, held, share, apps)
+
+    async def release(self, jobs: Sequence[Job]) -> int:
+        if not jobs:
+            return 0
+        released = await self._write(_release, jobs)
+        self._bell.set()
+        return released
+
+
+def _claim(tx: Tx, want: int, held: Mapping[int, int], share: int, apps: AppShare | None) -> ClaimBatch:
     division = Division(now=tx.at, want=want, held=held, share=share, apps=apps, policy=tx.options.circuit)
     taking = _Taking(tx, division)
     for _ in range(ROUNDS):
@@ -211,7 +236,7 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
     ]
 
 
-def release(tx: Tx, jobs: Sequence[Job]) -> int:
+def _release(tx: Tx, jobs: Sequence[Job]) -> int:
     """Not sent: pending again where it was, its room free."""
     ours = fenced(tx, jobs)
     if not ours:

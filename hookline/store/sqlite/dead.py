@@ -28,6 +28,7 @@ from hookline.states import DeliveryState, EndpointStatus
 from hookline.store import rows
 from hookline.store.base import COUNTED, MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
 from hookline.store.rows import Row, json_text, policy_text, read_policy
+from hookline.store.sqlite.base import STRETCH, Base
 from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
@@ -48,6 +49,58 @@ _CONDITIONS = {
     "until": "l.died_at < :until",
     "ids": "l.id IN (SELECT value FROM json_each(:ids))",
 }
+
+
+class DeadLetters(Base):
+    async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
+        return await self._read(_dead_letters, where, page)
+
+    async def dead_letter(self, dead_id: int) -> DeadLetter | None:
+        return await self._read(_dead_letter, dead_id)
+
+    async def dead_attempts(self, letter: DeadLetter) -> list[Attempt]:
+        return await self._read(_dead_attempts, letter)
+
+    async def dead_stats(self, where: DeadFilter) -> DeadStats:
+        return await self._read(_dead_stats, where)
+
+    async def dead_summary(self, where: DeadFilter) -> DeadSummary:
+        return await self._read(_dead_summary, where)
+
+    async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
+        return await self._read(_dead_applications, where, most)
+
+    async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
+        replayed = await self._write(replay, where, limit)
+        self._bell.set()
+        return replayed
+
+    async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
+        resolved = await self._write(resolve, where, note, limit)
+        self._bell.set()
+        return resolved
+
+    async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
+        after: str | None = None
+        while True:
+            stretch = await self._write(_replay_missing, endpoint_no, since, until, after, STRETCH, limit)
+            if stretch.made:
+                self._bell.set()
+            if stretch.made or stretch.end is None:
+                return stretch.made
+            after = stretch.end
+
+    async def resend(self, endpoint_no: int, message_id: str) -> int | None:
+        endpoint = await self._living(endpoint_no)
+        delivery_id = await self._write(resend, endpoint, message_id)
+        self._bell.set()
+        return delivery_id
+
+    async def _living(self, endpoint_no: int) -> Endpoint:
+        found = await self._read(endpoints_for, [endpoint_no])
+        if not found or found[0].status == EndpointStatus.DELETED:
+            raise NotFound("no such endpoint")
+        return found[0]
 
 
 class _Where(Struct, frozen=True):
@@ -76,7 +129,7 @@ def _where(where: DeadFilter, *, resolved: bool | None) -> _Where:
     return _Where(" AND ".join(conditions), params)
 
 
-def dead_letters(tx: Tx, where: DeadFilter, page: Page) -> list[DeadLetter]:
+def _dead_letters(tx: Tx, where: DeadFilter, page: Page) -> list[DeadLetter]:
     found = _where(where, resolved=where.resolved)
     name = "dead_letters_back" if page.backwards else "dead_letters"
     after = after_death(page.iterator)
@@ -88,17 +141,17 @@ def dead_letters(tx: Tx, where: DeadFilter, page: Page) -> list[DeadLetter]:
     return listed[::-1] if page.backwards else listed
 
 
-def dead_letter(tx: Tx, dead_id: int) -> DeadLetter | None:
+def _dead_letter(tx: Tx, dead_id: int) -> DeadLetter | None:
     row = tx.row("dead_letter", (dead_id,))
     return None if row is None else rows.dead_letter(row, READ)
 
 
-def dead_attempts(tx: Tx, letter: DeadLetter) -> list[Attempt]:
+def _dead_attempts(tx: Tx, letter: DeadLetter) -> list[Attempt]:
     params = {"message_id": letter.message_id, "id": letter.id, "most": MOST_ATTEMPTS}
     return [rows.attempt(row, READ) for row in tx.rows("dead_attempts", params)[::-1]]
 
 
-def dead_stats(tx: Tx, where: DeadFilter) -> DeadStats:
+def _dead_stats(tx: Tx, where: DeadFilter) -> DeadStats:
     found = _where(where, resolved=None)
     counted = tx.conn.execute(found.fill(tx.sql["dead_stats"]), found.params).fetchall()
     most = found.params | {"most": TOP_APPLICATIONS}
@@ -111,12 +164,12 @@ def dead_stats(tx: Tx, where: DeadFilter) -> DeadStats:
         pending=tx.value("dead_stats_pending", of),
         resolved=sum(row["many"] for row in counted if row["resolved"]),
         by_reason={row["reason"]: row["many"] for row in dead},
-        by_application=tuple(DeadOfApplication(app_id=row["app_id"], dead=row["dead"]) for row in by_application),
+        by_application=tuple(DeadOfApplication(**dict(row)) for row in by_application),
         oldest=None if oldest is None else instant(oldest),
     )
 
 
-def dead_summary(tx: Tx, where: DeadFilter) -> DeadSummary:
+def _dead_summary(tx: Tx, where: DeadFilter) -> DeadSummary:
     found = _where(where, resolved=where.resolved)
     groups = tx.conn.execute(found.fill(tx.sql["dead_summary"]), found.params | {"looked": COUNTED}).fetchall()
     return rows.dead_summary(groups, COUNTED, READ)
@@ -128,7 +181,7 @@ def dead_count(tx: Tx, where: DeadFilter, most: int) -> int:
     return int(many)
 
 
-def dead_applications(tx: Tx, where: DeadFilter, most: int) -> list[int]:
+def _dead_applications(tx: Tx, where: DeadFilter, most: int) -> list[int]:
     found = _where(replace(where, org_id=None, app_no=None), resolved=where.resolved)
     params = found.params | {"org_id": where.org_id, "of": where.app_no, "most": most}
     return [no for (no,) in tx.conn.execute(found.fill(tx.sql["dead_applications"]), params)]
@@ -247,7 +300,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
     end: str | None
 
 
-def replay_missing(
+def _replay_missing(
     tx: Tx, endpoint_no: int, since: datetime, until: datetime, after: str | None, look: int, limit: int
 ) -> Stretch:
     """One stretch of a long window: how many deliveries were made, and where the next stretch begins."""

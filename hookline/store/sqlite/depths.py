@@ -12,13 +12,13 @@ from hookline.store.sqlite import relay
 from hookline.store.sqlite.base import Base, Bells
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.tx import Context, Tx
 from hookline.store.sqlite.writer import Writer
 
 
 class DepthsOf(Base):
-    def __init__(self, writer: Writer, readers: Readers, bells: Bells) -> None:
-        super().__init__(writer, readers, bells)
+    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
+        super().__init__(writer, readers, context, bells)
         self._kept: tuple[float, Depths] | None = None  # when it was counted, monotonic
         self._sounding = asyncio.Lock()  # one at a time: counting must not take every reader
 

@@ -51,7 +51,7 @@ def _apps(tx: Tx, org_id: str, where: FoundFilter) -> list[int]:
 
 
 def _joined(tx: Tx, messages: list[Message]) -> list[Found]:
-    counted = tx.rows("found_states", {"ids": texts([message.id for message in messages])})
+    counted = tx.rows("found_states", {"ids": texts([message.id for message in messages]), "now": tx.now})
     return shared.joined(messages, shared.states(counted))
 
 

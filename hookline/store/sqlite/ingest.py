@@ -11,6 +11,7 @@ from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewM
 from hookline.states import DeliveryState
 from hookline.store import batches
 from hookline.store.rows import policy_text, read_policy
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.tx import READ, Tx, texts
@@ -22,6 +23,21 @@ _SCHEDULED = 0
 _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 
 
+class Ingest(Base):
+    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+        answers = await self._write(ingest, batch)
+        self._bell.set()
+        return answers
+
+    async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
+        accepted = await self._write(_ingest_batch, batch)
+        self._bell.set()
+        return accepted
+
+    async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
+        return await self._read(_accepted_under, key, body)
+
+
 def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
     taking = Taking(tx)
     answers = [taking.accept(new) for new in batch]
@@ -29,7 +45,7 @@ def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
     return answers
 
 
-def ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
+def _ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
     key, body = batch.idempotency_key, batch.idempotency_body or b""
     kept = None if key is None else tx.row("ingest_batch_kept", (key, tx.now))
     if kept is not None:
@@ -41,7 +57,7 @@ def ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
     return accepted
 
 
-def accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
+def _accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
     found = tx.row("ingest_keys", (key, tx.now))
     return None if found is None else _judge_key(body, *found)
 

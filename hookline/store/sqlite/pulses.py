@@ -45,13 +45,18 @@ def _add(tx: Tx, process: str, pulse: Pulse, deeds: Sequence[Deed]) -> None:
     for grain in (MINUTE, QUARTER):
         start = tx.now - tx.now % (grain * _SECOND)
         tx.many("activity_add", [(app_no, no, grain, start, *numbers) for (app_no, no), numbers in written])
+        whole = [(app_no, grain, start, *numbers) for (app_no, no), numbers in written if no == ALL]
+        tx.many("org_activity_add", whole)
 
 
 def _activity(
     tx: Tx, since: datetime, org_id: str, app_no: int | None, endpoint_no: int | None, grain: int
 ) -> list[Activity]:
-    of = {"org_id": org_id, "app_no": app_no, "endpoint_no": ALL if endpoint_no is None else endpoint_no}
-    return [activity(row, READ) for row in tx.rows("activity", of | _stretch(since, grain))]
+    stretch = {"org_id": org_id, **_stretch(since, grain)}
+    if app_no is None:
+        return [activity(row, READ) for row in tx.rows("org_activity", stretch)]
+    of = {"app_no": app_no, "endpoint_no": ALL if endpoint_no is None else endpoint_no}
+    return [activity(row, READ) for row in tx.rows("activity", of | stretch)]
 
 
 def _endpoint_activity(
@@ -81,5 +86,7 @@ def _roll(tx: Tx) -> SweepReport:
     tx.run("pulses_retire", {"grain": 0, "before": tx.now - 2 * _HOUR})
     tx.run("pulses_retire", {"grain": 1, "before": tx.now - 7 * 24 * _HOUR})
     for grain, seconds in KEPT.items():
-        tx.run("activity_retire", {"grain": grain, "before": tx.now - seconds * _SECOND, "limit": MOST_RETIRED})
+        old = {"grain": grain, "before": tx.now - seconds * _SECOND, "limit": MOST_RETIRED}
+        tx.run("activity_retire", old)
+        tx.run("org_activity_retire", old)
     return SweepReport()

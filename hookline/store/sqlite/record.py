@@ -5,17 +5,68 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hookline.flow.record import clean, lost_of, moves_lane, outcome_name, outcomes_of
+from hookline import ids
+from hookline.flow.record import (
+    bare,
+    buried,
+    clean,
+    halves,
+    joined,
+    lost_of,
+    moves_lane,
+    outcome_name,
+    outcomes_of,
+    refused,
+)
 from hookline.model import Dead, Delivered, Job, LaneEvent, RecordReport, Result, Retry
 from hookline.operational import of_results
 from hookline.store.rows import headers_blob
 from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.faults import BadData
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import Tx, numbers
 
 
-def record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
+class Record(Base):
+    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
+        if not results:
+            return RecordReport(recorded=0, stale=0)
+        try:
+            report, woke = await self._write(_record, results, wake)
+        except BadData:
+            return await self._bisect(results, wake)
+        if woke:
+            self._bell.set()
+        return report
+
+    async def _bisect(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+        if len(results) == 1:
+            return await self._record_bare(results[0], wake)
+        first, second = halves(results)
+        return joined(await self.record(first, wake=wake), await self.record(second))
+
+    async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
+        """Without what the endpoint sent, so that the delivery still moves on."""
+        try:
+            report, _ = await self._write(_record, [bare(result)], wake)
+        except BadData:
+            report = await self._bury(result, wake)
+        self._bell.set()
+        return report
+
+    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
+        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
+        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
+        try:
+            report, _ = await self._write(_record, [burial], wake)
+        except BadData:
+            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+        return refused(result, report)
+
+
+def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
     """The report, and whether a token was inserted."""
     ours = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
     held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
@@ -108,15 +159,4 @@ def _attempt(result: Result, now: int) -> tuple[Any, ...]:
         timing.first_byte,
         timing.total,
         now,
-    )
-
-
-def joined(first: RecordReport, second: RecordReport) -> RecordReport:
-    """The report of both halves of a batch."""
-    return RecordReport(
-        recorded=first.recorded + second.recorded,
-        stale=first.stale + second.stale,
-        events=first.events + second.events,
-        refused=first.refused + second.refused,
-        lost=first.lost + second.lost,
     )

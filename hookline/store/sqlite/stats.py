@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from hookline.model import Stats, StatsFilter
+from hookline.store.sqlite.base import Base, Bells
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.tx import Params, Tx, numbers
+from hookline.store.sqlite.readers import Readers
+from hookline.store.sqlite.tx import Context, Params, Tx, numbers
+from hookline.store.sqlite.writer import Writer
 from hookline.store.stats import MOST_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
 
 
-def in_flight(tx: Tx, endpoint_no: int) -> int:
+class Statistics(Base):
+    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
+        super().__init__(writer, readers, context, bells)
+        self._counting = asyncio.Lock()  # one at a time: counting must not take every reader
+
+    async def in_flight(self, endpoint_no: int) -> int:
+        return await self._read(_in_flight, endpoint_no)
+
+    async def stats(self, where: StatsFilter) -> Stats:
+        async with self._counting:
+            return await self._read(_stats, where)
+
+
+def _in_flight(tx: Tx, endpoint_no: int) -> int:
     return int(tx.value("stats_delivering", (numbers([endpoint_no]),)))
 
 
-def stats(tx: Tx, where: StatsFilter) -> Stats:
+def _stats(tx: Tx, where: StatsFilter) -> Stats:
     apps = _applications(tx, where)
     lanes = {"endpoints": numbers(_endpoints(tx, apps, where)), "bound": MOST_COUNTED}
     tried = lanes | _between(attempt_ids(where))

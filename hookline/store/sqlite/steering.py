@@ -15,7 +15,8 @@ from hookline.flow.record import clean
 from hookline.model import Actor, Endpoint, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.catalogue import existing, living, wake
+from hookline.store.sqlite.base import STRETCH, Base
+from hookline.store.sqlite.catalogue import endpoints_for, existing, living, renew_held, renew_queued, wake
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import Tx
 
@@ -29,7 +30,47 @@ _EVENTS = {
 }
 
 
-def set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str, actor: Actor | None) -> Endpoint:
+class Steering(Base):
+    async def set_endpoint_status(
+        self, endpoint_no: int, status: EndpointStatus, cause: str, *, actor: Actor | None = None
+    ) -> Endpoint:
+        if status in (EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
+            await self._renew_held(endpoint_no)
+        changed = await self._write(_set_endpoint_status, endpoint_no, status, cause, actor)
+        self._bell.set()
+        return changed
+
+    async def _renew_held(self, endpoint_no: int) -> None:
+        """Stretch by stretch, while the lane still holds them: one transaction over a long backlog would block the rest."""
+        found = await self._read(endpoints_for, [endpoint_no])
+        if found and found[0].status == EndpointStatus.PAUSED:
+            after: tuple[int, int] | None = (-1, -1)
+            while after is not None:
+                after = await self._write(renew_held, endpoint_no, after, STRETCH)
+            behind: tuple[str, int, int] | None = ("", -1, -1)
+            while behind is not None:
+                behind = await self._write(renew_queued, endpoint_no, behind, STRETCH)
+
+    async def open_circuit(
+        self, endpoint_no: int, cause: str, *, until: datetime | None = None, actor: Actor | None = None
+    ) -> LaneEvent:
+        event = await self._write(_open_circuit, endpoint_no, cause, until, actor)
+        assert event is not None, "to open it is always a change"
+        self._bell.set()
+        return event
+
+    async def close_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+        event = await self._write(_close_circuit, endpoint_no, cause, actor)
+        self._bell.set()
+        return event
+
+    async def reset_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+        event = await self._write(_reset_circuit, endpoint_no, cause, actor)
+        self._bell.set()
+        return event
+
+
+def _set_endpoint_status(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str, actor: Actor | None) -> Endpoint:
     """Resume wakes the lane; what made it fail before no longer counts, and an open circuit is probed at once."""
     if status == EndpointStatus.DELETED:
         raise InvalidInput("an endpoint is deleted by deleting it")
@@ -67,7 +108,9 @@ def turn(
     return event
 
 
-def open_circuit(tx: Tx, endpoint_no: int, cause: str, until: datetime | None, actor: Actor | None) -> LaneEvent | None:
+def _open_circuit(
+    tx: Tx, endpoint_no: int, cause: str, until: datetime | None, actor: Actor | None
+) -> LaneEvent | None:
     def change(lane: Lane) -> Fold:
         policy = tx.options.circuit
         return open_by_hand(lane, now=tx.at, until=until, cause=clean(cause), policy=policy, chance=chance)
@@ -75,14 +118,14 @@ def open_circuit(tx: Tx, endpoint_no: int, cause: str, until: datetime | None, a
     return _steer(tx, endpoint_no, change, actor)
 
 
-def close_circuit(tx: Tx, endpoint_no: int, cause: str, actor: Actor | None) -> LaneEvent | None:
+def _close_circuit(tx: Tx, endpoint_no: int, cause: str, actor: Actor | None) -> LaneEvent | None:
     def change(lane: Lane) -> Fold:
         return close_by_hand(lane, now=tx.at, cause=clean(cause), policy=tx.options.circuit, chance=chance)
 
     return _steer(tx, endpoint_no, change, actor)
 
 
-def reset_circuit(tx: Tx, endpoint_no: int, cause: str, actor: Actor | None) -> LaneEvent | None:
+def _reset_circuit(tx: Tx, endpoint_no: int, cause: str, actor: Actor | None) -> LaneEvent | None:
     return _steer(tx, endpoint_no, lambda lane: reset(lane, now=tx.at, cause=clean(cause)), actor)
 
 

@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import structlog
+from msgspec.structs import replace
+
 from hookline.flow import order
 from hookline.flow.circuit import LaneOutcome
 from hookline.flow.claim import CROWDED_LONGEST
@@ -14,17 +17,60 @@ from hookline.states import Circuit, EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
 from hookline.store.people import GUESSES_KEPT
 from hookline.store.sqlite import lanes as lane_rows
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.steering import turn
 from hookline.store.sqlite.tx import Tx, numbers
+
+log = structlog.get_logger()
 
 _DAY = 86_400_000_000
 _LOST = -1  # an epoch that no lane has: a lost lease says nothing about health
 _LATE = timedelta(seconds=1)
 
 
-def sweep_leases(tx: Tx, limit: int) -> SweepReport:
+class Sweep(Base):
+    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
+        report = await self._write(_sweep_leases, limit)
+        if report.leases:
+            self._bell.set()
+        return report
+
+    async def sweep_expired(self, limit: int = 1000) -> SweepReport:
+        report = await self._write(_sweep_expired, limit)
+        if report.expired:  # somebody's turn may have come
+            self._bell.set()
+        return report
+
+    async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
+        return await self._write(_sweep_deleted, limit)
+
+    async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
+        """A day's dead letters may be many, and there is rarely anything to do: looked for beside the writer."""
+        if not any(await self._read(_failing, pause_dead, disable_after)):
+            return SweepReport()
+        return await self._write(_sweep_failing, pause_dead, disable_after)
+
+    async def retire(self, limit: int = 5000) -> SweepReport:
+        """One transaction for each kind of history, so that nobody waits for all of them."""
+        if not self._context.clock.trusted():
+            log.warning("retention_put_off", cause="the clock of this machine has jumped")
+            return SweepReport()
+        report = await self._write(_retire_dead, limit)
+        taken = [await self._write(_retire, name, limit) for name in RETIRED]
+        return replace(report, retired=report.retired + sum(taken))
+
+    async def audit(self, *, repair: bool) -> list[int]:
+        found = await self._read(_audit)
+        if not (found and repair):
+            return found
+        repaired = await self._write(_repair, found)
+        self._bell.set()
+        return repaired
+
+
+def _sweep_leases(tx: Tx, limit: int) -> SweepReport:
     lost = tx.tuples("sweep_leases_find", (tx.now, limit))
     lost += tx.tuples("sweep_leases_ahead", (tx.now + round(1_000_000 * FAR_LEASE), limit - len(lost)))
     if not lost:
@@ -40,7 +86,7 @@ def sweep_leases(tx: Tx, limit: int) -> SweepReport:
     return SweepReport(leases=len(lost), events=tuple(events))
 
 
-def sweep_expired(tx: Tx, limit: int) -> SweepReport:
+def _sweep_expired(tx: Tx, limit: int) -> SweepReport:
     found = tx.tuples("sweep_expired_find", (tx.now, limit))
     found += tx.tuples("sweep_expired_queued", (tx.now, limit - len(found)))
     held = [id_ for id_, status in found if status == EndpointStatus.PAUSED]
@@ -51,7 +97,7 @@ def sweep_expired(tx: Tx, limit: int) -> SweepReport:
     return SweepReport(expired=len(over), deaths=tuple(deaths))
 
 
-def sweep_deleted(tx: Tx, limit: int) -> SweepReport:
+def _sweep_deleted(tx: Tx, limit: int) -> SweepReport:
     """Lanes marked as deleted go once nothing waits in them; a lane that is missing counts as deleted."""
     dead: list[Death] = []
     for (endpoint_no,) in tx.tuples("sweep_deleted_lanes", (limit,)):
@@ -76,15 +122,15 @@ def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> list[Death]:
     return bury(tx, ids, Reason.ENDPOINT_DELETED, "the endpoint was deleted") if ids else []
 
 
-def failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
+def _failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
     """Endpoints to be paused, and to be disabled with the instant since which they fail."""
     long_ago = tx.now - round(disable_after * 1_000_000)
     disabled = {no: instant(since) for no, since in tx.tuples("sweep_failing_long", (long_ago,))}
     return _many_dead(tx, pause_dead) - set(disabled), disabled
 
 
-def sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
-    paused, disabled = failing(tx, pause_dead, disable_after)
+def _sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
+    paused, disabled = _failing(tx, pause_dead, disable_after)
     events = [
         turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day")
         for no in sorted(paused)
@@ -121,7 +167,7 @@ RETIRED = (
 )
 
 
-def retire(tx: Tx, name: str, limit: int) -> int:
+def _retire(tx: Tx, name: str, limit: int) -> int:
     """One batch of one kind of history."""
     before = _cutoff(tx, name)
     if name == "retire_resolved":
@@ -139,7 +185,7 @@ def _cutoff(tx: Tx, name: str) -> int:
     return tx.now - tx.options.retention_days * _DAY
 
 
-def retire_dead(tx: Tx, limit: int) -> SweepReport:
+def _retire_dead(tx: Tx, limit: int) -> SweepReport:
     """One batch of over-age dead letters, resolved or not."""
     gone = tx.tuples("retire_dead", (tx.now - tx.options.dead_retention_days * _DAY, limit))
     wakes = lane_rows.Wakes(tx)
@@ -182,7 +228,7 @@ def _named(tx: Tx, endpoint_no: int) -> set[str]:
     return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in order.read(keys)}
 
 
-def audit(tx: Tx) -> list[int]:
+def _audit(tx: Tx) -> list[int]:
     return sorted({no for no, _ in asleep(tx)} | {no for no, _ in stuck(tx)})
 
 
@@ -206,10 +252,10 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
     return to_micros(max(instants) + _LATE)
 
 
-def repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
+def _repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
     """Wake them, if they still would not by themselves."""
     wakes = lane_rows.Wakes(tx)
-    found = {no for no in audit(tx) if no in endpoint_nos}
+    found = {no for no in _audit(tx) if no in endpoint_nos}
     for no, due in asleep(tx):
         if no in found:
             wakes.add(no, tx.now, due)

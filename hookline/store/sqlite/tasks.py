@@ -25,9 +25,10 @@ from hookline.flow.replay import (
 from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.states import EndpointStatus, Reason
 from hookline.store import rows
-from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, Page, after_death, death
+from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Row, json_text
 from hookline.store.sqlite import dead
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.tx import READ, Tx
@@ -35,10 +36,41 @@ from hookline.store.sqlite.tx import READ, Tx
 _TEXT_ENDS = ("", "\U0010ffff")
 
 
+class Tasks(Base):
+    async def add_task(self, new: NewTask) -> Task:
+        total = await self.task_total(new)
+        added = await self._write(_add_task, new, total)
+        self.task_added.set()
+        return added
+
+    async def task_total(self, new: NewTask) -> int | None:
+        return await self._read(_total_of, new)
+
+    async def task(self, org_id: str, task_id: str) -> Task | None:
+        return await self._read(_task, org_id, task_id)
+
+    async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
+        return await self._read(_tasks, where, page, newest_first)
+
+    async def cancel_task(self, task_id: str) -> Task:
+        return await self._write(_cancel_task, task_id)
+
+    async def open_tasks(self, limit: int) -> list[str]:
+        return await self._read(_open_tasks, limit)
+
+    async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
+        stepped = await self._write(_step_task, task_id, limit)
+        self._bell.set()
+        return stepped
+
+    async def fail_task(self, task_id: str, error: str) -> None:
+        await self._write(_fail_task, task_id, error)
+
+
 # ── keeping them ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def total_of(tx: Tx, new: NewTask) -> int | None:
+def _total_of(tx: Tx, new: NewTask) -> int | None:
     """How many match now; None: too many to count. Read beside the writer."""
     task = _first(new, tx.at)
     endpoint = _endpoint(tx, task)
@@ -67,7 +99,7 @@ def _first(new: NewTask, now: datetime) -> Task:
     )
 
 
-def add_task(tx: Tx, new: NewTask, total: int | None) -> Task:
+def _add_task(tx: Tx, new: NewTask, total: int | None) -> Task:
     made = _first(new, tx.at)
     params = {
         "id": made.id,
@@ -85,12 +117,12 @@ def add_task(tx: Tx, new: NewTask, total: int | None) -> Task:
     return _existing(tx, made.id)
 
 
-def task(tx: Tx, org_id: str, task_id: str) -> Task | None:
+def _task(tx: Tx, org_id: str, task_id: str) -> Task | None:
     row = tx.row("task", (task_id,))
     return None if row is None or row["org_id"] != org_id else rows.task(row, READ)
 
 
-def tasks(tx: Tx, where: TaskFilter, page: Page, newest_first: bool) -> list[Task]:
+def _tasks(tx: Tx, where: TaskFilter, page: Page, newest_first: bool) -> list[Task]:
     downwards = newest_first != page.backwards
     name = "tasks_of_org" if where.app_no is None else "tasks_of_app"
     params = {
@@ -104,16 +136,16 @@ def tasks(tx: Tx, where: TaskFilter, page: Page, newest_first: bool) -> list[Tas
     return found[::-1] if page.backwards else found
 
 
-def cancel_task(tx: Tx, task_id: str) -> Task:
+def _cancel_task(tx: Tx, task_id: str) -> Task:
     _end(tx, task_id, TaskStatus.CANCELED, None)
     return _existing(tx, task_id)
 
 
-def fail_task(tx: Tx, task_id: str, error: str) -> None:
+def _fail_task(tx: Tx, task_id: str, error: str) -> None:
     _end(tx, task_id, TaskStatus.FAILED, error)
 
 
-def open_tasks(tx: Tx, limit: int) -> list[str]:
+def _open_tasks(tx: Tx, limit: int) -> list[str]:
     return [task_id for (task_id,) in tx.tuples("tasks_open", (limit,))]
 
 
@@ -136,7 +168,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     end: str | None  # where the next step begins; None: this was the last one
 
 
-def step_task(tx: Tx, task_id: str, limit: int) -> Task | None:
+def _step_task(tx: Tx, task_id: str, limit: int) -> Task | None:
     row = tx.row("task", (task_id,))
     if row is None or row["status"] != TaskStatus.RUNNING:
         return None
@@ -145,7 +177,7 @@ def step_task(tx: Tx, task_id: str, limit: int) -> Task | None:
     if running.endpoint_no is not None:
         refused = refusal(EndpointStatus.DELETED if endpoint is None else endpoint.status)
         if refused is not None and running.kind != TaskKind.RESOLVE_DEAD:
-            fail_task(tx, task_id, refused)
+            _fail_task(tx, task_id, refused)
             return _existing(tx, task_id)
     found = _look(tx, running, endpoint, limit)
     done = _act(tx, running, endpoint, found.acts)

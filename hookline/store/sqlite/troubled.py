@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hookline.model import Backlog, Troubled
 from hookline.store import rows
 from hookline.store.base import MOST_WAITING
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.tx import READ, Tx
+from hookline.store.sqlite.tx import READ, Tx, numbers
 from hookline.store.sqlite.views import lane_view
-from hookline.store.troubled import MOST_DEAD, chosen
+from hookline.store.troubled import COMPARED, MOST_DYING, apps, chosen
 
 
 class TroubledLanes(Base):
     async def troubled(self, most: int, *, org_id: str | None = None, app_no: int | None = None) -> list[Troubled]:
         return await self._read(_troubled, most, org_id, app_no)
+
+    async def dead_counts(self, app_nos: Iterable[int], most: int) -> dict[int, int]:
+        return await self._read(_dead_counts, list(app_nos), most)
 
     async def backlog(self, org_id: str, app_no: int | None = None) -> Backlog:
         return await self._read(_backlog, org_id, app_no)
@@ -22,12 +27,9 @@ class TroubledLanes(Base):
 
 def _troubled(tx: Tx, most: int, org_id: str | None, app_no: int | None) -> list[Troubled]:
     lanes = tx.tuples("troubled_numbers", {"now": tx.now, "most": most, "org_id": org_id, "app_no": app_no})
-    bounds = {"looked_at": MOST_DEAD, "most": most}
-    dead = (
-        tx.tuples("troubled_dead", bounds)
-        if org_id is None
-        else tx.tuples("troubled_dead_of", bounds | {"org_id": org_id, "app_no": app_no})
-    )
+    first, last = apps(app_no)
+    bounds = {"looked_at": MOST_DYING, "compared": COMPARED, "most": most}
+    dead = tx.tuples("troubled_dead", bounds | {"first": first, "last": last, "org_id": org_id})
     found = (_one(tx, no) for no in chosen(lanes, [no for (no,) in dead], most))
     return [each for each in found if each is not None]
 
@@ -36,6 +38,10 @@ def _one(tx: Tx, no: int) -> Troubled | None:
     view = lane_view(tx, no)
     about = tx.row("troubled_about", {"no": no, "bound": MOST_WAITING})
     return None if view is None or about is None else rows.troubled(view, about, READ)
+
+
+def _dead_counts(tx: Tx, app_nos: list[int], most: int) -> dict[int, int]:
+    return dict(tx.tuples("dead_counts", {"apps": numbers(app_nos), "bound": most}))
 
 
 def _backlog(tx: Tx, org_id: str, app_no: int | None) -> Backlog:

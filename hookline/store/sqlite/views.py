@@ -25,6 +25,7 @@ from hookline.model import (
 from hookline.states import DeliveryState
 from hookline.store import rows, walk
 from hookline.store.base import LAST_NUMBER, Page, Walk, after_number
+from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
@@ -33,7 +34,77 @@ DEPTH_BOUND = 10_000  # how far a lane's open deliveries are counted
 OUTCOMES = {None: "1", True: "t.outcome = 'delivered'", False: "t.outcome <> 'delivered'"}
 
 
-def message(tx: Tx, app_no: int, ref: str) -> Message | None:
+class Views(Base):
+    async def message(self, app_no: int, ref: str) -> Message | None:
+        return await self._read(_message, app_no, ref)
+
+    async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
+        return await self._read(_messages, app_no, where, page, content)
+
+    async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:
+        return await self._read(_messages_of, app_no, message_ids)
+
+    async def expunge_message(self, message: Message, *, force: bool = False) -> bool:
+        return await self._write(_expunge_message, message, force)
+
+    async def message_by_id(self, message_id: str) -> Message | None:
+        return await self._read(message_by_id, message_id)
+
+    async def deliveries(self, message_id: str) -> list[Delivery]:
+        return await self._read(_deliveries, message_id)
+
+    async def attempts(self, message_id: str) -> list[Attempt]:
+        return await self._read(_attempts, message_id)
+
+    async def attempt(self, message: Message, attempt_id: str) -> Attempt | None:
+        return await self._read(_attempt, message, attempt_id)
+
+    async def expunge_attempt(self, message: Message, attempt_id: str) -> bool:
+        return await self._write(_expunge_attempt, message, attempt_id)
+
+    async def endpoint_attempts(
+        self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
+    ) -> Walk[Attempt]:
+        return await self._read(_endpoint_attempts, endpoint_no, where, page, content)
+
+    async def message_attempts(
+        self,
+        message: Message,
+        where: AttemptFilter,
+        page: Page,
+        *,
+        endpoint_no: int | None = None,
+        content: bool = True,
+    ) -> list[Attempt]:
+        return await self._read(_message_attempts, message, where, page, endpoint_no, content)
+
+    async def attempted_messages(
+        self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
+    ) -> Walk[Attempted]:
+        return await self._read(_attempted_messages, endpoint_no, where, page, content)
+
+    async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
+        return await self._read(_lanes, org_id, app_no)
+
+    async def lane_page(
+        self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
+    ) -> list[LaneView]:
+        return await self._read(_lane_page, org_id, app_no, page, url, state)
+
+    async def lane_view(self, endpoint_no: int) -> LaneView | None:
+        return await self._read(lane_view, endpoint_no)
+
+    async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
+        return await self._read(_lane_events, endpoint_no, limit)
+
+    async def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+        return await self._read(_timeline, endpoint_no, where, page)
+
+    async def counts(self) -> Counts:
+        return await self._read(_counts)
+
+
+def _message(tx: Tx, app_no: int, ref: str) -> Message | None:
     params = {"app_no": app_no, "ref": ref}
     row = tx.row("message_by_ref", params) or tx.row("message_by_event_id", params)
     return None if row is None else rows.message(row, READ)
@@ -44,7 +115,7 @@ def message_by_id(tx: Tx, message_id: str) -> Message | None:
     return None if row is None else rows.message(row, READ)
 
 
-def messages(tx: Tx, app_no: int, where: MessageFilter, page: Page, content: bool) -> Walk[Message]:
+def _messages(tx: Tx, app_no: int, where: MessageFilter, page: Page, content: bool) -> Walk[Message]:
     params = _params(ids.MESSAGE, app_no, where, page)
     end = _end(tx, tx.sql[_way("messages_end", page)], params) if walk.rare(where) else None
     found = [rows.listed_message(row, READ) for row in tx.rows(_way("messages", page), _up_to(end, params))]
@@ -60,33 +131,33 @@ def _filled(tx: Tx, found: list[Message]) -> list[Message]:
     return [replace(message, payload=payloads.get(message.seq)) for message in found]
 
 
-def messages_of(tx: Tx, app_no: int, message_ids: Sequence[str]) -> list[Message]:
+def _messages_of(tx: Tx, app_no: int, message_ids: Sequence[str]) -> list[Message]:
     found = tx.rows("messages_of", {"of": app_no, "ids": texts(message_ids)})
     return [rows.listed_message(row, READ) for row in found]
 
 
-def expunge_message(tx: Tx, message: Message, force: bool) -> bool:
+def _expunge_message(tx: Tx, message: Message, force: bool) -> bool:
     return tx.run("message_expunge", {"seq": message.seq, "id": message.id, "force": force}) > 0
 
 
-def deliveries(tx: Tx, message_id: str) -> list[Delivery]:
-    return [rows.delivery(row, READ) for row in tx.rows("deliveries", {"id": message_id})]
+def _deliveries(tx: Tx, message_id: str) -> list[Delivery]:
+    return [rows.delivery(row, READ) for row in tx.rows("deliveries", {"id": message_id, "now": tx.now})]
 
 
-def attempts(tx: Tx, message_id: str) -> list[Attempt]:
+def _attempts(tx: Tx, message_id: str) -> list[Attempt]:
     return [rows.attempt(row, READ) for row in tx.rows("attempts", (message_id,))]
 
 
-def attempt(tx: Tx, message: Message, attempt_id: str) -> Attempt | None:
+def _attempt(tx: Tx, message: Message, attempt_id: str) -> Attempt | None:
     row = tx.row("attempt", (message.id, attempt_id))
     return None if row is None else rows.attempt(row, READ)
 
 
-def expunge_attempt(tx: Tx, message: Message, attempt_id: str) -> bool:
+def _expunge_attempt(tx: Tx, message: Message, attempt_id: str) -> bool:
     return tx.run("attempt_expunge", (message.id, attempt_id)) > 0
 
 
-def endpoint_attempts(tx: Tx, endpoint_no: int, where: AttemptFilter, page: Page, content: bool) -> Walk[Attempt]:
+def _endpoint_attempts(tx: Tx, endpoint_no: int, where: AttemptFilter, page: Page, content: bool) -> Walk[Attempt]:
     params = _params(ids.ATTEMPT, endpoint_no, where, page)
     params |= {"code_class": where.code_class, "content": content}
     outcome = walk.outcome(where)
@@ -96,7 +167,7 @@ def endpoint_attempts(tx: Tx, endpoint_no: int, where: AttemptFilter, page: Page
     return walk.walked(found, page, end)
 
 
-def message_attempts(
+def _message_attempts(
     tx: Tx, message: Message, where: AttemptFilter, page: Page, endpoint_no: int | None, content: bool
 ) -> list[Attempt]:
     params = _params(ids.ATTEMPT, message.id, where, page)
@@ -106,7 +177,7 @@ def message_attempts(
     return walk.walked(found, page, None).rows
 
 
-def attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: Page, content: bool) -> Walk[Attempted]:
+def _attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: Page, content: bool) -> Walk[Attempted]:
     params = _params(ids.ATTEMPT, endpoint_no, where, page)
     params |= {"states": None if where.states is None else numbers(where.states)}
     end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, None), params)
@@ -119,7 +190,7 @@ def attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: P
     return walk.walked(found, page, end)
 
 
-def lanes(tx: Tx, org_id: str | None, app_no: int | None) -> list[LaneView]:
+def _lanes(tx: Tx, org_id: str | None, app_no: int | None) -> list[LaneView]:
     views = [lane_view(tx, no) for no in _lane_numbers(tx, org_id, app_no)]
     return [view for view in views if view is not None]
 
@@ -131,7 +202,7 @@ def _lane_numbers(tx: Tx, org_id: str | None, app_no: int | None) -> list[int]:
     return [no for app in apps for (no,) in tx.tuples("lane_numbers", (app,))]
 
 
-def lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str, state: str | None) -> list[LaneView]:
+def _lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str, state: str | None) -> list[LaneView]:
     asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "limit": page.limit}
     asked |= {"url": url, "state": state, "now": tx.now}
     views = [lane_view(tx, no) for (no,) in tx.tuples("lane_page", asked)]
@@ -143,11 +214,11 @@ def lane_view(tx: Tx, endpoint_no: int) -> LaneView | None:
     return None if row is None else rows.lane_view(row, READ)
 
 
-def lane_events(tx: Tx, endpoint_no: int, limit: int) -> list[LaneEvent]:
+def _lane_events(tx: Tx, endpoint_no: int, limit: int) -> list[LaneEvent]:
     return [rows.lane_event(row, READ) for row in tx.rows("lane_events", (endpoint_no, limit))]
 
 
-def timeline(tx: Tx, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
+def _timeline(tx: Tx, endpoint_no: int, where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
     start = after_number(page.iterator)
     if start is None:
         start = 0 if page.backwards else LAST_NUMBER
@@ -155,7 +226,7 @@ def timeline(tx: Tx, endpoint_no: int, where: LaneEventFilter, page: Page) -> Wa
     return walk.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
 
 
-def counts(tx: Tx) -> Counts:
+def _counts(tx: Tx) -> Counts:
     waiting = dict(tx.tuples("counts_waiting"))
     oldest = min((row["first_due"] for row in tx.rows("waiting_lanes")), default=None)
     return Counts(

@@ -59,7 +59,9 @@ CROSS JOIN LATERAL (
   SELECT due_at FROM hookline.delivery WHERE endpoint_no = no AND state < 2 ORDER BY due_at LIMIT 1) d
 
 -- name: app_pace_save
-INSERT INTO hookline.app_pace (app_no) VALUES ($1) ON CONFLICT (app_no) DO UPDATE SET tat = NULL, tail_at = NULL
+-- $2 how many seconds the new rate looks ahead. What was started under the one before still counts, as far as that.
+INSERT INTO hookline.app_pace AS p (app_no) VALUES ($1) ON CONFLICT (app_no) DO UPDATE
+SET tat = CASE WHEN p.tat IS NOT NULL THEN least(p.tat, clock_timestamp() + $2::float8 * interval '1 s') END, tail_at = NULL
 
 -- name: app_pace_delete
 DELETE FROM hookline.app_pace WHERE app_no = $1

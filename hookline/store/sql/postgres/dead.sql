@@ -1,61 +1,58 @@
 -- Dead letters and replay. A filter that is not given is NULL; each call is planned anew, so it costs nothing.
 -- $1 organization, $2 application, $3 endpoint, $4 event type, $5 reason, $6 since, $7 until, $8 ids, $9 resolved.
 
--- name: dead_letters
+-- part: dead_filter
+  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
+  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
+  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+
+-- part: dead_where
+WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
+  -- include: dead_filter
+
+-- part: dead_resolved
+  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+
+-- part: dead_shown
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
 FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
 JOIN hookline.endpoint e ON e.no = l.endpoint_no
-WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+
+-- name: dead_letters
+-- include: dead_shown
+-- include: dead_where
+  -- include: dead_resolved
   AND ($10::timestamptz IS NULL OR (l.died_at, l.id) < ($10, $11::bigint))
 ORDER BY l.died_at DESC, l.id DESC LIMIT $12::integer
 
 -- name: dead_letters_back
-SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
-FROM hookline.dead_letter l
-JOIN hookline.application a ON a.no = l.app_no
-JOIN hookline.endpoint e ON e.no = l.endpoint_no
-WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+-- include: dead_shown
+-- include: dead_where
+  -- include: dead_resolved
   AND ($10::timestamptz IS NULL OR (l.died_at, l.id) > ($10, $11::bigint))
 ORDER BY l.died_at, l.id LIMIT $12::integer
 
 -- name: dead_letter
-SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
-FROM hookline.dead_letter l
-JOIN hookline.application a ON a.no = l.app_no
-JOIN hookline.endpoint e ON e.no = l.endpoint_no
+-- include: dead_shown
 WHERE l.id = $1
 
 -- name: dead_stats
 SELECT l.reason, l.resolved_at IS NOT NULL AS resolved, count(*) AS many, min(l.died_at) AS oldest
 FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
-WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+-- include: dead_where
+  -- include: dead_resolved
 GROUP BY 1, 2
 
 -- name: dead_stats_applications
 -- $10 most of them.
-SELECT a.id AS app_id, count(*) AS dead
+SELECT a.org_id, a.id AS app_id, count(*) AS dead
 FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
-WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+-- include: dead_where
   AND $9::boolean IS NULL AND l.resolved_at IS NULL
-GROUP BY a.no ORDER BY 2 DESC, a.no LIMIT $10::integer
+GROUP BY a.no ORDER BY dead DESC, a.no LIMIT $10::integer
 
 -- name: dead_stats_pending
 SELECT count(*) FROM hookline.delivery d
@@ -68,11 +65,8 @@ WHERE d.trigger = 1 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS N
 WITH l AS MATERIALIZED (
        SELECT l.app_no, l.endpoint_no, l.reason, l.died_at FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+       -- include: dead_where
+         -- include: dead_resolved
        ORDER BY l.died_at DESC, l.id DESC LIMIT $10::integer),
      g AS (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest FROM l GROUP BY 1, 2, 3)
 SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
@@ -84,11 +78,8 @@ ORDER BY g.dead DESC, g.endpoint_no, g.reason
 SELECT count(*) FROM (
        SELECT FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+       -- include: dead_where
+         -- include: dead_resolved
        LIMIT $10::integer) l
 
 -- name: dead_applications
@@ -97,10 +88,9 @@ SELECT a.no FROM hookline.application a
 WHERE a.org_id = $1::text AND ($2::bigint IS NULL OR a.no = $2)
   AND EXISTS (SELECT FROM hookline.dead_letter l
        WHERE l.app_no = a.no
-         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END)
+         -- include: dead_filter
+         -- include: dead_resolved
+       )
 ORDER BY a.no LIMIT $10::integer
 
 -- name: dead_attempts
@@ -115,11 +105,8 @@ ORDER BY t.number DESC, t.id DESC LIMIT $4::integer
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
-         AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+       -- include: dead_where
+         -- include: dead_resolved
          AND (SELECT n.status < 2 FROM hookline.lane n WHERE n.endpoint_no = l.endpoint_no)
          AND (SELECT m.payload IS NOT NULL FROM hookline.message m WHERE m.created_at = l.message_at AND m.seq = l.message_seq)
        ORDER BY l.died_at, l.id LIMIT $10::integer
@@ -145,10 +132,7 @@ SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT ho
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
-       WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
-         AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-         AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-         AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+       -- include: dead_where
          AND $9::boolean IS NULL AND l.resolved_at IS NULL
        ORDER BY l.died_at, l.id LIMIT $10::integer
        FOR UPDATE OF l SKIP LOCKED),

@@ -17,6 +17,22 @@
                                                   WHERE d.message_id = m.id AND d.finished_at >= m.created_at OFFSET 0)
            ELSE TRUE END
 
+-- part: found_theirs
+-- Of the deliveries that were seen.
+       SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
+       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
+       WHERE $11::bigint IS NULL OR s.app_no = $11
+
+-- part: found_of_theirs
+SELECT
+-- include: found_columns
+FROM theirs t
+CROSS JOIN LATERAL (
+  SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
+JOIN hookline.application a ON a.no = m.app_no
+WHERE TRUE
+  -- include: found_filter
+
 -- name: found_apps
 SELECT no FROM hookline.application WHERE org_id = $1 AND deleted_at IS NULL ORDER BY id LIMIT $2
 
@@ -99,18 +115,9 @@ WITH seen AS MATERIALIZED (
        WHERE message_id < $2::text AND message_id >= $3::text
        ORDER BY message_id DESC LIMIT $12::integer),
      theirs AS MATERIALIZED (
-       SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
-       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-       WHERE $11::bigint IS NULL OR s.app_no = $11
+       -- include: found_theirs
        ORDER BY s.message_id DESC)
-SELECT
--- include: found_columns
-FROM theirs t
-CROSS JOIN LATERAL (
-  SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
-JOIN hookline.application a ON a.no = m.app_no
-WHERE TRUE
-  -- include: found_filter
+-- include: found_of_theirs
 ORDER BY t.message_id DESC LIMIT $4::integer
 
 -- name: found_dead_end
@@ -124,18 +131,9 @@ WITH seen AS MATERIALIZED (
        WHERE resolved_at IS NULL AND message_id < $2::text AND message_id >= $3::text
        ORDER BY message_id DESC LIMIT $12::integer),
      theirs AS MATERIALIZED (
-       SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
-       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-       WHERE $11::bigint IS NULL OR s.app_no = $11
+       -- include: found_theirs
        ORDER BY s.message_id DESC)
-SELECT
--- include: found_columns
-FROM theirs t
-CROSS JOIN LATERAL (
-  SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
-JOIN hookline.application a ON a.no = m.app_no
-WHERE TRUE
-  -- include: found_filter
+-- include: found_of_theirs
 ORDER BY t.message_id DESC LIMIT $4::integer
 
 -- name: found_open_end_back
@@ -149,18 +147,9 @@ WITH seen AS MATERIALIZED (
        WHERE message_id > $2::text AND message_id <= $3::text
        ORDER BY message_id LIMIT $12::integer),
      theirs AS MATERIALIZED (
-       SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
-       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-       WHERE $11::bigint IS NULL OR s.app_no = $11
+       -- include: found_theirs
        ORDER BY s.message_id)
-SELECT
--- include: found_columns
-FROM theirs t
-CROSS JOIN LATERAL (
-  SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
-JOIN hookline.application a ON a.no = m.app_no
-WHERE TRUE
-  -- include: found_filter
+-- include: found_of_theirs
 ORDER BY t.message_id LIMIT $4::integer
 
 -- name: found_dead_end_back
@@ -174,18 +163,9 @@ WITH seen AS MATERIALIZED (
        WHERE resolved_at IS NULL AND message_id > $2::text AND message_id <= $3::text
        ORDER BY message_id LIMIT $12::integer),
      theirs AS MATERIALIZED (
-       SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
-       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-       WHERE $11::bigint IS NULL OR s.app_no = $11
+       -- include: found_theirs
        ORDER BY s.message_id)
-SELECT
--- include: found_columns
-FROM theirs t
-CROSS JOIN LATERAL (
-  SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
-JOIN hookline.application a ON a.no = m.app_no
-WHERE TRUE
-  -- include: found_filter
+-- include: found_of_theirs
 ORDER BY t.message_id LIMIT $4::integer
 
 -- name: found_by_event_id
@@ -208,12 +188,15 @@ WHERE m.id = $3::text AND m.created_at >= $4::timestamptz AND m.created_at <= $5
 
 -- name: found_states
 -- Of the messages $1, each accepted at its $2: what became of it was done after that.
-SELECT x.id AS message_id, d.state, count(*)::integer AS number
+SELECT x.id AS message_id, s.state, s.held, count(*)::integer AS number
 FROM unnest($1::text[], $2::timestamptz[]) AS x (id, at)
 CROSS JOIN LATERAL (
-  SELECT state::integer AS state FROM hookline.delivery WHERE message_id = x.id
+  SELECT d.state::integer AS state,
+-- include: keeps
+         AS held
+  FROM hookline.delivery d LEFT JOIN hookline.lane n ON n.endpoint_no = d.endpoint_no WHERE d.message_id = x.id
   UNION ALL
-  SELECT 3 FROM hookline.delivery_done WHERE message_id = x.id AND finished_at >= x.at
+  SELECT 3, false FROM hookline.delivery_done WHERE message_id = x.id AND finished_at >= x.at
   UNION ALL
-  SELECT CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter WHERE message_id = x.id) d
-GROUP BY x.id, d.state
+  SELECT CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END, false FROM hookline.dead_letter WHERE message_id = x.id) s
+GROUP BY x.id, s.state, s.held

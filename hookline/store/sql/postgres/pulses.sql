@@ -37,13 +37,31 @@ ON CONFLICT (app_no, endpoint_no, grain, at) DO UPDATE
 SET delivered = activity.delivered + excluded.delivered, retried = activity.retried + excluded.retried,
     dead = activity.dead + excluded.dead
 
+-- name: org_activity_add
+-- What was just added to those of applications, by the organization that they belong to; in the order of their keys, likewise.
+INSERT INTO hookline.org_activity (org_id, grain, at, delivered, retried, dead)
+SELECT a.org_id, g.grain, date_bin(make_interval(secs => g.grain), now(), 'epoch'::timestamptz),
+       sum(x.delivered), sum(x.retried), sum(x.dead)
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS x (app_no, delivered, retried, dead)
+JOIN hookline.application a ON a.no = x.app_no
+CROSS JOIN (VALUES (60), (900)) AS g (grain)
+GROUP BY a.org_id, g.grain ORDER BY a.org_id, g.grain
+ON CONFLICT (org_id, grain, at) DO UPDATE
+SET delivered = org_activity.delivered + excluded.delivered, retried = org_activity.retried + excluded.retried,
+    dead = org_activity.dead + excluded.dead
+
+-- name: org_activity
+-- $1 organization, $2 grain, $3 since.
+SELECT at, delivered, retried, dead FROM hookline.org_activity
+WHERE org_id = $1::text AND grain = $2::integer AND at > $3::timestamptz - make_interval(secs => $2::integer) ORDER BY at
+
 -- name: activity
--- $1 organization, $2 application or NULL, $3 endpoint or 0, $4 grain, $5 since.
-SELECT at, sum(delivered)::bigint AS delivered, sum(retried)::bigint AS retried, sum(dead)::bigint AS dead
-FROM hookline.activity
-WHERE app_no IN (SELECT no FROM hookline.application WHERE org_id = $1::text AND ($2::bigint IS NULL OR no = $2))
-  AND endpoint_no = $3 AND grain = $4::integer AND at > $5::timestamptz - make_interval(secs => $4::integer)
-GROUP BY at ORDER BY at
+-- $1 organization, $2 application, $3 endpoint or 0, $4 grain, $5 since.
+SELECT y.at, y.delivered, y.retried, y.dead
+FROM hookline.application a JOIN hookline.activity y ON y.app_no = a.no
+WHERE a.no = $2::bigint AND a.org_id = $1::text
+  AND y.endpoint_no = $3 AND y.grain = $4::integer AND y.at > $5::timestamptz - make_interval(secs => $4::integer)
+ORDER BY y.at
 
 -- name: endpoint_activity
 SELECT v.endpoint_no, v.at, v.delivered, v.retried, v.dead
@@ -58,4 +76,9 @@ ORDER BY v.endpoint_no, v.at
 -- name: activity_retire
 DELETE FROM hookline.activity WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM hookline.activity WHERE grain = $1::integer AND at < now() - make_interval(secs => $2)
+  ORDER BY at LIMIT $3::integer))
+
+-- name: org_activity_retire
+DELETE FROM hookline.org_activity WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM hookline.org_activity WHERE grain = $1::integer AND at < now() - make_interval(secs => $2)
   ORDER BY at LIMIT $3::integer))

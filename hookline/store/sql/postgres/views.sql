@@ -63,19 +63,27 @@ WHERE created_at = $1::timestamptz AND seq = $2::bigint
           AND NOT EXISTS (SELECT FROM hookline.dead_letter d WHERE d.message_id = $3::text AND d.resolved_at IS NULL))
 RETURNING seq
 
+-- part: keeps
+-- Whether the lane n keeps back the open delivery d.
+coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
+                          OR (n.held_until > now() AND d.due_at < n.held_until)), false)
+
 -- name: deliveries
 SELECT d.id, d.state::integer AS state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts,
        d.sent, d.message_at, d.due_at, d.expires_at, NULL::timestamptz AS finished_at, NULL::text AS reason,
-       NULL::text AS detail
-FROM hookline.delivery d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHERE d.message_id = $1::text
+       NULL::text AS detail,
+-- include: keeps
+       AS held
+FROM hookline.delivery d JOIN hookline.endpoint e ON e.no = d.endpoint_no
+LEFT JOIN hookline.lane n ON n.endpoint_no = d.endpoint_no WHERE d.message_id = $1::text
 UNION ALL
 SELECT d.id, 3, d.app_no, d.endpoint_no, e.id, d.message_id, d.event_type, d.attempts, d.sent, d.message_at, NULL, NULL,
-       d.finished_at, NULL, NULL
+       d.finished_at, NULL, NULL, false
 FROM hookline.delivery_done d JOIN hookline.endpoint e ON e.no = d.endpoint_no
 WHERE d.message_id = $1::text AND d.finished_at >= $2::timestamptz
 UNION ALL
 SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END, d.app_no, d.endpoint_no, e.id, d.message_id, d.event_type,
-       d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail
+       d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail, false
 FROM hookline.dead_letter d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHERE d.message_id = $1::text
 ORDER BY 1
 

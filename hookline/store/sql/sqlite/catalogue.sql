@@ -56,7 +56,8 @@ SELECT no, max(:now, due_at), due_at
  WHERE due_at IS NOT NULL;
 
 -- name: app_pace_save
-INSERT INTO app_pace (app_no) VALUES (?) ON CONFLICT (app_no) DO UPDATE SET tat = NULL, tail_at = NULL;
+-- What was started under the rate before still counts, as far as the new one looks ahead: until :farthest.
+INSERT INTO app_pace (app_no) VALUES (:app_no) ON CONFLICT (app_no) DO UPDATE SET tat = min(tat, :farthest), tail_at = NULL;
 
 -- name: app_pace_delete
 DELETE FROM app_pace WHERE app_no = ?;

@@ -20,9 +20,9 @@ SELECT l.reason AS reason, l.resolved_at IS NOT NULL AS resolved, count(*) AS ma
   FROM dead_letter l WHERE l.id > 0 AND {where} GROUP BY 1, 2;
 
 -- name: dead_stats_applications
-SELECT a.id AS app_id, count(*) AS dead
+SELECT a.org_id, a.id AS app_id, count(*) AS dead
   FROM dead_letter l JOIN application a ON a.no = l.app_no
- WHERE l.app_no > 0 AND l.resolved_at IS NULL AND {where} GROUP BY l.app_no ORDER BY 2 DESC, l.app_no LIMIT :most;
+ WHERE l.app_no > 0 AND l.resolved_at IS NULL AND {where} GROUP BY l.app_no ORDER BY dead DESC, l.app_no LIMIT :most;
 
 -- name: dead_stats_pending
 SELECT count(*) FROM delivery d

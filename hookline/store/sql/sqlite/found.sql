@@ -15,6 +15,13 @@
                  AND (:state = 'delivered') = EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id)
             ELSE TRUE END
 
+-- part: found_of_theirs
+-- Of the deliveries that were seen.
+  CROSS JOIN message m ON m.seq = t.message_seq
+  CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
+ WHERE TRUE
+   -- include: found_filter
+
 -- name: found_apps
 SELECT no FROM application WHERE org_id = ? AND deleted_at IS NULL ORDER BY id LIMIT ?;
 
@@ -68,10 +75,7 @@ SELECT
            WHERE message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id DESC LIMIT :stride) t
-  CROSS JOIN message m ON m.seq = t.message_seq
-  CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
- WHERE TRUE
-   -- include: found_filter
+  -- include: found_of_theirs
  ORDER BY t.message_id DESC LIMIT :limit;
 
 -- name: found_dead
@@ -82,10 +86,7 @@ SELECT
            WHERE resolved_at IS NULL AND message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id DESC LIMIT :stride) t
-  CROSS JOIN message m ON m.seq = t.message_seq
-  CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
- WHERE TRUE
-   -- include: found_filter
+  -- include: found_of_theirs
  ORDER BY t.message_id DESC LIMIT :limit;
 
 -- name: found_end_back
@@ -132,10 +133,7 @@ SELECT
            WHERE message_id > :near AND message_id <= :far ORDER BY message_id LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id LIMIT :stride) t
-  CROSS JOIN message m ON m.seq = t.message_seq
-  CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
- WHERE TRUE
-   -- include: found_filter
+  -- include: found_of_theirs
  ORDER BY t.message_id LIMIT :limit;
 
 -- name: found_dead_back
@@ -146,10 +144,7 @@ SELECT
            WHERE resolved_at IS NULL AND message_id > :near AND message_id <= :far ORDER BY message_id LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id LIMIT :stride) t
-  CROSS JOIN message m ON m.seq = t.message_seq
-  CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
- WHERE TRUE
-   -- include: found_filter
+  -- include: found_of_theirs
  ORDER BY t.message_id LIMIT :limit;
 
 -- name: found_by_event_id
@@ -168,11 +163,15 @@ SELECT
  WHERE m.id = :ref AND a.org_id = :org_id AND a.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no);
 
 -- name: found_states
-SELECT message_id, state, count(*) AS number FROM (
-    SELECT message_id, state FROM delivery WHERE message_id IN (SELECT value FROM json_each(:ids))
+SELECT message_id, state, held, count(*) AS number FROM (
+    SELECT d.message_id, d.state,
+-- include: keeps
+           AS held
+      FROM delivery d LEFT JOIN lane n ON n.endpoint_no = d.endpoint_no
+     WHERE d.message_id IN (SELECT value FROM json_each(:ids))
     UNION ALL
-    SELECT message_id, 3 FROM delivery_done WHERE message_id IN (SELECT value FROM json_each(:ids))
+    SELECT message_id, 3, 0 FROM delivery_done WHERE message_id IN (SELECT value FROM json_each(:ids))
     UNION ALL
-    SELECT message_id, CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END FROM dead_letter
+    SELECT message_id, CASE WHEN resolved_at IS NULL THEN 4 ELSE 5 END, 0 FROM dead_letter
      WHERE message_id IN (SELECT value FROM json_each(:ids)))
- GROUP BY message_id, state;
+ GROUP BY message_id, state, held;

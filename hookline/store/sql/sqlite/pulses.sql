@@ -25,13 +25,23 @@ INSERT INTO activity (app_no, endpoint_no, grain, at, delivered, retried, dead) 
 ON CONFLICT DO UPDATE
    SET delivered = delivered + excluded.delivered, retried = retried + excluded.retried, dead = dead + excluded.dead;
 
+-- name: org_activity_add
+-- What was just added to those of applications, by the organization that they belong to.
+INSERT INTO org_activity (org_id, grain, at, delivered, retried, dead)
+SELECT org_id, ?2, ?3, ?4, ?5, ?6 FROM application WHERE no = ?1
+ON CONFLICT DO UPDATE
+   SET delivered = delivered + excluded.delivered, retried = retried + excluded.retried, dead = dead + excluded.dead;
+
+-- name: org_activity
+SELECT at, delivered, retried, dead FROM org_activity
+ WHERE org_id = :org_id AND grain = :grain AND at > :before ORDER BY at;
+
 -- name: activity
--- The applications first: by time alone the planner would read the rows of everybody.
-SELECT y.at AS at, sum(y.delivered) AS delivered, sum(y.retried) AS retried, sum(y.dead) AS dead
+SELECT y.at AS at, y.delivered AS delivered, y.retried AS retried, y.dead AS dead
   FROM application a CROSS JOIN activity y
- WHERE a.org_id = :org_id AND (:app_no IS NULL OR a.no = :app_no)
+ WHERE a.no = :app_no AND a.org_id = :org_id
    AND y.app_no = a.no AND y.endpoint_no = :endpoint_no AND y.grain = :grain AND y.at > :before
- GROUP BY y.at ORDER BY y.at;
+ ORDER BY y.at;
 
 -- name: endpoint_activity
 SELECT at, delivered, retried, dead FROM activity
@@ -40,3 +50,7 @@ SELECT at, delivered, retried, dead FROM activity
 -- name: activity_retire
 DELETE FROM activity WHERE (app_no, endpoint_no, grain, at) IN (
     SELECT app_no, endpoint_no, grain, at FROM activity WHERE grain = :grain AND at < :before ORDER BY at LIMIT :limit);
+
+-- name: org_activity_retire
+DELETE FROM org_activity WHERE (org_id, grain, at) IN (
+    SELECT org_id, grain, at FROM org_activity WHERE grain = :grain AND at < :before ORDER BY at LIMIT :limit);

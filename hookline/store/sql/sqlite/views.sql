@@ -58,17 +58,25 @@ UPDATE message SET payload = NULL
    AND (:force OR NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = :id)
                   AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = :id AND d.resolved_at IS NULL));
 
+-- part: keeps
+-- Whether the lane n keeps back the open delivery d.
+coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
+                          OR (n.held_until > :now AND d.due_at < n.held_until)), 0)
+
 -- name: deliveries
 SELECT d.id, d.state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts, d.sent,
-       d.message_at, d.due_at, d.expires_at, NULL AS finished_at, NULL AS reason, NULL AS detail
-  FROM delivery d JOIN endpoint e ON e.no = d.endpoint_no WHERE d.message_id = :id
+       d.message_at, d.due_at, d.expires_at, NULL AS finished_at, NULL AS reason, NULL AS detail,
+-- include: keeps
+       AS held
+  FROM delivery d JOIN endpoint e ON e.no = d.endpoint_no LEFT JOIN lane n ON n.endpoint_no = d.endpoint_no
+ WHERE d.message_id = :id
 UNION ALL
 SELECT d.id, 3, d.app_no, d.endpoint_no, e.id, d.message_id, d.event_type, d.attempts, d.sent,
-       d.message_at, NULL, NULL, d.finished_at, NULL, NULL
+       d.message_at, NULL, NULL, d.finished_at, NULL, NULL, 0
   FROM delivery_done d JOIN endpoint e ON e.no = d.endpoint_no WHERE d.message_id = :id
 UNION ALL
 SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END, d.app_no, d.endpoint_no, e.id, d.message_id,
-       d.event_type, d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail
+       d.event_type, d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail, 0
   FROM dead_letter d JOIN endpoint e ON e.no = d.endpoint_no WHERE d.message_id = :id
 ORDER BY 1;
 

@@ -1,0 +1,12 @@
+"""Configuration from the environment. `SETTINGS` is the only list: parsing, errors and the documentation come from it.
+
+`python -m hookline.config` prints the table of `docs/configuration.md`.
+"""
+
+from hookline.config.loading import load
+from hookline.config.parsing import parse
+from hookline.config.settings import PREFIX, SETTINGS, Setting
+from hookline.config.values import Config, shown_url
+from hookline.config.writing import table, written
+
+__all__ = ["PREFIX", "SETTINGS", "Config", "Setting", "load", "parse", "shown_url", "table", "written"]

@@ -1,0 +1,6 @@
+"""Prints the table of `docs/configuration.md`."""
+
+from hookline.config.writing import table
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,92 @@
+"""The configuration of a process. On SQLite, its secrets may come from a file that the first start makes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from hookline.config.parsing import parse
+from hookline.config.values import Config
+from hookline.errors import ConfigError
+
+
+def load(environ: Mapping[str, str]) -> Config:
+    """The configuration of this process. On SQLite, secrets that are not given come from a file beside the database."""
+    config = parse(environ)
+    if config.jwt_secret and config.secret_keys:
+        return config
+    if config.database_file is None:
+        missing = "HOOKLINE_SECRET_KEY" if config.jwt_secret else "HOOKLINE_JWT_SECRET"
+        raise ConfigError(f"{missing}: required on PostgreSQL, the same for every process (`openssl rand -base64 32`)")
+    return _with_keys(config, config.database_file)
+
+
+def _with_keys(config: Config, database: Path) -> Config:
+    path = Path(f"{database}.keys")
+    if not database.parent.is_dir():
+        raise ConfigError(f"HOOKLINE_DATABASE_URL: the directory {database.parent} does not exist")
+    try:
+        if not path.exists():
+            _refuse_orphan(database, path)
+            _create_keys(path)
+        kept = _read_keys(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror}; set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY instead"
+        ) from None
+    return replace(
+        config, jwt_secret=config.jwt_secret or kept.jwt_secret, secret_keys=config.secret_keys or kept.secret_keys
+    )
+
+
+def _refuse_orphan(database: Path, path: Path) -> None:
+    """New keys would open none of the secrets that this database holds."""
+    if database.exists() and database.stat().st_size > 0:
+        raise ConfigError(
+            f"{path}: missing, but {database.name} has data; restore it, or set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY"
+        )
+
+
+def _create_keys(path: Path) -> None:
+    """Complete or not at all, and never over another's: the link fails if a second process was quicker; its file counts."""
+    from hookline.vault import new_key
+
+    lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_keys(path: Path) -> Config:
+    # Only "others" are looked at: Kubernetes gives the files of a volume to the pod's group when it mounts it.
+    if path.stat().st_mode & 0o007:
+        raise ConfigError(f"{path}: can be read by others; run chmod 600 on it")
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    try:
+        kept = parse({name: value for name, _, value in pairs})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if not (kept.jwt_secret and kept.secret_keys):
+        raise ConfigError(f"{path}: must have HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY")
+    return kept

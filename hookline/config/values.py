@@ -1,0 +1,182 @@
+"""What one process was told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from hookline.flow.guard import Guard, Network
+from hookline.model import CircuitPolicy, RetryPolicy, Strategy
+from hookline.observe.alerts.rules import Thresholds
+from hookline.observe.alerts.words import Channels
+from hookline.observe.labels import EndpointLabels
+from hookline.parsers import sqlite_path
+from hookline.store.base import StoreOptions
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """What one process was told. Durations are seconds, sizes are bytes."""
+
+    database_url: str
+    outbox_urls: tuple[str, ...]  # applications' own databases
+    outbox_poll: float
+    host: str
+    port: int
+    public_url: str | None
+    portal_origins: tuple[str, ...]
+    portal_name: str
+    portal_color: str | None
+    portal_logo: str | None
+    rate_limit: float  # 0: none
+    rate_limit_organization: float
+    access_log: str
+    jwt_secret: str
+    secret_keys: tuple[str, ...]  # the first one seals, all of them open
+    allow_nets: tuple[Network, ...]
+    request_timeout: float
+    connect_timeout: float
+    retry_strategy: Strategy
+    retry_base: float
+    retry_factor: float
+    retry_cap: float
+    retry_max_attempts: int
+    retry_max_age: float
+    retry_schedule: tuple[float, ...]
+    retry_after_cap: float
+    circuit_threshold: int
+    circuit_spread: float
+    circuit_cooldown: float
+    circuit_cooldown_cap: float
+    concurrency: int
+    lane_share: int  # slots that one lane may hold
+    application_share: float  # part of them that one application may hold alone
+    lease: float
+    poll_interval: float
+    shutdown_timeout: float
+    shutdown_delay: float
+    pause_dead_per_day: int
+    disable_after: float
+    response_body_limit: int
+    max_payload: int
+    max_batch: int
+    retention_days: int
+    dead_retention_days: int
+    audit_retention_days: int
+    idempotency_window: float
+    pool_size: int
+    auto_migrate: bool
+    dns_servers: tuple[str, ...]
+    ca_bundle: str | None
+    log_format: str
+    log_level: str
+    alert_backlog: int
+    alert_backlog_growing: float
+    alert_latency: float
+    alert_dead_letters: int
+    alert_dead_letters_critical: int
+    alert_dead_letters_growing: float
+    alert_retries: float
+    alert_endpoint: float
+    alert_endpoint_for: float
+    alert_circuits: bool
+    alert_last_attempts: int
+    alert_outbox_lag: float
+    alert_leases: int
+    alert_webhook_url: str | None
+    alert_slack_url: str | None
+    alert_email: tuple[str, ...]
+    alert_email_from: tuple[str, ...]  # one, or none
+    smtp_url: str | None
+    log_attempts: str
+    log_payloads: bool
+    metrics_port: int  # 0: that of the API
+    metrics_token: str | None
+    metrics_endpoints: EndpointLabels
+    metrics_event_types: int
+
+    @property
+    def retry(self) -> RetryPolicy:
+        return RetryPolicy(
+            strategy=self.retry_strategy,
+            base=self.retry_base,
+            factor=self.retry_factor,
+            cap=self.retry_cap,
+            max_attempts=self.retry_max_attempts,
+            max_age=self.retry_max_age,
+            schedule=self.retry_schedule,
+            retry_after_cap=self.retry_after_cap,
+        )
+
+    @property
+    def circuit(self) -> CircuitPolicy:
+        return CircuitPolicy(
+            threshold=self.circuit_threshold,
+            spread=self.circuit_spread,
+            cooldown=self.circuit_cooldown,
+            cooldown_cap=self.circuit_cooldown_cap,
+        )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        given = {name: getattr(self, f"alert_{name}") for name in Thresholds.__struct_fields__}
+        return Thresholds(**given)
+
+    @property
+    def channels(self) -> Channels:
+        return Channels(
+            webhook_url=self.alert_webhook_url,
+            slack_url=self.alert_slack_url,
+            emails=self.alert_email,
+            email_from=next(iter((*self.alert_email_from, *self.alert_email)), ""),
+            smtp_url=self.smtp_url,
+            public_url=self.public_url,
+        )
+
+    @property
+    def database_file(self) -> Path | None:
+        """Of SQLite; None on PostgreSQL."""
+        return sqlite_path(self.database_url)
+
+    def guard(self) -> Guard:
+        return Guard(self.allow_nets)
+
+    def store_options(self) -> StoreOptions:
+        return StoreOptions(
+            retry=self.retry,
+            circuit=self.circuit,
+            lease=self.lease,
+            retention_days=self.retention_days,
+            dead_retention_days=self.dead_retention_days,
+            audit_retention_days=self.audit_retention_days,
+            idempotency_hours=self.idempotency_window / 3600,
+            max_payload=self.max_payload,
+            outbox_poll=self.outbox_poll,
+            pool_size=self.pool_size,
+        )
+
+    def __repr__(self) -> str:
+        hidden = {
+            "jwt_secret": "'…'",
+            "secret_keys": "'…'",
+            "metrics_token": "'…'",
+            "alert_webhook_url": "'…'",
+            "alert_slack_url": "'…'",
+            "smtp_url": "'…'",
+            "database_url": repr(shown_url(self.database_url)),
+            "outbox_urls": repr(tuple(map(shown_url, self.outbox_urls))),
+        }
+        fields = (f"{name}={hidden.get(name) or repr(getattr(self, name))}" for name in self.__struct_fields__)
+        return f"Config({', '.join(fields)})"
+
+
+_PLAIN_URL = re.compile(r"(postgres(?:ql)?://)(?:[^@/?#]*@)?([\w.:,\[\]-]*(?:/[\w-]*)?)(?:\?[^@]*)?", re.A)
+
+
+def shown_url(url: str) -> str:
+    """A database URL for people, without user, password and options. One that could be read in two ways is not shown."""
+    if sqlite_path(url) is not None:
+        return url
+    plain = _PLAIN_URL.fullmatch(url)
+    return plain[1] + plain[2] if plain else "postgresql://…"

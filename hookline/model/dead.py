@@ -1,0 +1,79 @@
+"""Deliveries that gave up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from hookline.states import Reason
+
+
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    id: int  # the delivery's
+    app_no: int
+    app_id: str
+    endpoint_no: int
+    endpoint_id: str
+    endpoint_url: str
+    message_id: str
+    event_type: str
+    reason: Reason
+    detail: str
+    attempts: int
+    sent: int
+    accepted_at: datetime
+    died_at: datetime
+    last_status: int | None = None
+    resolved_at: datetime | None = None
+    note: str | None = None
+
+
+class DeadFilter(Struct, frozen=True, kw_only=True):
+    """All of the given fields must match. Resolved ones only where asked for."""
+
+    org_id: str | None = None
+    app_no: int | None = None
+    endpoint_no: int | None = None
+    event_type: str | None = None
+    reason: Reason | None = None
+    since: datetime | None = None  # died at or after
+    until: datetime | None = None  # died before
+    ids: tuple[int, ...] | None = None
+    resolved: bool | None = False  # None: both
+
+
+class DeadOfApplication(Struct, frozen=True, kw_only=True):
+    org_id: str
+    app_id: str
+    dead: int
+
+
+class DeadStats(Struct, frozen=True, kw_only=True):
+    dead: int
+    pending: int  # sent again by hand, and still open; `reason` and the times of a filter do not apply to them
+    resolved: int
+    by_reason: dict[str, int]
+    by_application: tuple[DeadOfApplication, ...] = ()  # those with the most
+    oldest: datetime | None = None
+
+
+class DeadGroup(Struct, frozen=True, kw_only=True):
+    """Dead letters of one endpoint that have the same reason."""
+
+    app_id: str
+    endpoint_no: int
+    endpoint_id: str
+    endpoint_url: str
+    reason: Reason
+    dead: int
+    oldest: datetime
+
+
+class DeadSummary(Struct, frozen=True, kw_only=True):
+    groups: tuple[DeadGroup, ...]  # the largest first
+    more: bool  # older ones were not looked at: each number may be larger
+
+    @property
+    def dead(self) -> int:
+        return sum(group.dead for group in self.groups)

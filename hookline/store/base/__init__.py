@@ -1,0 +1,47 @@
+"""What an engine must do, in the order of the flow. `sqlite/` and `postgres/` do it; one conformance suite runs on both.
+
+Every method is one transaction unless it says otherwise. All instants are the database's clock. A connection that is lost
+raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `NotFound` or `Conflict` and changes nothing.
+"""
+
+from hookline.store.base.bounds import (
+    COUNTED,
+    COUNTED_DEAD,
+    COUNTING,
+    FAR_LEASE,
+    IDLE,
+    LAST_NUMBER,
+    MOST_ATTEMPTS,
+    MOST_DIGITS,
+    MOST_RUNNING,
+    MOST_WAITING,
+    SCHEMA_VERSION,
+    STEP,
+    TOP_APPLICATIONS,
+)
+from hookline.store.base.options import StoreOptions
+from hookline.store.base.pages import Page, Walk, after_death, after_number, death
+from hookline.store.base.store import Store
+
+__all__ = [
+    "COUNTED",
+    "COUNTED_DEAD",
+    "COUNTING",
+    "FAR_LEASE",
+    "IDLE",
+    "LAST_NUMBER",
+    "MOST_ATTEMPTS",
+    "MOST_DIGITS",
+    "MOST_RUNNING",
+    "MOST_WAITING",
+    "SCHEMA_VERSION",
+    "STEP",
+    "TOP_APPLICATIONS",
+    "Page",
+    "Store",
+    "StoreOptions",
+    "Walk",
+    "after_death",
+    "after_number",
+    "death",
+]

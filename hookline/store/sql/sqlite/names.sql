@@ -1,0 +1,17 @@
+-- What things are called, for pages that have their ids.
+
+-- name: application_names
+SELECT id, name FROM application
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND org_id = :org_id AND deleted_at IS NULL;
+
+-- name: application_words
+SELECT id, name, uid FROM application
+ WHERE org_id = :org_id AND id > :iterator AND deleted_at IS NULL ORDER BY id LIMIT :looked;
+
+-- name: applications_by_id
+SELECT * FROM application
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND org_id = :org_id AND deleted_at IS NULL;
+
+-- name: endpoint_names
+SELECT e.id, e.url, e.description, e.deleted_at IS NOT NULL AS deleted, a.id AS app_id, a.name AS app_name, a.org_id AS org_id
+  FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.id IN (SELECT value FROM json_each(:ids));

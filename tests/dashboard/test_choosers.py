@@ -1,0 +1,73 @@
+"""Lists to choose from have an end, and say so: whatever is beyond it can be typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from hookline.model import Application
+from tests.dashboard.client import Client
+from tests.dashboard.markup import Node
+from tests.support import factory
+from tests.support.scene import Scene
+
+BEYOND = "The first 1 are offered; type the id of any other."
+
+
+def typed(page: Node, name: str) -> Node:
+    """A field that offers one, and takes any."""
+    main = page.first("main")
+    entry = main.first("input", name=name)
+    assert len(main.first("datalist", id=entry["list"]).all("option")) == 1
+    return entry
+
+
+async def test_applications_beyond_the_bound_can_be_typed(
+    operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for page, name in (("endpoint_form.MOST_APPS", "application"), ("keys.MOST_LISTED", "app")):
+        path = "/endpoints/new" if name == "application" else "/api-keys/new"
+        whole = await operator.page(path)
+        assert len(whole.first("main").first("select", name=name).all("option")) == 3
+        monkeypatch.setattr(f"hookline.dashboard.pages.{page}", 1)
+        shown = await operator.page(path)
+        typed(shown, name)
+        assert BEYOND in shown.first("main").text
+        for each in (app, other_app):
+            fields = {"name": "k", "scope": "read", "url": "https://a.example.com/hook", name: each.id}
+            assert (await operator.submit(shown.first("main").form(path), **fields)).status in (200, 303)
+
+
+async def test_endpoints_beyond_the_bound_can_be_typed(
+    operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [message] = await scene.send()
+    endpoints = [await scene.endpoint() for _ in range(2)]
+    monkeypatch.setattr("hookline.dashboard.pages.message_actions.MOST_OFFERED", 1)
+    path = f"/messages/{message}/resend"
+    shown = await operator.page(path)
+    typed(shown, "endpoint")
+    assert BEYOND in shown.first("main").text
+    for endpoint in endpoints:
+        assert (await operator.submit(shown.first("main").form(path), endpoint=endpoint.id)).status == 303
+    assert (await operator.submit(shown.first("main").form(path), endpoint="ep_none")).status == 422
+
+
+async def test_event_types_beyond_the_bound_can_be_typed(
+    operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = await scene.endpoint()
+    for name in ("order.paid", "order.sent"):
+        await scene.store.save_event_type(factory.event_type(scene.organization.id, name=name))
+    for page in ("endpoint_controls", "endpoint_form", "messages"):
+        monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MOST_TYPES", 1)
+    shown = await operator.page(f"/endpoints/{endpoint.id}")
+    assert "the first 1 are offered" in typed(shown, "event_type")["placeholder"]
+    form = shown.first("main").form(f"/endpoints/{endpoint.id}/test")
+    assert (await operator.submit(form, event_type="order.sent")).status == 303
+    assert (await operator.submit(form, event_type="order.none")).status == 422
+    edit = await operator.page(f"/endpoints/{endpoint.id}/edit")
+    assert [box["value"] for box in edit.all("input", name="types")] == ["order.paid"]
+    assert "The catalogue has more than these 1." in edit.first("main").text
+    messages = await operator.page("/messages")
+    typed(messages, "type")
+    assert "the first 1 are offered" in messages.first("main").text

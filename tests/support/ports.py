@@ -1,0 +1,62 @@
+"""Ports for servers that must be told theirs before they listen, and for addresses where nobody does."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOWEST = 15_000
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_held: list[socket.socket] = []
+
+
+def free_port() -> str:
+    """One that stays this process's own until it ends, whether or not its server is up.
+
+    It is below those that the kernel hands out: whoever asks for any port, or dials from one, is never given it. The other
+    processes of the tests see it as taken, because we hold the UDP port of the same number.
+    """
+    candidates = range(LOWEST, _first_of_the_kernels())
+    for port in random.sample(candidates, len(candidates)):
+        if _hold(port) and _nobody_listens(port):
+            return str(port)
+    raise RuntimeError(f"no free port from {LOWEST} on")
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """An address that refuses connections: the port is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
+
+
+def _first_of_the_kernels() -> int:
+    try:
+        first = int(_RANGE.read_text().split()[0])
+    except OSError:
+        first = 49_152  # what IANA gives to them
+    return first if first > LOWEST + 1_000 else 32_768
+
+
+def _hold(port: int) -> bool:
+    mark = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        mark.bind(("127.0.0.1", port))
+    except OSError:
+        mark.close()
+        return False
+    _held.append(mark)
+    return True
+
+
+def _nobody_listens(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
