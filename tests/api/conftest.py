@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from hookline import clock, config, tokens
+from hookline.api import limits
 from hookline.api.services import Services
 from hookline.cli import http as server
 from hookline.cli import listener as listeners
@@ -85,6 +86,12 @@ class Client:
             return Answer(answer.status, named, answer.read())
         finally:
             connection.close()
+
+
+@pytest.fixture
+def patience_with_bad_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are tried by the hundred; `test_limits.py` has what becomes of one too many."""
+    monkeypatch.setattr(limits, "BAD_TOKENS", 1_000_000)
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import stage
 
+pytestmark = pytest.mark.usefixtures("patience_with_bad_tokens")
+
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi.describe([]))
 
 Names = dict[str, str]

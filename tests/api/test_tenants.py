@@ -25,6 +25,8 @@ from tests.support.operational import listen
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 
+pytestmark = pytest.mark.usefixtures("patience_with_bad_tokens")
+
 LOGOUT = "v1.authentication.logout"  # acts on the caller's own token, and takes no key
 # These make what is not there yet, in the caller's own organization; but nothing under an id as Hookline's own are.
 MAKES = {one.name for one in OPERATIONS if one.method == "PUT"}

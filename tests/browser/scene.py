@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
+from collections.abc import Sequence
 from html import unescape
 from urllib.parse import urlsplit
 
@@ -74,16 +75,18 @@ def ways(visitor: Visitor, *, portal: bool = False) -> Ways:
     if known not in _ways:
         customer = scene(visitor.world)
         page = visitor.customer(customer) if portal else visitor.operator()
-        _ways[known] = crawled(page, PORTAL if portal else "/", portal=portal)
+        # Others' customers are in the same world: its own messages first.
+        starts = [PORTAL] if portal else ["/", f"/messages?app={customer.id}"]
+        _ways[known] = crawled(page, starts, portal=portal)
     return _ways[known]
 
 
-def crawled(page: Page, start: str, *, portal: bool) -> Ways:
+def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> Ways:
     """From page to page by their links, without showing them."""
     routes = _routes(portal=portal)
     made = Ways()
     taken: Counter[str] = Counter()
-    waiting, seen = deque([start]), {start}
+    waiting, seen = deque(starts), set(starts)
     while waiting:
         address = waiting.popleft()
         route = next((path for path, pattern in routes if pattern.match(urlsplit(address).path)), "")

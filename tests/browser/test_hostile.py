@@ -53,7 +53,7 @@ def victim(world: World) -> tuple[Customer, list[str]]:
 def test_nothing_of_it_is_taken_for_markup(visitor: Visitor, victim: tuple[Customer, list[str]]) -> None:
     customer, more = victim
     page = visitor.operator()
-    links = crawled(page, f"/?app={customer.id}", portal=False).found.values()
+    links = crawled(page, [f"/?app={customer.id}"], portal=False).found.values()
     seen = "".join(_looked_at(page, [*links, *more]))
     unseen = [field for field in FIELDS if f"<b {MARK}={field}>" not in seen]
     assert unseen == []

@@ -50,7 +50,7 @@ def test_the_documented_alerts_are_those_that_there_are() -> None:
 def test_every_rule_says_where_to_look() -> None:
     assert set(RULES) == set(Name)
     for name in Name:
-        assert re.fullmatch(r"hookline [a-z ]+( ep_17)?", words.look(alert(name.value)))
+        assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", words.look(alert(name.value)))
         assert words.look(alert(name.value, OTHERS)) == "hookline top"
     assert words.look(alert("a rule of tomorrow")) == "hookline doctor"
 
