@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 
 from hookline.cli import main
 
+STDIN = 0
+
 
 def _end_with_whoever_started_us() -> None:
-    sys.stdin.buffer.read()
+    while os.read(STDIN, 4096):  # not sys.stdin, whose lock the interpreter wants when it ends
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -26,7 +26,7 @@ def demo(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     """Beside a deployment of one's own, which it leaves alone."""
     env = environment("postgresql://127.0.0.1:1/mine", TMPDIR=str(directory))
     command = [sys.executable, "-m", "hookline", "demo", "--json", "--port", "0", "--rate", "50", *arguments]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())
@@ -55,7 +55,9 @@ def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
             assert process.poll() is None
         assert len(list(tmp_path.iterdir())) == 1
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "Fatal" not in said
     assert list(tmp_path.iterdir()) == []
 
 
