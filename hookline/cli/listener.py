@@ -76,8 +76,9 @@ def stop_with_parent(stop: asyncio.Event) -> Iterator[None]:
     def heard() -> None:
         if _ended(STDIN):
             loop.remove_reader(STDIN)
-            log.warning("supervisor_gone")
-            stop.set()
+            stop.set()  # first: whoever read our lines may be gone too
+            with contextlib.suppress(OSError, ValueError):
+                log.warning("supervisor_gone")
 
     loop.add_reader(STDIN, heard)
     try:

@@ -76,14 +76,31 @@ async def test_workers_end_when_the_one_that_started_them_is_killed(
         workers = [os.pidfd_open(pid) for pid in children(process.pid)]
         process.kill()
         gate.set()
-        try:
-            for worker in workers:
-                ended, _, _ = await asyncio.to_thread(select.select, [worker], [], [], 60)
-                assert ended, process.said()
-        finally:
-            for worker in workers:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(worker, signal.SIGKILL)
-                os.close(worker)
+        await ended(workers)
     [delivery] = await deployment.store.deliveries(arrived.headers["webhook-id"])
     assert delivery.state == DeliveryState.DELIVERED
+
+
+async def test_workers_end_also_if_nobody_reads_their_lines_any_more(deployment: Deployment, tmp_path: Path) -> None:
+    """As under `hookline worker --processes 2 2>&1 | tee log`, all of it killed."""
+    os.mkfifo(tmp_path / "log")
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    with running(["worker", "--processes", "2"], deployment.env, tmp_path / "log") as process:
+        await shows(process, deployment.env["HOOKLINE_METRICS_PORT"], lambda found: found["hookline_slots"] == 2 * 512)
+        workers = [os.pidfd_open(pid) for pid in children(process.pid)]
+        os.close(reader)
+        process.kill()
+        await ended(workers)
+
+
+async def ended(workers: list[int]) -> None:
+    """And if they did not end by themselves, they do now."""
+    try:
+        for worker in workers:
+            found, _, _ = await asyncio.to_thread(select.select, [worker], [], [], 60)
+            assert found, "it works on"
+    finally:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(worker, signal.SIGKILL)
+            os.close(worker)

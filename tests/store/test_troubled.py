@@ -125,6 +125,22 @@ async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: p
     assert (await scene.store.dead_counts([quiet.no], 5)) == {quiet.no: 0}
 
 
+async def test_dying_endpoints_of_others_hide_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do those that are deleted: only what may be shown counts as looked at."""
+    for module in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"hookline.store.{module}.troubled.MOST_DYING", 2)
+    other = await scene.store.save_organization(factory.organization())
+    late = await scene.store.create_application(other.id, factory.new_application())
+    for app, number in ((scene.app, 3), (late, 3)):
+        endpoints = [await scene.endpoint(app) for _ in range(number)]
+        await scene.store.ingest(factory.new_messages(app.no, 1))
+    await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
+    for endpoint in endpoints[:2]:
+        await scene.store.delete_endpoint(endpoint.no)
+    found = await scene.store.troubled(10, org_id=other.id)
+    assert [(each.view.endpoint_id, each.dead) for each in found] == [(endpoints[2].id, 1)]
+
+
 async def test_tenants_are_apart(scene: Scene) -> None:
     store = scene.store
     other = await store.save_organization(factory.organization())

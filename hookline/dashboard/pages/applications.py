@@ -18,7 +18,7 @@ from hookline.store.base import Page as Rows
 from hookline.store.names import LOOKED
 
 SHOWN = 50  # on one page
-MOST_DEAD = 10_000  # dead letters of one application that are counted
+MOST_DEAD = 1_000  # dead letters of one application that are counted
 MOST_TROUBLED = 100  # endpoints that are looked at for those that need somebody
 
 

@@ -28,10 +28,11 @@ WITH RECURSIVE found AS (
     WHERE resolved_at IS NULL AND app_no <= $4 AND (app_no, endpoint_no) > (f.app_no, f.endpoint_no)
     ORDER BY app_no, endpoint_no LIMIT 1) l)
 SELECT f.endpoint_no
-FROM (SELECT * FROM found LIMIT $1::integer) f
-JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no AND n.status < 3
-JOIN hookline.application a ON a.no = f.app_no AND a.deleted_at IS NULL
-WHERE $5::text IS NULL OR a.org_id = $5
+FROM (SELECT f.* FROM found f
+      JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no AND n.status < 3
+      JOIN hookline.application a ON a.no = f.app_no AND a.deleted_at IS NULL
+      WHERE $5::text IS NULL OR a.org_id = $5
+      LIMIT $1::integer) f
 ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
                                 WHERE l.resolved_at IS NULL AND l.app_no BETWEEN f.app_no AND f.app_no
                                   AND l.endpoint_no BETWEEN f.endpoint_no AND f.endpoint_no

@@ -22,13 +22,14 @@ WITH RECURSIVE w (id, app_no, endpoint_no) AS (
     -- an endpoint is stepped over.
     SELECT l.id FROM dead_letter l
      WHERE l.resolved_at IS NULL AND (l.app_no, l.endpoint_no) > (w.app_no + 0, w.endpoint_no + 0)
-     ORDER BY l.app_no, l.endpoint_no LIMIT 1)
-  LIMIT :looked_at)
-SELECT w.endpoint_no FROM w CROSS JOIN lane n ON n.endpoint_no = w.endpoint_no AND n.status < 3
-  JOIN application a ON a.no = w.app_no AND a.deleted_at IS NULL
- WHERE :org_id IS NULL OR a.org_id = :org_id
- ORDER BY (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = w.app_no
-                                    AND l.endpoint_no = w.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :most;
+     ORDER BY l.app_no, l.endpoint_no LIMIT 1))
+SELECT f.endpoint_no
+  FROM (SELECT w.app_no, w.endpoint_no FROM w CROSS JOIN lane n ON n.endpoint_no = w.endpoint_no AND n.status < 3
+          JOIN application a ON a.no = w.app_no AND a.deleted_at IS NULL
+         WHERE :org_id IS NULL OR a.org_id = :org_id
+         LIMIT :looked_at) f
+ ORDER BY (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = f.app_no
+                                    AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :most;
 
 -- name: dead_counts
 SELECT p.value AS app_no, (SELECT count(*) FROM (
