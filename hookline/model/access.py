@@ -51,9 +51,9 @@ class KeptAnswer(Struct, frozen=True, kw_only=True):
 class ActorKind(StrEnum):
     COMMAND_LINE = "command_line"
     KEY = "key"  # an API key of the organization
-    TOKEN = "token"  # noqa: S105
+    TOKEN = "token"  # noqa: S105 (the kind of thing, not one of them)
     APPLICATION_KEY = "application_key"
-    APPLICATION_TOKEN = "application_token"  # noqa: S105
+    APPLICATION_TOKEN = "application_token"  # noqa: S105 (likewise)
     OPERATOR = "operator"  # who signed in to the dashboard with a password
     PORTAL = "portal"  # a customer, in their portal
 

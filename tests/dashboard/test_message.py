@@ -217,7 +217,7 @@ async def test_all_deliveries_are_listed_by_state(
     [every] = [node for node in page.first(id="beyond").all("a") if node.text == "All 5 deliveries, by state"]
     assert "0.example.com" in (await operator.page(every["href"])).first("main").text
     assert "0.example.com" in (await portal.page(f"/portal{every['href']}")).first("main").text
-    for wrong in ("?state=lost", "?after=x"):
+    for wrong in ("?state=lost", "?after=x", f"?after={'9' * 5_000}"):
         await operator.page(f"/messages/{message}/deliveries{wrong}", 422)
 
 

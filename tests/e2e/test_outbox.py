@@ -135,7 +135,7 @@ class Street:
             place = self._chance.randrange(SHOPS)
             victim = self._shops[place]
             await victim.at_work()
-            await asyncio.sleep(self._chance.uniform(0.0, 0.2))
+            await asyncio.sleep(self._chance.uniform(0.0, 0.2))  # somewhere in its work
             assert victim.running, victim.log.read_text()
             victim.kill()
             self._shops[place] = self._open()

@@ -86,7 +86,7 @@ async def test_when_all_is_done_it_looks_no_more(scene: Scene, monkeypatch: pyte
         await ended(scene.store, await add(scene))
         async with asyncio.timeout(60):
             while looks[-1]:  # it looks once more after what it did
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # there is no event for it
         before = len(looks)
         await asyncio.sleep(0.2)  # what is not to happen has no event
     assert len(looks) == before

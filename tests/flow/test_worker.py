@@ -151,7 +151,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     async def trickle() -> None:
         while True:
             worker._freed.set()
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the worker has its turn
 
     trickling = asyncio.create_task(trickle())
     try:
@@ -419,7 +419,7 @@ async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
             await reaches(scene.store, message_id, DeliveryState.DELIVERED)
         async with asyncio.timeout(PATIENCE):
             while worker._flying or worker._held:  # the odd one's answer may be the last to come
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # there is no event for it
     assert len(receiver.requests) == 7  # none twice: the sender goes on as well
     assert await scene.state(odd[0]) == DeliveryState.DELIVERING  # until its lease runs out
 

@@ -60,4 +60,5 @@ class ThreadedServer:
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, as each kind of server has it."""
         raise NotImplementedError

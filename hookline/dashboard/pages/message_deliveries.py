@@ -13,6 +13,7 @@ from hookline.dashboard.pages.message_way import RANKS
 from hookline.errors import InvalidInput
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Delivery, EndpointName, Message
+from hookline.store.base import after_number
 
 SHOWN = 100  # on one page
 
@@ -20,7 +21,7 @@ SHOWN = 100  # on one page
 async def show(look: Look) -> Page:
     message = await look.message(look.path("message_id"))
     found = sorted(await look.store.deliveries(message.id), key=lambda each: each.id)
-    state, after = _state(look), _after(look)
+    state, after = _state(look), after_number(look.param("after")) or 0
     wanted = [each for each in found if state in (None, story.word(each)) and each.id > after]
     rows = wanted[:SHOWN]
     return Page(
@@ -47,13 +48,6 @@ def _state(look: Look) -> str | None:
     if state is not None and state not in RANKS:
         raise InvalidInput(f"state: takes one of {', '.join(RANKS)}")
     return state
-
-
-def _after(look: Look) -> int:
-    after = look.param("after") or "0"
-    if not after.isascii() or not after.isdigit():
-        raise InvalidInput(f"after: {after[:40]!r} is none of this listing's")
-    return int(after)
 
 
 def _tabs(look: Look, counted: Counter[str], chosen: str | None) -> Safe:
