@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from hookline.model import Application, Organization
@@ -19,6 +21,7 @@ from tests.support.raw import Raw, open_raw
 from tests.support.scene import Scene
 
 ENGINES = ("sqlite", "postgres")
+LAST_WORDS = 60.0  # seconds that a test has for its end once it failed
 
 OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 
@@ -43,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # A suite that a shell runs in the background ignores SIGINT, and so would all processes that it starts.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """A test that failed may hang at its end. pytest has just called off its own watch, in case somebody debugs it."""
+    faulthandler.dump_traceback_later(LAST_WORDS, file=node.config.stash[fault_handler_stderr_fd_key], exit=True)
 
 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
