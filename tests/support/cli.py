@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import os
 import signal
 import sys
@@ -12,7 +14,18 @@ from typing import Any
 
 import msgspec
 
-COMMAND = (sys.executable, "-m", "hookline.cli")
+from tests.support.nursery import Nursery
+
+MODULE = "hookline.cli"
+COMMAND = (sys.executable, "-m", MODULE)
+
+
+@functools.cache
+def nursery() -> Nursery:
+    """Of this process, from the first short command on."""
+    opened = Nursery(MODULE)
+    atexit.register(opened.close)
+    return opened
 
 
 class Done:
@@ -51,6 +64,16 @@ class Cli:
         return Cli(given | settings, self.directory)
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
+        """A command that ends by itself."""
+        if not nursery().suits(self.environment):
+            return await self.cold(*arguments, stdin=stdin)
+        code, out, err = await nursery().run(
+            arguments, environment=self.environment, directory=self.directory, stdin=stdin
+        )
+        return Done(code, out.decode(), err.decode())
+
+    async def cold(self, *arguments: str, stdin: bytes = b"") -> Done:
+        """The same, with a Python of its own."""
         process = await self._start(arguments)
         out, err = await process.communicate(stdin)
         assert process.returncode is not None

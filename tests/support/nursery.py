@@ -1,0 +1,165 @@
+"""Short commands without their imports: a process that has imported the command line forks one for each of them.
+
+A command is a process of its own all the same, with its own arguments, environment, directory and streams. Run as a script
+with the path of a socket; it ends with its standard input. A request is one connection: a length, JSON, and the three streams;
+the answer is the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+MODULES = ("hookline.cli.app", "hookline.store.sqlite", "hookline.store.postgres", "pydantic")
+_LENGTH = struct.Struct("!I")
+_CODE = struct.Struct("!i")
+
+
+# ── who asks ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Nursery:
+    def __init__(self, module: str) -> None:
+        self._home = tempfile.TemporaryDirectory(prefix="hookline-nursery-")
+        self._path = f"{self._home.name}/socket"
+        self._environment = dict(os.environ) | {"PYTHONUNBUFFERED": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, self._path, module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self._environment,
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it listens
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._home.cleanup()
+
+    def suits(self, environment: Mapping[str, str]) -> bool:
+        """What Python reads at its start cannot be changed later."""
+        return _of_python(environment) == _of_python(self._environment)
+
+    async def run(
+        self, arguments: tuple[str, ...], *, environment: Mapping[str, str], directory: str, stdin: bytes
+    ) -> tuple[int, bytes, bytes]:
+        request = json.dumps(
+            {"arguments": arguments, "environment": dict(environment), "directory": directory}
+        ).encode()
+        its_stdin, ours = os.pipe()
+        out, its_out = os.pipe()
+        err, its_err = os.pipe()
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(self._path)
+            socket.send_fds(asked, [_LENGTH.pack(len(request))], [its_stdin, its_out, its_err])
+            for its in (its_stdin, its_out, its_err):
+                os.close(its)
+            asked.sendall(request)
+            said = await asyncio.gather(
+                asyncio.to_thread(_write, ours, stdin), asyncio.to_thread(_read, out), asyncio.to_thread(_read, err)
+            )
+            (code,) = _CODE.unpack(await asyncio.to_thread(_exactly, asked, _CODE.size))
+        return code, said[1], said[2]
+
+
+def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
+
+
+def _write(end: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), open(end, "wb") as stream:
+        stream.write(data)
+
+
+def _read(end: int) -> bytes:
+    with open(end, "rb") as stream:
+        return stream.read()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        assert part, "the command's process is gone without an exit code"
+        data += part
+    return data
+
+
+# ── the nursery ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def main() -> None:
+    path, module = sys.argv[1:]
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        print("listening", flush=True)
+        if not _begin_each(listener):
+            return
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _begin_each(listener: socket.socket) -> bool:
+    """True in the process of a command, which is set up for it; False once nobody will ask any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return False
+        connection, _ = listener.accept()
+        with connection:
+            if os.fork() == 0:
+                listener.close()
+                return _keep(connection)
+
+
+def _keep(connection: socket.socket) -> bool:
+    """Begin the command, wait for its end and tell of it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
+    (length,) = _LENGTH.unpack(head)
+    request = json.loads(_exactly(connection, length))
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        _become(request, streams)
+        return True
+    for stream in streams:
+        os.close(stream)
+    _, status = os.waitpid(child, 0)
+    connection.sendall(_CODE.pack(os.waitstatus_to_exitcode(status)))
+    os._exit(0)
+
+
+def _become(request: dict[str, object], streams: list[int]) -> None:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    environment, arguments = request["environment"], request["arguments"]
+    assert isinstance(environment, dict)
+    assert isinstance(arguments, list)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(Path(str(request["directory"])))
+    sys.argv = ["hookline", *arguments]
+
+
+if __name__ == "__main__":
+    main()
