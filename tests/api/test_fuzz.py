@@ -88,17 +88,18 @@ CHECKS = [
 # What the document cannot say: which addresses may be sent to, and which event types there are.
 MEANT = {"url": "https://hooks.example.com/", "eventTypes": None, "filterTypes": None, "secret": None, "headers": {}}
 
-BOTH = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
+# What is refused never comes to a database: one of them is enough for it.
+MODES = {"sqlite": [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], "postgres": [GenerationMode.POSITIVE]}
 
 
 @pytest.mark.timeout(900)
-async def test_no_undocumented_answer(anew: Set) -> None:
+async def test_no_undocumented_answer(anew: Set, engine: str) -> None:
     schema = schemathesis.openapi.from_dict(DOCUMENT, config=schemathesis.Config(seed=1))
     found: list[str] = []
     unreached: list[str] = []
     for result in schema.get_all_operations():
         operation = result.ok()
-        fuzz = Fuzz(*await anew(operation.path), operation)
+        fuzz = Fuzz(*await anew(operation.path), operation, MODES[engine])
         await asyncio.to_thread(fuzz.run)
         found += fuzz.faults.values()
         if not any(status < 300 for status in fuzz.statuses):
@@ -110,9 +111,10 @@ async def test_no_undocumented_answer(anew: Set) -> None:
 class Fuzz:
     """One operation. Its faults are collected: one must not hide the others."""
 
-    def __init__(self, client: Client, names: Names, operation: Any) -> None:
+    def __init__(self, client: Client, names: Names, operation: Any, modes: list[GenerationMode]) -> None:
         self._client = client
         self._operation = operation
+        self._modes = modes
         self._names = names
         self._checks = _checks()
         self._session = requests.Session()
@@ -125,14 +127,14 @@ class Fuzz:
         with self._session:
             for case in self._from_bounds():
                 self._try(case)
-            for mode in BOTH:
+            for mode in self._modes:
                 self._explore(mode)
 
     def _from_bounds(self) -> list[Case]:
         schema = self._operation.schema
         cases = list(
             schema.iter_coverage_cases(
-                self._operation, generation_modes=BOTH, generation_config=schema.config.generation
+                self._operation, generation_modes=self._modes, generation_config=schema.config.generation
             )
         )
         for case in cases:

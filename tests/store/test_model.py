@@ -441,7 +441,7 @@ def test_the_store_behaves_like_its_model(world: World, engine: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60 if engine == "sqlite" else 30,
+            max_examples=40 if engine == "sqlite" else 20,
             stateful_step_count=40,
             deadline=None,
             database=None,
