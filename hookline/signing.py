@@ -30,11 +30,12 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hookline.claims import (
-    CLAIMS,
+from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
+from hookline.evidence import (
+    EVIDENCE,
     HMAC,
     TOLERANCE,
-    Claim,
+    Evidence,
     Request,
     decode64,
     dotted_content,
@@ -44,7 +45,6 @@ from hookline.claims import (
     signed_at,
     timed_content,
 )
-from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
 from hookline.headers import Headers
 from hookline.model import Scheme, Secret
 
@@ -364,19 +364,19 @@ def verify(
     tolerance: float = TOLERANCE,
 ) -> None:
     """Return if one of the secrets made one of the signatures, lately enough; else raise `SignatureError`, whatever came."""
-    claim = CLAIMS[scheme](Request(Headers(headers), raw_body(body)))
-    if claim.stamp is not None:
-        signed_at(claim.stamp, now, tolerance)
+    evidence = EVIDENCE[scheme](Request(Headers(headers), raw_body(body)))
+    if evidence.stamp is not None:
+        signed_at(evidence.stamp, now, tolerance)
     keys = [_checking_key(scheme, s.key) for s in secrets if s.expires_at is None or now < s.expires_at]
     if not keys:
         raise SignatureError("there is no secret to verify with")
-    check_match(claim, keys)
+    check_match(evidence, keys)
 
 
-def check_match(claim: Claim, keys: Iterable[CheckingKey]) -> None:
+def check_match(evidence: Evidence, keys: Iterable[CheckingKey]) -> None:
     found = False
     for key in keys:  # all of them, and every signature: the time taken does not tell which one fits
-        for content in claim.contents:
-            found |= key.matches(content, claim.signatures.get(key.version, ()))
+        for content in evidence.contents:
+            found |= key.matches(content, evidence.signatures.get(key.version, ()))
     if not found:
         raise VerificationError(VerificationCode.NO_MATCH, "no signature matches")

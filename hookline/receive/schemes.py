@@ -1,4 +1,4 @@
-"""How each provider signs: what it claims, what it is named, and what its secret is.
+"""How each provider signs: what it proves itself with, what it is named, and what its secret is.
 
 | scheme     | what is signed                 | signature                                      | id of the delivery           |
 |------------|--------------------------------|------------------------------------------------|------------------------------|
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from hookline.claims import CLAIMS, HMAC, Claim, Request, decode64, signatures, unhex
+from hookline.evidence import EVIDENCE, HMAC, Evidence, Request, decode64, signatures, unhex
 from hookline.model import Scheme
 from hookline.receive import labels
 from hookline.receive.labels import Label
@@ -31,30 +31,30 @@ __all__ = ["SCHEMES", "Rules"]
 
 
 class Rules(NamedTuple):
-    claim: Callable[[Request], Claim]
-    label: Callable[[Request, Claim], Label]  # of what has been verified
+    evidence: Callable[[Request], Evidence]
+    label: Callable[[Request, Evidence], Label]  # of what has been verified
     key: Callable[[object], CheckingKey]  # of a secret; raises if it is none
 
 
-def shopify(request: Request) -> Claim:
+def shopify(request: Request) -> Evidence:
     name = "x-shopify-hmac-sha256"
-    return Claim([request.body], signatures(name, [(HMAC, decode64(request.headers.field(name)))]))
+    return Evidence([request.body], signatures(name, [(HMAC, decode64(request.headers.field(name)))]))
 
 
-def slack(request: Request) -> Claim:
+def slack(request: Request) -> Evidence:
     name, stamp = "x-slack-signature", request.headers.field("x-slack-request-timestamp")
     version, _, text = request.headers.field(name).partition("=")
     found = signatures(name, [(HMAC, unhex(text) if version == "v0" else None)])
-    return Claim([f"v0:{stamp}:".encode() + request.body], found, stamp)
+    return Evidence([f"v0:{stamp}:".encode() + request.body], found, stamp)
 
 
 SCHEMES: dict[str, Rules] = {
-    "standard": Rules(CLAIMS[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
-    "svix": Rules(CLAIMS[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
-    "stripe": Rules(CLAIMS[Scheme.STRIPE], labels.of_stripe, text_key),
-    "github": Rules(CLAIMS[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),
+    "standard": Rules(EVIDENCE[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
+    "svix": Rules(EVIDENCE[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
+    "stripe": Rules(EVIDENCE[Scheme.STRIPE], labels.of_stripe, text_key),
+    "github": Rules(EVIDENCE[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),
     "shopify": Rules(shopify, partial(labels.both_in, "x-shopify-webhook-id", "x-shopify-topic"), text_key),
     "slack": Rules(slack, labels.of_slack, text_key),
     "twilio": Rules(twilio, label_of_twilio, partial(text_key, digest="sha1")),
-    "hex": Rules(CLAIMS[Scheme.HEX], labels.of_hookline, text_key),
+    "hex": Rules(EVIDENCE[Scheme.HEX], labels.of_hookline, text_key),
 }

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
-from hookline.claims import HMAC, Claim, Request, decode64, signatures
 from hookline.errors import VerificationCode, VerificationError
+from hookline.evidence import HMAC, Evidence, Request, decode64, signatures
 from hookline.receive.labels import Label, as_label, in_header
 
 __all__ = ["label_of_twilio", "twilio"]
@@ -32,17 +32,17 @@ _parts = re.compile(r"(https?)://((?:[^/?#]*@)?)([^/?#@]+?)((?::[0-9]*)?)((?:[/?
 Form = list[tuple[str, str]]
 
 
-def twilio(request: Request) -> Claim:
+def twilio(request: Request) -> Evidence:
     name, url = "x-twilio-signature", _checked_url(request.url)
     found = signatures(name, [(HMAC, decode64(request.headers.field(name)))])
     behind = "".join(key + value for key, value in sorted(set(_form_behind(url, request))))
-    return Claim([(spelling + behind).encode() for spelling in _spellings(url)], found)
+    return Evidence([(spelling + behind).encode() for spelling in _spellings(url)], found)
 
 
-def label_of_twilio(request: Request, claim: Claim) -> Label:
+def label_of_twilio(request: Request, evidence: Evidence) -> Label:
     fields = dict(_form_behind(_checked_url(request.url), request))
     token, sid = in_header(request, "i-twilio-idempotency-token"), _first(fields, _SIDS)
-    own = None if sid is None else f"{sid}.{claim.signatures[HMAC][0].hex()[:16]}"
+    own = None if sid is None else f"{sid}.{evidence.signatures[HMAC][0].hex()[:16]}"
     return Label(token or own, _first(fields, _TYPES))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from hookline import clock
-from hookline.claims import TOLERANCE, Request, raw_body, signed_at
 from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
+from hookline.evidence import TOLERANCE, Request, raw_body, signed_at
 from hookline.headers import Headers
 from hookline.receive.schemes import SCHEMES, Rules
 from hookline.signing import CheckingKey, check_match
@@ -54,9 +54,7 @@ class Verifier:
 
     def __init__(self, secrets: str | Iterable[str], scheme: str = "standard", tolerance: float = TOLERANCE) -> None:
         self._rules = _rules(scheme)
-        if not isinstance(tolerance, int | float) or math.isnan(tolerance) or tolerance < 0:
-            raise InvalidInput("the tolerance is a number of seconds, 0 or more")
-        self.scheme, self.tolerance = str(scheme), float(tolerance)
+        self.scheme, self.tolerance = str(scheme), _seconds(tolerance)
         self._keys: list[CheckingKey] = [_key(self._rules.key, secret) for secret in _several(secrets)]
         if not self._keys:
             raise InvalidInput("there is no secret to verify with")
@@ -64,10 +62,10 @@ class Verifier:
     def verify(self, headers: object, body: bytes, *, url: str | None = None, now: datetime | None = None) -> Webhook:
         """`headers` may be a framework's own object, `body` are the bytes before any parsing. Twilio signs the `url` too."""
         request = Request(Headers(headers), raw_body(body), url)
-        claim = self._rules.claim(request)
-        at = None if claim.stamp is None else signed_at(claim.stamp, _instant(now), self.tolerance)
-        check_match(claim, self._keys)
-        label = self._rules.label(request, claim)
+        evidence = self._rules.evidence(request)
+        at = None if evidence.stamp is None else signed_at(evidence.stamp, _instant(now), self.tolerance)
+        check_match(evidence, self._keys)
+        label = self._rules.label(request, evidence)
         return Webhook(
             id=label.id, event_type=label.event_type, timestamp=at, body=request.body, headers=request.headers
         )
@@ -84,6 +82,13 @@ def _rules(scheme: str) -> Rules:
         return SCHEMES[scheme]
     except (KeyError, TypeError):
         raise InvalidInput(f"no such scheme: take one of {', '.join(SCHEMES)}") from None
+
+
+def _seconds(tolerance: object) -> float:
+    if isinstance(tolerance, int | float) and tolerance >= 0:
+        with suppress(OverflowError):
+            return float(tolerance)
+    raise InvalidInput("the tolerance is a number of seconds, 0 or more")
 
 
 def _several(secrets: object) -> list[object]:

@@ -10,6 +10,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from hookline.errors import InvalidInput
 from hookline.receive import Verifier
@@ -243,6 +248,34 @@ def test_only_some_paths(serve: Serve, desk: Desk) -> None:
     for path in ("/binary", "//binary", "/binary/", "/%62inary", "/binary/x"):
         assert server.call(path, "k1").status == 401
     assert desk.effects == 1
+
+
+@pytest.mark.parametrize("only", ["/pay", "/shop/pay"])
+def test_no_spelling_of_a_path_is_a_way_around(desk: Desk, keys: AsyncKeys, only: str) -> None:
+    """`POST pay HTTP/1.1`: uvicorn's h11 lets it through, Litestar puts the slash there, and looks for its root anywhere."""
+    app = APPS["litestar"](desk, keys, IdempotencySettings(only=["/nowhere"]))
+    settings = IdempotencySettings(only=[only], verifier=Verifier(senders.WHSEC))
+
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await IdempotencyMiddleware(app, keys, settings)({**scope, "root_path": "/shop"}, receive, send)
+
+    with asgi_server(mounted, http="h11", lifespan="off") as server:
+        paths = ("/pay", "pay", "/shop/pay", "/shop//pay/", "/x/shop/pay")
+        assert [server.call(path, "k1").status for path in paths] == [401] * 5
+    assert desk.effects == 0
+
+
+def test_a_method_in_small_letters_is_the_same_one(desk: Desk, keys: AsyncKeys) -> None:
+    """Starlette's classes of endpoints take it, and uvicorn's h11 passes it on as it came."""
+
+    class Pay(HTTPEndpoint):
+        async def post(self, request: Request) -> Response:
+            return PlainTextResponse(str(desk.done(await request.body())))
+
+    app = IdempotencyMiddleware(Starlette(routes=[Route("/pay", Pay)]), keys)
+    with asgi_server(app, http="h11", lifespan="off") as server:
+        replies = [server.call("/pay", "k1", method=method) for method in ("POST", "post", "Post")]
+    assert [(reply.body, reply.is_replay) for reply in replies] == [(b"1", False), (b"1", True), (b"1", True)]
 
 
 # ── leases ────────────────────────────────────────────────────────────────────────────────────────────────────────

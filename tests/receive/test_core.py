@@ -239,7 +239,7 @@ def test_the_fingerprint_covers_method_path_query_and_body_and_nothing_else() ->
     assert len({fingerprint(first), *map(fingerprint, others)}) == 6
 
 
-@pytest.mark.parametrize("path", ["/pay/", "//pay", "/pay//", "///pay///"])
+@pytest.mark.parametrize("path", ["/pay/", "//pay", "/pay//", "///pay///", "pay", "pay/"])
 def test_spellings_that_a_framework_routes_alike_are_one_request(path: str) -> None:
     """Litestar takes all of them for /pay: a signed request that is repeated there must not have its effect again."""
     headers = {"Idempotency-Key": "k"}
@@ -256,6 +256,7 @@ def test_spellings_that_a_framework_routes_alike_are_one_request(path: str) -> N
         ("/webhooks/stripe/", True),
         ("/webhooks/stripe/eu", True),
         ("//webhooks///stripe", True),  # Litestar routes it as if it had single slashes
+        ("webhooks/stripe", True),  # Litestar and Flask put the slash there
         ("/webhooks/stripes", False),
         ("/webhooks", False),
         ("/", False),
@@ -290,8 +291,36 @@ def test_a_safe_method_passes_without_a_body_alone() -> None:
     chosen = plan(settings, "GET", "/pay")
     assert examine(settings, chosen, incoming(method="GET", body=b"")) == (incoming(method="GET", body=b""), None)
     assert refusal(settings, incoming(method="GET"), chosen) == (401, "signature_invalid")
-    request, claim = examine(settings, chosen, incoming(signed("msg_1", b"{}"), method="GET"))
-    assert (request.webhook is not None, claim) == (True, None)
+
+
+@pytest.mark.parametrize("method", ["GET", "LINK"])
+def test_a_webhook_has_a_key_whatever_its_method(method: str) -> None:
+    """The method is not signed: whoever repeats a request that he has seen can choose another, and many views take any."""
+    settings = IdempotencySettings(verifier=Verifier(SECRET), only=["/pay"], required=True)
+    first = claim_of(settings, incoming(signed("msg_1", b"{}")), plan(settings, "POST", "/pay"))
+    again = claim_of(settings, incoming(signed("msg_1", b"{}"), method=method), plan(settings, method, "/pay"))
+    assert first is not None
+    assert again is not None
+    assert (again.key == first.key, again.fingerprint == first.fingerprint) == (True, False)
+
+
+def test_the_methods_may_be_named_in_small_letters() -> None:
+    assert plan(IdempotencySettings(methods=["post", "Put"]), "POST", "/") == KEYED
+    assert plan(IdempotencySettings(methods=["post", "Put"]), "PUT", "/") == KEYED
+    assert not plan(IdempotencySettings(methods=["post", "Put"]), "PATCH", "/")
+
+
+@pytest.mark.parametrize("given", [7, None, [7], ("a", None), object()])
+def test_a_scope_that_is_no_text_is_the_fault_of_its_function(given: Any) -> None:
+    """The id of a tenant is often a number."""
+    with pytest.raises(InvalidInput, match="scope: the function gave"):
+        claim_of(IdempotencySettings(scope=lambda _: given), incoming({"Idempotency-Key": "k"}))
+
+
+@pytest.mark.parametrize("given", [7, 0, ["a"], False])
+def test_a_key_that_is_no_text_is_the_fault_of_its_function(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="key: the function gave"):
+        claim_of(IdempotencySettings(key=lambda _: given), incoming())
 
 
 # ── what can be said unread ───────────────────────────────────────────────────────────────────────────────────────
@@ -504,6 +533,8 @@ def test_a_length_that_cannot_be_believed(lengths: list[bytes]) -> None:
         {"lease": float("nan")},
         {"lease": "30"},
         {"ttl": float("inf")},
+        {"ttl": 1e12},  # beyond what the databases have for an instant: every answer would be lost
+        {"lease": 10**400},
         {"max_body": -1},
         {"max_response": 1.5},
         {"when_unavailable": "ignore"},

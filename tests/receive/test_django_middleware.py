@@ -193,6 +193,9 @@ def test_the_verified_webhook_is_handed_on(serve: Serve, desk: Desk) -> None:
     assert (webhook.id, webhook.json()) == ("msg_2y7Xqm", {"order": 7})
     forged = server.send("POST", "/pay", sent.headers.items(), b'{"order": 8}')
     assert (forged.status, forged.code, desk.effects) == (401, "signature_invalid", 1)
+    for method in ("GET", "REPORT"):  # not signed, and a view of Django takes any
+        assert server.send(method, "/pay", sent.headers.items(), sent.body).code == "key_reused"
+    assert desk.effects == 1
 
 
 def test_no_answer_is_given_past_the_csrf_check(serve: Serve, desk: Desk) -> None:

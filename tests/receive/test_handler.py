@@ -213,7 +213,8 @@ def test_the_webhook_of_a_view(desk: Desk, keys: Keys, serve: Any) -> None:
     sent = senders.standard(senders.WHSEC, b"{}", str(int(time.time())))
     first, copy = (server.send("POST", "/hooks", sent.headers.items(), sent.body) for _ in range(2))
     assert (first.body, copy.is_replay, desk.effects) == (b"msg_2y7Xqm", True, 1)
-    assert server.call("/hooks").status == 401
+    assert [server.call(path).status for path in ("/hooks", "hooks")] == [401, 401]  # Werkzeug puts the slash there
+    assert desk.effects == 1
 
 
 def test_no_method_gets_around_the_signature_of_a_view(

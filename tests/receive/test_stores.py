@@ -5,9 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
+import asyncpg
+import psycopg
 import pytest
+import redis
+import redis.asyncio
 
+from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import (
     ABANDONED,
     Fresh,
@@ -17,6 +24,9 @@ from hookline.receive.idempotency.keys import (
     StoredResponse,
     key_of,
 )
+from hookline.receive.stores.postgres import AsyncPostgresKeys, PostgresKeys
+from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
+from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 from tests.receive.stages import LEASE, TTL, Copy, Stage
 
 OTHER = b"o" * 32
@@ -319,3 +329,19 @@ async def test_begin_and_release_by_turns_never_fail(stage: Stage) -> None:
     taken = await asyncio.gather(*(take_turns() for _ in range(8)))
     assert sum(taken) >= 1
     assert most == 1
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "5", None])
+def test_a_timeout_is_a_number_of_seconds(keys_file: str, timeout: Any) -> None:
+    """Told when the store is made, and not by the first request."""
+    makes: list[Callable[[], object]] = [
+        lambda: SqliteKeys(keys_file, timeout=timeout),
+        lambda: AsyncSqliteKeys(keys_file, timeout=timeout),
+        lambda: PostgresKeys(psycopg.connect, timeout=timeout),
+        lambda: AsyncPostgresKeys(asyncpg.create_pool, timeout=timeout),
+        lambda: RedisKeys(redis.Redis(), timeout=timeout),
+        lambda: AsyncRedisKeys(redis.asyncio.Redis(), timeout=timeout),
+    ]
+    for make in makes:
+        with pytest.raises(InvalidInput, match="timeout: a number of seconds"):
+            make()

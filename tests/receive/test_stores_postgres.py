@@ -105,6 +105,25 @@ async def test_a_function_that_connects_is_called_for_a_few_connections_only(key
     assert all(conn.closed for conn in opened)
 
 
+async def test_a_function_that_cannot_connect_makes_the_store_unavailable(keys_url: str) -> None:
+    """Whatever it raises: it may have asked somebody else for the password. What it raises of our own is the caller's fault."""
+    faults: list[Exception] = [LookupError("no password today"), InvalidInput("wrong kind")]
+
+    def connect() -> Any:
+        if faults:
+            raise faults.pop(0)
+        return psycopg.connect(keys_url)
+
+    keys = PostgresKeys(connect)
+    with pytest.raises(KeyStoreUnavailable, match="cannot be opened now: LookupError: no password today"):
+        keys.renew(KEY, b"1", 30)
+    with pytest.raises(InvalidInput, match="wrong kind"):
+        keys.renew(KEY, b"1", 30)
+    keys.create_table()
+    assert not keys.renew(KEY, b"1", 30)
+    keys.close()
+
+
 async def test_a_connection_that_hangs_is_unavailable_to_the_others(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url), timeout=0.1)
     keys.create_table()

@@ -42,6 +42,22 @@ async def test_the_loop_runs_on_while_a_file_is_locked(keys_file: str, open_stag
     assert await beginning == Fresh(1)
 
 
+async def test_who_waits_too_long_for_its_turn_is_told(keys_file: str) -> None:
+    """Each of those before has its own wait for the lock: the last of many must not wait for the sum of them."""
+    keys = AsyncSqliteKeys(keys_file, timeout=0.2)
+    await keys.begin(KEY, PRINT, token=b"0", lease=30)
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        copies = [keys.begin(b"%d" % n, PRINT, token=b"1", lease=30) for n in range(4)]
+        first, *_, last = await asyncio.gather(*copies, return_exceptions=True)
+    assert isinstance(first, KeyStoreUnavailable)
+    assert isinstance(last, KeyStoreUnavailable)
+    assert "database is locked" in str(first)
+    assert "other calls keep it busy" in str(last)
+    assert await keys.begin(b"3", PRINT, token=b"2", lease=30) == Fresh(1)
+    await keys.aclose()
+
+
 def test_what_another_process_took_in_between_is_seen(keys_file: str) -> None:
     """We find the key free, wait for the lock, and get it from the one that has taken the key meanwhile."""
     keys, waits = SqliteKeys(keys_file), threading.Event()

@@ -360,7 +360,7 @@ def test_an_unknown_scheme_is_refused_with_the_choices(scheme: Any) -> None:
         Verifier(TEXT, scheme)
 
 
-@pytest.mark.parametrize("tolerance", [-1, float("nan"), -float("inf"), "300", None])
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), -float("inf"), pytest.param(10**400, id="huge"), "300", None])
 def test_a_tolerance_is_a_number_of_seconds(tolerance: Any) -> None:
     with pytest.raises(InvalidInput, match="tolerance"):
         Verifier(TEXT, "github", tolerance)

@@ -178,8 +178,9 @@ def test_the_verified_webhook_is_handed_on(serve: Serve, desk: Desk) -> None:
 def test_only_some_paths(serve: Serve, desk: Desk) -> None:
     server = serve(only=("/binary",), verifier=Verifier(senders.WHSEC))
     assert server.call("/pay", "k1").status == 200
-    for path in ("/binary", "//binary", "/binary/", "/%62inary"):
+    for path in ("/binary", "//binary", "/binary/", "/%62inary", "binary", "x:binary"):
         assert server.call(path, "k1").status == 401
+    assert desk.effects == 1
 
 
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────

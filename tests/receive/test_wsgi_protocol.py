@@ -267,3 +267,20 @@ def test_where_an_application_is_mounted(keys: Keys) -> None:
             gateway.environ["SCRIPT_NAME"] = "/shop"
             gateway.run()
         assert copy.is_replay is expected
+
+
+@pytest.mark.parametrize("only", ["/shop/pay", "/pay"])
+def test_a_path_without_its_slash_is_no_way_around(keys: Keys, only: str) -> None:
+    """`POST pay HTTP/1.1`: servers let it through, and Werkzeug puts the slash there."""
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", PLAIN)
+        return [b"x"]
+
+    plain, bare = (Gateway(app, keys, only=[only]) for _ in range(2))
+    bare.app = IdempotencyMiddleware(app, keys, IdempotencySettings(only=[only]))  # the validator would refuse it
+    bare.environ["PATH_INFO"] = "pay"
+    for gateway in (plain, bare):
+        gateway.environ["SCRIPT_NAME"] = "/shop"
+    plain.run()
+    assert (b"".join(bare.open()), bare.is_replay) == (b"x", True)

@@ -58,7 +58,8 @@ class IdempotencyMiddleware:
         if scope["type"] != "http":
             return Plan()
         path, root = scope["path"], scope.get("root_path", "")
-        return plan(self._settings, scope["method"], path, path.removeprefix(root), root + path)
+        below = path.split(root, 1)[-1] if root else path  # not only in front: so does Litestar
+        return plan(self._settings, scope["method"].upper(), path, below, f"{root}/{below}")
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope["headers"])
@@ -115,7 +116,7 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
 
 def _request(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
     path, query = scope["path"], scope.get("query_string", b"")
-    return IncomingRequest(scope["method"], path, query, headers, _url(scope, headers), scope, body)
+    return IncomingRequest(scope["method"].upper(), path, query, headers, _url(scope, headers), scope, body)
 
 
 def _url(scope: Scope, headers: Headers) -> str:

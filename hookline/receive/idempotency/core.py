@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hookline.errors import VerificationError
+from hookline.errors import InvalidInput, VerificationError
 from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Replay, StoredResponse, key_of
@@ -35,6 +35,7 @@ __all__ = [
     "Claim",
     "MalformedKey",
     "Plan",
+    "announced",
     "answer_to",
     "examine",
     "from_json",
@@ -86,7 +87,7 @@ def plan(settings: IdempotencySettings, method: str, *paths: str) -> Plan:
     """By method and path alone. `paths`: the ways to look at one, with and without where the application is mounted."""
     if settings.only and not any(_is_below(path, entry) for path in paths for entry in settings.only):
         return NOTHING
-    keyed = method in settings.methods
+    keyed = any(method == name.upper() for name in settings.methods)
     if settings.verifier is None:
         return Plan(keyed=keyed)
     return Plan(verifies=True, keyed=keyed, spares_empty=method in _SAFE and not keyed and not settings.only)
@@ -98,18 +99,27 @@ def _is_below(path: str, entry: str) -> bool:
 
 
 def _plain(path: str) -> str:
-    """Some frameworks take `//webhooks/stripe/` for `/webhooks/stripe`: no way around the verifier, and no other key."""
-    return _slashes.sub("/", path).rstrip("/")
+    """Some frameworks take `//hooks/stripe/` for `/hooks/stripe`, and `hooks/stripe` too, which servers let through: no way
+    around the verifier, and no other key."""
+    return _slashes.sub("/", f"/{path}").rstrip("/")
 
 
 def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
     """False: it passes through, and streams. Raises `Answered` for what can be refused unread."""
     if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
         return False
-    length = headers.get("content-length", "")
-    if _is_length(length) and (len(length) > 18 or int(length) > settings.max_body):  # int() refuses 4,301 digits
+    length = announced(headers)
+    if length is not None and length > settings.max_body:
         raise Answered(problems.body_too_large(settings.max_body))
     return True
+
+
+def announced(headers: Headers) -> int | None:
+    """How long the body is, by its header; None where there is none, or none that is a number."""
+    length = headers.get("content-length", "")
+    if not _is_length(length):
+        return None
+    return int(length) if len(length) < 19 else 10**18  # int() refuses 4,301 digits
 
 
 def _key_from_headers(settings: IdempotencySettings, headers: Headers) -> str | None:
@@ -136,7 +146,8 @@ def examine(
     """The request with its webhook, and its claim if it has a key. Raises `Answered`."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
         request = _verified(settings, request)
-    given = _given_key(settings, request) if chosen.keyed else None
+    is_keyed = chosen.keyed or request.webhook is not None  # nobody signs the method: another is no way around the key
+    given = _given_key(settings, request) if is_keyed else None
     if given is None:
         if chosen.keyed and settings.required:
             raise Answered(problems.key_missing())
@@ -173,7 +184,11 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
         given = source(request)
     except (MalformedKey, VerificationError) as fault:
         raise Answered(problems.key_malformed(str(fault))) from None
-    if given is not None and not given:
+    if given is None:
+        return None
+    if not isinstance(given, str | bytes):
+        raise InvalidInput(f"key: the function gave a {type(given).__name__}; give a text, bytes or None")
+    if not given:
         raise Answered(problems.key_malformed("the idempotency key is empty"))
     return given
 
@@ -181,7 +196,10 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
 def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
     path = _plain(request.path) if settings.per_path else ""
     owner = settings.scope(request) if settings.scope else ()
-    return (path, owner) if isinstance(owner, str | bytes) else (path, *owner)
+    parts = (owner,) if isinstance(owner, str | bytes) else owner
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
+        raise InvalidInput(f"scope: the function gave {owner!r:.60}; give a text, bytes, or a list of them")
+    return (path, *parts)
 
 
 def fingerprint(request: IncomingRequest) -> bytes:

@@ -25,7 +25,7 @@ from django.utils.module_loading import import_string
 from hookline.errors import InvalidInput
 from hookline.headers import Headers
 from hookline.receive.idempotency import problems
-from hookline.receive.idempotency.core import CLAIMS, Claim, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.core import CLAIMS, Claim, announced, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
 from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStore, StoredResponse
@@ -76,7 +76,10 @@ class IdempotencyMiddleware:
         stores = {"STORE": given.pop("store", self.store), "ASYNC_STORE": given.pop("async_store", self.async_store)}
         needed = "ASYNC_STORE" if self._is_async else "STORE"
         if stores[needed] is None:
-            raise ImproperlyConfigured(f"the idempotency middleware runs here with {needed}, which is not given")
+            raise ImproperlyConfigured(
+                f"the idempotency middleware runs here with {needed}, which is not given: "
+                "STORE is for WSGI and beside sync middleware, ASYNC_STORE (such as AsyncSqliteKeys) for ASGI"
+            )
         try:
             return self.options or IdempotencySettings(**given), stores[needed]
         except (InvalidInput, TypeError) as fault:
@@ -172,10 +175,9 @@ def _incoming(settings: IdempotencySettings, request: HttpRequest, headers: Head
 
 
 def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
-    announced = headers.get("content-length", "")
-    is_announced = announced.isascii() and announced.isdigit()
+    length = announced(headers)
     try:
-        if not is_announced and not hasattr(request, "_body"):
+        if length is None and not hasattr(request, "_body"):
             request._body = request.read(limit + 1)  # chunked: `request.body` would have no bound
         body = cast("bytes", request.body)
     except RequestDataTooBig:
@@ -184,7 +186,7 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
         raise Answered(problems.body_incomplete()) from None
     if len(body) > limit:
         raise Answered(problems.body_too_large(limit))
-    if is_announced and len(body) < int(announced):
+    if length is not None and len(body) < length:
         raise Answered(problems.body_incomplete())
     return body
 
@@ -258,9 +260,8 @@ def _record_stream(recording: Recording, hold: Hold, response: HttpResponse) -> 
     body = RecordedBody(response.streaming_content, recording, hold)
     close = response.close
 
-    def close_after_body() -> (
-        None
-    ):  # by itself Django closes the source first: what came of it so far would be the whole
+    def close_after_body() -> None:
+        """By itself Django closes the source first: what came of it so far would be the whole."""
         body.close()
         close()
 

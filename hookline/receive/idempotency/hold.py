@@ -34,7 +34,10 @@ def check_store(store: Any, *, is_async: bool) -> None:
         raise InvalidInput("the store has no `begin`: give one of hookline.receive.stores")
     if inspect.iscoroutinefunction(begin) != is_async:
         needed, given = ("an async", "is not") if is_async else ("a", "is async")
-        raise InvalidInput(f"this middleware needs {needed} store of keys, and {type(store).__name__} {given}")
+        raise InvalidInput(
+            f"this middleware needs {needed} store of keys, and {type(store).__name__} {given}: "
+            "take its twin, the name with or without Async"
+        )
 
 
 class Hourly:

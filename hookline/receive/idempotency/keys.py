@@ -12,13 +12,14 @@ whatever had become of it.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from hookline.errors import HooklineError
+from hookline.errors import HooklineError, InvalidInput
 
 __all__ = [
     "ABANDONED",
@@ -31,6 +32,7 @@ __all__ = [
     "Mismatch",
     "Replay",
     "StoredResponse",
+    "checked_timeout",
     "decode",
     "encode",
     "key_of",
@@ -55,6 +57,12 @@ def key_of(scope: Sequence[str | bytes], given: str | bytes) -> bytes:
         digest.update(len(raw).to_bytes(8, "big"))  # so that ("ab", "c") and ("a", "bc") differ
         digest.update(raw)
     return digest.digest()
+
+
+def checked_timeout(timeout: float) -> float:
+    if not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
+        raise InvalidInput("timeout: a number of seconds, 0 or more")
+    return timeout
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +21,8 @@ KEY_HEADERS = ("Idempotency-Key", "webhook-id", "svix-id", "X-GitHub-Delivery", 
 # Whoever gets one of these may come again under the same key, and is to be heard then: signed in, allowed, in its turn, or when
 # there is something at this path. 404 and 405 also come from routers, to whoever sends there, before any handler runs.
 _PASSING = frozenset({401, 403, 404, 405, 408, 409, 425, 429})
+
+_CENTURY = 100 * 365.25 * 86400  # an instant beyond what a database can have would fail only after the handler
 
 _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
@@ -59,7 +60,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     # False: a key that comes again at another path is refused with 422.
     per_path: bool = True
     required: bool = False  # a request without a key: 400, or pass through
-    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")
+    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")  # a verified webhook has its key whatever its method
     only: Sequence[str] = ()  # these paths and all below them; () is every path
     # What it refuses gets 401: whatever the method at the paths of `only`; elsewhere all but safe methods without a body.
     verifier: Verifier | None = None
@@ -88,8 +89,8 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
             raise InvalidInput("only: a list of paths, each with a slash in front")
         for name in ("lease", "ttl"):
             seconds = getattr(self, name)
-            if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-                raise InvalidInput(f"{name}: a number of seconds, more than 0")
+            if not isinstance(seconds, int | float) or not 0 < seconds <= _CENTURY:
+                raise InvalidInput(f"{name}: a number of seconds, more than 0 and up to a hundred years")
         for name in ("max_body", "max_response"):
             size = getattr(self, name)
             if not isinstance(size, int) or size < 0:

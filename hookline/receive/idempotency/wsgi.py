@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookline.headers import Headers
 from hookline.receive.idempotency import problems
-from hookline.receive.idempotency.core import CLAIMS, Plan, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.core import CLAIMS, Plan, announced, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
 from hookline.receive.idempotency.keys import KeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
@@ -70,7 +70,7 @@ class IdempotencyMiddleware:
         return _Exchange(hold, Recording(self._settings), start_response).run(app, environ)
 
     def _read(self, environ: Environ, headers: Headers) -> IncomingRequest:
-        body = _read(environ, self._settings.max_body)
+        body = _read(environ, announced(headers), self._settings.max_body)
         environ["wsgi.input"] = io.BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
         environ.pop("HTTP_TRANSFER_ENCODING", None)
@@ -82,12 +82,11 @@ class IdempotencyMiddleware:
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(environ: Environ, limit: int) -> bytes:
+def _read(environ: Environ, length: int | None, limit: int) -> bytes:
     """All of it, as long as it was announced. Without a length there is a body only where the server marks its end."""
-    announced = environ.get("CONTENT_LENGTH") or ""
-    if announced.isascii() and announced.isdigit():
-        body = _read_up_to(environ["wsgi.input"], int(announced))
-        if len(body) < int(announced):
+    if length is not None:
+        body = _read_up_to(environ["wsgi.input"], length)
+        if len(body) < length:
             raise Answered(problems.body_incomplete())
         return body
     if not environ.get("wsgi.input_terminated"):
@@ -115,7 +114,9 @@ def _text(native: str) -> str:
 
 
 def _path(environ: Environ) -> str:
-    return _text(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+    """Whole. The slash between the two is missing where a request line had none: `POST pay HTTP/1.1`."""
+    root, path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
+    return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")
 
 
 def _url(environ: Environ) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from hookline import clock
-from hookline.errors import InvalidInput
 from hookline.receive.inbox import adapters, plans, wake
 from hookline.receive.inbox.checks import checked_body, checked_event_type, checked_key, checked_scope, kept_headers
 from hookline.receive.inbox.statement import Engine
@@ -72,8 +71,6 @@ def _given(
     if isinstance(webhook, Webhook):
         key = webhook.id if key is None else key
         event_type = webhook.event_type if event_type is None else event_type
-    if key is None:
-        raise InvalidInput("key: this webhook has no id of its own; give the one that is the same on every copy")
     return _Given(
         checked_scope(scope),
         checked_key(key),

@@ -14,6 +14,8 @@ _LARGEST_STEP = 100_000
 
 
 def checked_key(key: object) -> str:
+    if key is None:
+        raise InvalidInput("key: this webhook has no id of its own; give the one that is the same on every copy")
     text = _text("key", key)
     if not text:
         raise InvalidInput("key: is empty; without an id, a copy cannot be told from another event")

@@ -22,6 +22,7 @@ from hookline.receive.idempotency.keys import (
     Mismatch,
     Replay,
     StoredResponse,
+    checked_timeout,
     decode,
     encode,
 )
@@ -40,7 +41,7 @@ class PostgresKeys:
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
         """`source`: a pool, or a function that opens a connection; up to eight are kept. `timeout`: seconds to wait for one."""
         self._sql = Statements(table, schema)
-        self._asking: Asking = asking(source, timeout)
+        self._asking: Asking = asking(source, checked_timeout(timeout))
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         for _ in range(_ROUNDS):
@@ -89,7 +90,7 @@ class AsyncPostgresKeys:
         `timeout`: seconds to wait for the pool to be made, for a connection of it, and on asyncpg for a statement.
         """
         self._sql = Statements(table, schema)
-        self._asking: AsyncAsking = asking_async(source, timeout)
+        self._asking: AsyncAsking = asking_async(source, checked_timeout(timeout))
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         for _ in range(_ROUNDS):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from hookline.errors import InvalidInput
+from hookline.errors import HooklineError, InvalidInput
 from hookline.receive.idempotency.keys import KeyStoreUnavailable
 
 Row = tuple[Any, ...]
@@ -166,7 +166,14 @@ class _Connecting:
     def _open(self) -> Any:
         import psycopg
 
-        conn = self._connect()
+        try:
+            conn = self._connect()
+        except Exception as error:
+            if isinstance(error, (HooklineError, *self.errors)):
+                raise
+            raise KeyStoreUnavailable(
+                f"a connection of the keys cannot be opened now: {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(conn, psycopg.Connection):
             raise InvalidInput(f"PostgresKeys needs connections of psycopg 3, not {type(conn).__module__}")
         conn.autocommit = True

@@ -24,6 +24,7 @@ from hookline.receive.idempotency.keys import (
     Mismatch,
     Replay,
     StoredResponse,
+    checked_timeout,
     decode,
     encode,
 )
@@ -125,7 +126,7 @@ class RedisKeys(_Records):
         super().__init__(client, prefix)
         if _is_async(client) is True:
             raise InvalidInput("RedisKeys does not await: give this client to AsyncRedisKeys")
-        self._turns = Turns(client, timeout)
+        self._turns = Turns(client, checked_timeout(timeout))
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         return _answer(self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))
@@ -162,7 +163,7 @@ class AsyncRedisKeys(_Records):
         super().__init__(client, prefix)
         if _is_async(client) is False:
             raise InvalidInput("AsyncRedisKeys needs a client that awaits, such as redis.asyncio.Redis()")
-        self._turns = AsyncTurns(client, timeout)
+        self._turns = AsyncTurns(client, checked_timeout(timeout))
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         return _answer(await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))

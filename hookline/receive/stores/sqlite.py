@@ -31,6 +31,7 @@ from hookline.receive.idempotency.keys import (
     Mismatch,
     Replay,
     StoredResponse,
+    checked_timeout,
     decode,
     encode,
 )
@@ -94,7 +95,7 @@ class SqliteKeys:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         """The file is made when it is first used. `timeout`: how long a write waits for those of others, in seconds."""
         self._path = _checked(path)
-        self._timeout = timeout
+        self._timeout = checked_timeout(timeout)
         self._by_process: dict[int, _Own] = {}
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
@@ -137,7 +138,7 @@ class SqliteKeys:
     def _lent(self) -> Iterator[sqlite3.Connection]:
         own = self._own()
         if not own.lock.acquire(timeout=self._timeout):
-            raise KeyStoreUnavailable("the SQLite file of keys is not available now: other threads keep it busy")
+            raise _busy()
         try:
             if own.conn is None:
                 own.conn = _open(self._path, self._timeout)
@@ -161,6 +162,7 @@ class AsyncSqliteKeys:
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         self._keys = SqliteKeys(path, timeout=timeout)
+        self._timeout = timeout
         self._by_process: dict[int, ThreadPoolExecutor] = {}
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
@@ -180,11 +182,18 @@ class AsyncSqliteKeys:
 
     async def aclose(self) -> None:
         """Close the file, and end the thread: the last call."""
-        await self._run(self._keys.close)
+        await asyncio.wrap_future(self._thread().submit(self._keys.close))
         self._thread().shutdown(wait=False)
 
     async def _run(self, verb: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._thread().submit(verb))
+        give_up = clock.monotonic() + self._timeout
+
+        def in_turn() -> T:
+            if clock.monotonic() > give_up:
+                raise _busy()  # while the file is locked, each of those before has waited for it
+            return verb()
+
+        return await asyncio.wrap_future(self._thread().submit(in_turn))
 
     def _thread(self) -> ThreadPoolExecutor:
         """A thread does not cross a fork, and whoever asked the parent's would wait for ever."""
@@ -282,6 +291,10 @@ def _drop(own: _Own) -> None:
     conn, own.conn = own.conn, None
     if conn is not None:
         conn.close()
+
+
+def _busy() -> KeyStoreUnavailable:
+    return KeyStoreUnavailable("the SQLite file of keys is not available now: other calls keep it busy")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

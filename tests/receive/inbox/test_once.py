@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -152,6 +152,8 @@ async def test_what_cannot_be_a_key_leaves_the_transaction_usable(desk: Desk, sh
     for key in wrong:
         with pytest.raises(InvalidInput, match="key"):
             await pay(desk, key)
+    with pytest.raises(InvalidInput, match="no id of its own; give the one"):
+        await pay(desk, cast("str", None))
     for scope in wrong[1:]:
         with pytest.raises(InvalidInput, match="scope"):
             await pay(desk, "k", scope)

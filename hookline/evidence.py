@@ -1,4 +1,4 @@
-"""What a request says of itself: when it was signed, what exactly, and the signatures. Pure; nothing is believed here.
+"""What a request brings as its proof: when it was signed, what exactly, and the signatures. Pure; nothing is believed here.
 
 The words of Hookline's own schemes, for both sides: `signing` writes them, `receive` reads them, and `signing.py` has the table.
 """
@@ -18,10 +18,10 @@ from hookline.headers import Headers
 from hookline.model import Scheme
 
 __all__ = [
-    "CLAIMS",
+    "EVIDENCE",
     "HMAC",
     "TOLERANCE",
-    "Claim",
+    "Evidence",
     "Request",
     "decode64",
     "dotted_content",
@@ -51,7 +51,7 @@ class Request(NamedTuple):
     url: str | None = None
 
 
-class Claim(NamedTuple):
+class Evidence(NamedTuple):
     contents: Sequence[bytes]  # what was signed: one, or several ways to spell Twilio's URL
     signatures: Mapping[str, Sequence[bytes]]  # by version
     stamp: str | None = None  # as it came; GitHub, Shopify and Twilio have none
@@ -60,39 +60,39 @@ class Claim(NamedTuple):
 # ── one function for each scheme ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _dotted(prefix: str, request: Request) -> Claim:
+def _dotted(prefix: str, request: Request) -> Evidence:
     headers, name = request.headers, f"{prefix}-signature"
     message_id, stamp = headers.field(f"{prefix}-id"), headers.field(f"{prefix}-timestamp")
     if is_id(message_id) is None:
         raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {prefix}-id is malformed")
     parts = [part.partition(",") for part in headers.field(name).split(" ")]
     found = signatures(name, ((version, decode64(text)) for version, _, text in parts))
-    return Claim([dotted_content(message_id, stamp, request.body)], found, stamp)
+    return Evidence([dotted_content(message_id, stamp, request.body)], found, stamp)
 
 
-def _hex(request: Request) -> Claim:
+def _hex(request: Request) -> Evidence:
     name, stamp = "webhook-signature", request.headers.field("webhook-timestamp")
     found = signatures(name, ((version, unhex(text)) for version, text in _pairs(request.headers.field(name))))
-    return Claim([timed_content(stamp, request.body)], found, stamp)
+    return Evidence([timed_content(stamp, request.body)], found, stamp)
 
 
-def _stripe(request: Request) -> Claim:
+def _stripe(request: Request) -> Evidence:
     name = "stripe-signature"
     parts = list(_pairs(request.headers.field(name)))
     stamps = [text for key, text in parts if key == "t"]
     if len(stamps) != 1:
         raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {name} needs exactly one timestamp")
     found = signatures(name, ((key, unhex(text)) for key, text in parts if key != "t"))
-    return Claim([timed_content(stamps[0], request.body)], found, stamps[0])
+    return Evidence([timed_content(stamps[0], request.body)], found, stamps[0])
 
 
-def _github(request: Request) -> Claim:
+def _github(request: Request) -> Evidence:
     name = "x-hub-signature-256"
     method, _, text = request.headers.field(name).partition("=")
-    return Claim([request.body], signatures(name, [(HMAC, unhex(text) if method == "sha256" else None)]))
+    return Evidence([request.body], signatures(name, [(HMAC, unhex(text) if method == "sha256" else None)]))
 
 
-CLAIMS: dict[Scheme, Callable[[Request], Claim]] = {
+EVIDENCE: dict[Scheme, Callable[[Request], Evidence]] = {
     Scheme.STANDARD: partial(_dotted, "webhook"),
     Scheme.SVIX: partial(_dotted, "svix"),
     Scheme.HEX: _hex,
