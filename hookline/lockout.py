@@ -82,7 +82,7 @@ def marked(key: bytes, name: str, given: str) -> bool:
 
 def token(key: bytes, address: str) -> Subjects:
     placed = _subject(key, "token", network(address))
-    return Subjects({placed: TOKENS.lock}, (placed,))
+    return Subjects({placed: TOKENS.lock}, ())
 
 
 def network(address: str) -> str:

@@ -183,7 +183,7 @@ def site(text: str) -> str | None:
         raise ValueError(
             "an address such as https://hooks.example.com, without a path: the pages need a host of their own"
         )
-    return text.rstrip("/") or None
+    return None if parts is None else _origin(parts)
 
 
 def title(most: int) -> Parser:
@@ -212,7 +212,15 @@ def origins(text: str) -> tuple[str, ...]:
         parts = _web_parts(origin)
         if parts is None or parts.path or not _ORIGIN.fullmatch(origin):
             raise ValueError("origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
-    return found
+    return tuple(_origin(urlsplit(origin)) for origin in found)
+
+
+def _origin(parts: SplitResult) -> str:
+    """As browsers send it: in small letters, and without the port that goes without saying."""
+    host = (parts.netloc if parts.port is None else parts.netloc.rpartition(":")[0]).rstrip(":")
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return f"{parts.scheme}://{host.lower()}{port}"
 
 
 def _web_parts(text: str) -> SplitResult | None:

@@ -18,7 +18,8 @@ from hookline.flow.send_process import SenderProcess
 from hookline.flow.sweep import Sweeper, SweepSettings
 from hookline.flow.tasks import TaskRunner
 from hookline.observe.alerts.watch import Watch, WatchSettings
-from hookline.observe.logs import Journal, LogSettings, longest_write, standard_error
+from hookline.observe.logs import Journal, LogSettings
+from hookline.observe.outlet import longest_write, standard_error
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.sources import open_source
@@ -38,11 +39,19 @@ async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterato
     try:
         if config.auto_migrate if migrate is None else migrate:
             await store.migrate()
-        elif await store.version() != SCHEMA_VERSION:
-            raise MigrationNeeded("the database is not at this release's version: run `hookline migrate`")
+        else:
+            _check_version(await store.version())
         yield store
     finally:
         await store.close()
+
+
+def _check_version(version: int) -> None:
+    if version > SCHEMA_VERSION:
+        newer = f"the database is at version {version}, newer than this release ({SCHEMA_VERSION}): upgrade Hookline"
+        raise MigrationNeeded(newer)
+    if version < SCHEMA_VERSION:
+        raise MigrationNeeded("the database is older than this release: run `hookline migrate`")
 
 
 async def run_worker(config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None) -> None:

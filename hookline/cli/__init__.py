@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from hookline.cli import streams
+
 WRONG_USAGE = 2
 INTERRUPTED = 130
 
@@ -13,6 +15,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """The imports are most of a short command's time: Ctrl-C must be quiet there too."""
+    streams.prepare()
     try:
         from hookline.cli.app import start
 

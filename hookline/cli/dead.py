@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
@@ -347,16 +348,19 @@ async def _work_through(
         total = await _count(opened, where)
         if total and not wanted.ids and not yes:
             confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
-        done = 0
+        done, cut = 0, ""
         with listeners.stop_on_signals() as stop, out.progress(f"{verb.capitalize()}ing", total) as advance:
             try:
                 # A batch that was begun is finished: whether one that is cut off was committed, nobody would know.
                 while not stop.is_set() and (count := await step(opened, where)):
                     done += count
                     advance(count)
+            except (asyncio.CancelledError, KeyboardInterrupt):  # a second signal, of somebody in a hurry
+                cut = ", and perhaps a batch that was cut off"
+                raise
             finally:
-                if done:
-                    await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=_part(done, total))
+                if done or cut:
+                    await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=_part(done, total) + cut)
         return done, max(0, total - done), stop.is_set()
 
 

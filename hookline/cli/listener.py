@@ -52,19 +52,23 @@ def address(listener: socket.socket) -> str:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[asyncio.Event]:
-    """Set by SIGINT or SIGTERM. A second signal ends the process as if we were not here."""
+    """Set by SIGINT or SIGTERM, or when the terminal is gone, unless we were told to outlive it. A second signal ends the process
+    as if we were not here."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
+        ends.append(signal.SIGHUP)
 
     def asked(number: signal.Signals) -> None:
         stop.set()
         loop.remove_signal_handler(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ends:
         loop.add_signal_handler(number, asked, number)
     try:
         yield stop
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ends:
             loop.remove_signal_handler(number)
 
 

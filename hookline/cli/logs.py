@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hookline.cli.output import clean
 from hookline.config import Config
+from hookline.observe.outlet import standard_error
 
 
 def configure(config: Config) -> None:
@@ -24,10 +26,34 @@ def configure(config: Config) -> None:
     structlog.configure(
         processors=[*gathering, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Lines,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_libraries(gathering, rendering)])
+
+
+class _Lines:
+    """What structlog hands its lines to. A line and its end are one write: several processes may write there."""
+
+    def __init__(self, *_names: Any) -> None:
+        pass
+
+    def msg(self, line: str) -> None:
+        standard_error(f"{line}\n".encode(errors="backslashreplace"))
+
+    debug = info = warning = error = critical = msg
+
+
+class _Handler(logging.Handler):
+    """For what uvicorn and asyncio log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = f"{self.format(record)}\n"
+        except Exception:
+            self.handleError(record)
+        else:
+            standard_error(line.encode(errors="backslashreplace"))
 
 
 def _for_machines() -> list[Processor]:
@@ -42,8 +68,8 @@ def _for_people() -> list[Processor]:
 
 
 def _libraries(gathering: list[Processor], rendering: list[Processor]) -> logging.Handler:
-    """What uvicorn and asyncio log takes the same way as our own."""
-    handler = logging.StreamHandler(sys.stderr)
+    """They take the same way as our own."""
+    handler = _Handler()
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=gathering, processors=last))
     return handler

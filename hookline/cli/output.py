@@ -45,6 +45,11 @@ class Output:
         self._console = Console(highlight=False, soft_wrap=True)
 
     @property
+    def screen(self) -> bool:
+        """Whether what was printed can be drawn over."""
+        return self.human and not self._console.is_dumb_terminal
+
+    @property
     def width(self) -> int:
         return self._console.width
 

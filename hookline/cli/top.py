@@ -19,6 +19,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from hookline import runtime
+from hookline.cli import listener as listeners
 from hookline.cli import params, top_view
 from hookline.cli.output import Output
 from hookline.cli.session import existing_config, run
@@ -51,7 +52,7 @@ def top(every: Every = 2.0, once: Once = False, as_json: params.Json = False) ->
     if not 0.2 <= every <= 3600:
         raise InvalidInput("--every takes a number from 0.2 to 3600")
     out = Output(as_json)
-    if out.human and not once:
+    if out.screen and not once:
         run(_watch(every))
     else:
         picture = run(_once())
@@ -72,11 +73,15 @@ async def _once() -> Picture:
 
 async def _watch(every: float) -> None:
     config = existing_config()
-    console, done = Console(highlight=False), asyncio.Event()
+    console = Console(highlight=False)
     async with runtime.opened(config, migrate=False) as store:
         looker = Looker(store, shown_url(config.database_url))
         picture = await looker.look()
-        with _keys(done), Live(console=console, screen=True, auto_refresh=False) as live:
+        with (
+            listeners.stop_on_signals() as done,  # however it ends, the terminal is given back as it was
+            _keys(done),
+            Live(console=console, screen=True, auto_refresh=False) as live,
+        ):
             while not done.is_set():
                 live.update(Group(*top_view.screen(picture, console.width, console.height)), refresh=True)
                 await pause(every, done)

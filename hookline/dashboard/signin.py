@@ -78,15 +78,14 @@ class SignIn:
         )
 
     async def by_token(self, text: str, address: str) -> Arrival:
-        """An API key or a token, of an organization or of one application."""
-        subjects = lockout.token(self._services.pages.key, address)
-        await self._take(subjects, address)
+        """An API key or a token, of an organization or of one application. Nobody guesses one: whoever has a good one is let in,
+        whatever others have tried from the same address."""
         try:
             caller = await self._services.auth.holder(text)
         except SignatureError:
+            await self._take(lockout.token(self._services.pages.key, address), address)
             log.warning("sign_in_refused", address=address, operator=None)
             raise
-        await self._store.forgive(subjects.forgiven)
         self._services.limits.take(caller.holder, caller.org_id)
         if caller.scope == Scope.PUBLISH:
             raise SignatureError("this key may only publish messages: it opens no page")

@@ -6,10 +6,7 @@ in `docs/observability.md`.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
@@ -18,9 +15,8 @@ from msgspec import Struct
 
 from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
+from hookline.observe.outlet import ATOMIC
 
-ATOMIC = 4096  # bytes: a longer write to a pipe may be cut in two by another process's
-WHOLE = 1 << 20  # to a file, where an appending write of any length is one
 MOST_TEXT = 300  # characters of a detail
 MOST_PAYLOAD = 1000  # bytes of a payload or an answer, where they are asked for
 
@@ -97,25 +93,6 @@ class Journal:
 
 def silent() -> Journal:
     return Journal(LogSettings(attempts="off"), lambda _chunk: None)
-
-
-def standard_error(chunk: bytes) -> None:
-    try:
-        sys.stderr.flush()  # what others wrote before comes before
-        number = sys.stderr.fileno()
-        while chunk:
-            chunk = chunk[os.write(number, chunk) :]
-    except (OSError, ValueError):  # nobody reads it any more, or the disk is full
-        pass
-
-
-def longest_write() -> int:
-    """Bytes that standard error takes at once, with nobody else's among them."""
-    try:
-        found = os.fstat(sys.stderr.fileno())
-    except (OSError, ValueError):
-        return ATOMIC
-    return WHOLE if stat.S_ISREG(found.st_mode) else ATOMIC
 
 
 def chunks(lines: Sequence[bytes], most: int = ATOMIC) -> Iterator[bytes]:

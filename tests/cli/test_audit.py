@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 import msgspec
+import pytest
 
 from hookline.access import Audit, AuditFilter
 from hookline.model import ActorKind
@@ -75,35 +76,61 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
 
 
 INTERRUPTED = """
-import os, signal
+import asyncio, os, signal
 from hookline.cli import dead, main
 
 dead.BATCH = 2
 whole = dead._replay_some
 
 async def interrupted(opened, where):
-    os.kill(os.getpid(), signal.SIGINT)
-    return await whole(opened, where)
+    first, *second = os.environ["TOLD"].split()
+    os.kill(os.getpid(), signal.Signals[first])
+    answer = await whole(opened, where)
+    while second and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        await asyncio.sleep(0)  # until the first is heard
+    if second:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.Signals[second[0]])
+        await asyncio.Event().wait()
+    return answer
 
 dead._replay_some = interrupted
 main()
 """
 
 
-@both_engines
-async def test_dead_letters_until_somebody_interrupts(cli: Cli, scene: Scene) -> None:
-    """What is under way then is finished, and all that was done is told and kept."""
+async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tuple[int | None, object]:
+    """Five dead letters, two at a time, while the command gets a signal."""
     await scene.endpoint()
     await scene.send(5)
     await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
     replay = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", INTERRUPTED, "dead", "replay", "--all", "--yes", "--json",
-        env=cli.environment, cwd=cli.directory, stdout=asyncio.subprocess.PIPE,
+        *around, sys.executable, "-c", INTERRUPTED, "dead", "replay", "--all", "--yes", "--json",
+        env=cli.environment | {"TOLD": told}, cwd=cli.directory, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, _ = await replay.communicate()
-    assert (replay.returncode, msgspec.json.decode(out)) == (130, {"replayed": 2, "left": 3})
+    return replay.returncode, msgspec.json.decode(out or b"null")
+
+
+@both_engines
+@pytest.mark.parametrize("told", ["SIGINT", "SIGHUP"])
+async def test_dead_letters_until_somebody_interrupts(cli: Cli, scene: Scene, told: str) -> None:
+    """Or until their terminal is gone. What is under way then is finished, and all that was done is told and kept."""
+    assert await replayed_under(told, cli, scene) == (130, {"replayed": 2, "left": 3})
     (entry,) = await log_of(scene)
     assert (entry.action, entry.detail) == ("dead_letter.replay", "2 of 5 dead letters")
+
+
+async def test_a_batch_that_is_cut_off_is_in_the_audit_log(cli: Cli, scene: Scene) -> None:
+    """By the second Ctrl-C of somebody in a hurry: it may be done, and the log does not say that it is not."""
+    assert await replayed_under("SIGINT SIGINT", cli, scene) == (130, None)
+    (entry,) = await log_of(scene)
+    assert entry.detail == "0 of 5 dead letters, and perhaps a batch that was cut off"
+
+
+async def test_what_was_told_to_outlive_its_terminal_does(cli: Cli, scene: Scene) -> None:
+    """As `nohup` tells it."""
+    answer = await replayed_under("SIGHUP", cli, scene, "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    assert answer == (0, {"replayed": 5, "left": 0})
 
 
 async def test_operators(cli: Cli, scene: Scene) -> None:

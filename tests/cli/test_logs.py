@@ -1,9 +1,14 @@
-"""What is logged: no secrets of the frames that an error went through, and nothing that moves a terminal's cursor."""
+"""What is logged: no secrets of the frames that an error went through, nothing that moves a terminal's cursor, and nothing that
+ends the process where it cannot be written."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -26,6 +31,12 @@ try:
 except ValueError as error:
     structlog.get_logger().error("first \x1b[31m", path="/a\x9b\x7fb", names=["\x1b"], count=7, exc_info=error)
     logging.getLogger("uvicorn.error").exception("second %s", "\x1b]0;title\x07")
+"""
+
+STALLED = """
+print("went on", flush=True)
+sys.stdin.readline()
+structlog.get_logger().error("third")
 """
 
 
@@ -60,3 +71,58 @@ async def test_every_line_for_machines_is_json(tmp_path: Path) -> None:
     assert (first["event"], first["path"], first["level"]) == ("first \x1b[31m", "/a\x9b\x7fb", "error")
     assert (second["event"], second["level"]) == ("second \x1b]0;title\x07", "error")
     assert "Traceback" in second["exception"]
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+async def test_a_log_without_room_ends_nothing(form: str, tmp_path: Path) -> None:
+    script = SCRIPT + "print('went on')"
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'exec "$@" 2>/dev/full', "sh", sys.executable, "-c", script, form, f"{tmp_path}/hookline.db"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _err = await process.communicate()
+    assert (process.returncode, out) == (0, b"went on\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+async def test_a_line_and_its_end_are_one_write(unbuffered: str, tmp_path: Path) -> None:
+    """So that those of several processes are not mixed. Each write to such a socket is a packet of its own."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", SCRIPT, "json", f"{tmp_path}/hookline.db"),
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stderr=theirs.fileno(),
+        )
+        theirs.close()
+        assert await process.wait() == 0
+        packets = [ours.recv(1 << 16) for _ in range(3)]
+    assert [packet.count(b"\n") for packet in packets] == [1, 1, 0]
+    assert packets[2] == b""
+
+
+async def test_a_reader_who_stops_reading_stops_nothing(tmp_path: Path) -> None:
+    """Lines are passed over until it reads again, and then it is told how many."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4095 + b"\n")
+    os.set_blocking(writing, True)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SCRIPT + STALLED, "json", f"{tmp_path}/hookline.db"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=writing,
+    )
+    os.close(writing)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"went on\n"
+    with os.fdopen(reading, "rb") as pipe:
+        while pipe.readline()[:1] == b"x" and select.select([pipe], [], [], 0)[0]:
+            pass
+        process.stdin.write(b"\n")
+        told, third = [msgspec.json.decode(line) for line in pipe.readlines()]
+    assert await process.wait() == 0
+    assert (told["event"], told["count"], third["event"]) == ("log_lines_lost", 2, "third")

@@ -146,3 +146,24 @@ async def test_message_that_nothing_matches_is_accepted_with_a_warning(cli: Cli,
     sent = await cli("send", scene.app.id, "order.paid", "--json")
     assert sent.json()["deliveries"] == 0
     assert sent.err == "hookline: no endpoint matches: nothing will be delivered\n"
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"], ids=["in", "out", "err", "all"])
+async def test_a_command_needs_none_of_the_standard_streams(cli: Cli, scene: Scene, closed: str) -> None:
+    """As some that start services leave them: shut."""
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "relay", "--once"),
+        env=cli.environment,
+        cwd=cli.directory,
+    )
+    assert await process.wait() == 0
+
+
+async def test_an_output_that_is_not_utf8_loses_nothing(cli: Cli, scene: Scene) -> None:
+    name = "Straße ● 😀"
+    await cli.json("apps", "add", "acme", "--name", name)
+    plain = cli.using(PYTHONIOENCODING="ascii")
+    assert name in [app["name"] for app in (await plain.json("apps", "list"))["data"]]
+    shown = await plain("apps", "list")
+    assert shown.code == 0, shown
+    assert r"Stra\u00dfe \u25cf \ud83d\ude00" in shown.out

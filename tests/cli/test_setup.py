@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,19 @@ async def _new_key() -> str:
     from hookline.vault import new_key
 
     return new_key()
+
+
+async def test_a_database_of_another_release_says_what_to_do(alone: Cli, tmp_path: Path) -> None:
+    for change, *advice in (
+        ("DELETE FROM migration WHERE number > 1", "older", "hookline migrate"),
+        ("INSERT INTO migration (number, applied_at) VALUES (77, 1)", "version 77", "newer", "upgrade Hookline"),
+    ):
+        await alone("migrate")
+        with closing(sqlite3.connect(tmp_path / "hookline.db", isolation_level=None)) as connection:
+            before = connection.execute("SELECT number, applied_at FROM migration").fetchall()
+            connection.execute(change)
+            (await alone("apps", "list")).refused(4, *advice)
+            connection.executemany("INSERT OR IGNORE INTO migration (number, applied_at) VALUES (?, ?)", before)
 
 
 async def test_migrate_once_and_again(cli: Cli) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from fcntl import ioctl
 
@@ -65,27 +67,59 @@ async def test_without_a_database_it_makes_none(alone: Cli) -> None:
     (await alone("top", "--once")).refused(4, "no database")
 
 
-async def test_on_a_terminal_until_q(cli: Cli, scene: Scene) -> None:
-    """A terminal of 80 columns and 24 lines: it fills no more, and is as before when `q` is pressed."""
+class Terminal:
+    """Of 80 columns and 24 lines, with `top` on it."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    async def top(self, cli: Cli, name: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "hookline.cli", "top", "--every", "0.2",
+            env=cli.environment | {"TERM": name}, cwd=cli.directory,
+            stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
+        )  # fmt: skip
+
+    def modes(self) -> list[object]:
+        return termios.tcgetattr(self.theirs)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    for each in (made.ours, made.theirs):
+        os.close(each)
+
+
+@pytest.mark.parametrize("end", [b"q", signal.SIGTERM, signal.SIGINT], ids=["q", "terminated", "interrupted"])
+async def test_on_a_terminal_until_it_is_ended(
+    cli: Cli, scene: Scene, terminal: Terminal, end: bytes | signal.Signals
+) -> None:
+    """It fills no more than the terminal has, which is as before when it is over."""
     await beat(scene, accepted=20)
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    before = termios.tcgetattr(theirs)
-    environment = cli.environment | {"TERM": "xterm"}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hookline.cli", "top", "--every", "0.2",
-        env=environment, cwd=cli.directory, stdin=theirs, stdout=theirs, stderr=theirs,
-    )  # fmt: skip
-    shown = await asyncio.to_thread(read_until, ours, b"hookline top", times=2)
-    os.write(ours, b"q")
-    shown += await drained(ours, process)
+    before = terminal.modes()
+    process = await terminal.top(cli, "xterm")
+    shown = await asyncio.to_thread(read_until, terminal.ours, b"hookline top", times=2)
+    if isinstance(end, bytes):
+        os.write(terminal.ours, end)
+    else:
+        process.send_signal(end)
+    shown += await drained(terminal.ours, process)
     assert process.returncode == 0, shown
     assert b"\x1b[?1049h" in shown  # a screen of its own, left again
     assert b"\x1b[?1049l" in shown
     assert b"1 process, 0 of 512" in shown
-    assert termios.tcgetattr(theirs) == before
-    for each in (ours, theirs):
-        os.close(each)
+    assert terminal.modes() == before
+
+
+async def test_on_a_terminal_that_cannot_be_drawn_on_anew(cli: Cli, scene: Scene, terminal: Terminal) -> None:
+    await beat(scene, accepted=20)
+    process = await terminal.top(cli, "dumb")
+    shown = await asyncio.to_thread(read_until, terminal.ours, b"attempts", times=1)
+    shown += await drained(terminal.ours, process)
+    assert (process.returncode, shown.count(b"1 process, 0 of 512")) == (0, 1)
 
 
 def read_until(terminal: int, word: bytes, *, times: int) -> bytes:

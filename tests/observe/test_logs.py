@@ -18,7 +18,8 @@ from structlog.testing import capture_logs
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.model import Dead, Job, Result
-from hookline.observe.logs import ATOMIC, Journal, LogSettings, chunks, longest_write, told
+from hookline.observe.logs import Journal, LogSettings, chunks, told
+from hookline.observe.outlet import ATOMIC, longest_write
 from hookline.states import ErrorKind, Health, Reason
 from tests.support import factory
 from tests.support.scene import Scene

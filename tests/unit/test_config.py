@@ -224,6 +224,23 @@ def test_store_options_carry_the_settings() -> None:
     assert (options.circuit.cooldown, options.circuit.cooldown_cap) == (61.0, 10800.0)
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("https://Hooks.Example.com:443/", "https://hooks.example.com"),
+        ("HTTPS://hooks.example.com:", "https://hooks.example.com"),
+        ("http://hooks.example.com:80", "http://hooks.example.com"),
+        ("http://hooks.example.com:443", "http://hooks.example.com:443"),
+        ("https://[FD00::1]:8443", "https://[fd00::1]:8443"),
+    ],
+)
+def test_origins_are_as_browsers_send_them(written: str, sent: str) -> None:
+    """Else a session over TLS is not known for one, and its cookie goes without protection."""
+    assert parse({"HOOKLINE_PUBLIC_URL": written}).public_url == sent
+    if written.islower() and not written.endswith(("/", ":")):
+        assert parse({"HOOKLINE_PORTAL_ORIGINS": written}).portal_origins == (sent,)
+
+
 def test_a_fixed_schedule_reaches_the_policy() -> None:
     retry = parse({"HOOKLINE_RETRY_STRATEGY": "fixed", "HOOKLINE_RETRY_SCHEDULE": "1s,2m"}).retry
     assert (retry.strategy, retry.schedule) == (Strategy.FIXED, (1.0, 120.0))
