@@ -71,7 +71,7 @@ QUERIES: dict[str, list[dict[str, str]]] = {
         {"reason": "permanent_failure"},
         {"state": "all"},
     ],
-    "/endpoints": [{"app": "{app_id}"}, {"state": "held"}],
+    "/endpoints": [{"app": "{app_id}"}, {"state": "held"}, {"range": "7d"}],
     "/endpoints/{endpoint_id}": [{"range": "7d"}],
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+from functools import cache
 
 
 class Safe(str):
@@ -13,16 +15,17 @@ class Safe(str):
 
 Child = Safe | str | int | None
 
+_SPECIAL = re.compile("""[&<>"']""")  # what `html.escape` replaces: most texts have none of it
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
 def join(*children: Child) -> Safe:
-    return Safe("".join(_text(child) for child in children))
+    return Safe("".join([child if type(child) is Safe else _text(child) for child in children]))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Safe:
     """`tag("td", text, class_="num")`. A trailing underscore in a name is dropped, others become hyphens."""
-    head = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    head = f"<{name}{''.join([_attribute(key, value) for key, value in attributes.items()])}>"
     return Safe(head) if name in _VOID else Safe(f"{head}{join(*children)}</{name}>")
 
 
@@ -33,11 +36,19 @@ def page(*children: Child) -> Safe:
 def _text(child: Child) -> str:
     if child is None:
         return ""
-    return child if isinstance(child, Safe) else html.escape(str(child))
+    return child if isinstance(child, Safe) else _escaped(str(child))
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text) if _SPECIAL.search(text) else text
 
 
 def _attribute(key: str, value: str | bool | None) -> str:
     if value is None or value is False:
         return ""
-    name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{html.escape(value)}"'
+    return f" {_name(key)}" if value is True else f' {_name(key)}="{_escaped(value)}"'
+
+
+@cache
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")

@@ -9,19 +9,20 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 from msgspec import Struct
 
-from hookline import clock, ids
+from hookline import clock
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.flow import backoff
 from hookline.flow.claim import app_room
+from hookline.flow.flight import Flight
 from hookline.flow.judge import judge
 from hookline.flow.outage import Outage, pause
 from hookline.flow.recorder import Recorder
-from hookline.flow.request import Target, Targets
+from hookline.flow.request import Targets
 from hookline.flow.send import Request, Results
 from hookline.flow.send_process import SenderProcess
 from hookline.model import AppShare, Job, Judgement, Result, Retry, RetryPolicy, Sent
@@ -55,23 +56,6 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     poll: float = 1.0  # the longest sleep without looking
     drain: float = 20.0  # to finish what is held when asked to stop
-
-
-class Flight:
-    """One leased delivery on its way through this worker. Instants are monotonic."""
-
-    __slots__ = ("claimed", "job", "send_before", "target", "tried_again")
-
-    def __init__(self, job: Job, target: Target | None, claimed: float, send_before: float) -> None:
-        self.job = job
-        self.target = target
-        self.claimed = claimed
-        self.send_before = send_before  # later than this, the lease would not outlive the request
-        self.tried_again = False
-
-    def database_now(self) -> datetime:
-        """The database's clock: when it leased the job, and the time since."""
-        return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
 SenderFactory = Callable[[Callable[[Results], None]], SenderProcess]
@@ -252,10 +236,10 @@ class Worker:
             try:
                 requests.append(self._request(flight))
             except SignatureError as error:
-                unsendable.append(_unsendable(flight, str(error)))
+                unsendable.append(flight.unsendable(str(error)))
             except Exception as error:  # a fault of ours; its text may hold a secret: only its kind is told
                 log.error("signing_failed", message=flight.job.message_id, error=type(error).__name__)
-                unsendable.append(_unsendable(flight, type(error).__name__))
+                unsendable.append(flight.unsendable(type(error).__name__))
         if requests:
             self._sender.submit(requests)
         if unsendable:
@@ -338,7 +322,7 @@ class Worker:
             return
         now = flight.database_now()
         verdict = Retry(at=now, spends=False)
-        self._recorder.add(_kept(flight.job, sent, Judgement(verdict=verdict, health=Health.NONE), now))
+        self._recorder.add(flight.result(sent, Judgement(verdict=verdict, health=Health.NONE), now))
 
     def _tries_again(self, flight: Flight, sent: Sent) -> bool:
         """Only while the lane is healthy: a sick endpoint is not asked twice."""
@@ -359,7 +343,7 @@ class Worker:
                 self._fresh.add(job.delivery_id)
         # The time budget begins anew when a pause ends, so that it tells when this one did.
         ready_at = max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age))
-        return _kept(job, sent, judgement, now, last_left, ready_at)
+        return flight.result(sent, judgement, now, last_left=last_left, ready_at=ready_at)
 
     # ── record ──
 
@@ -382,27 +366,3 @@ class Worker:
         except TimeoutError:
             recording.cancel()
             log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
-
-
-def _kept(
-    job: Job,
-    sent: Sent,
-    judgement: Judgement,
-    ended_at: datetime,
-    last_left: bool = False,
-    ready_at: datetime | None = None,
-) -> Result:
-    return Result(
-        job=job,
-        attempt_id=ids.mint(ids.ATTEMPT, sent.started_at),
-        sent=sent,
-        judgement=judgement,
-        ended_at=ended_at,
-        last_left=last_left,
-        ready_at=ready_at,
-    )
-
-
-def _unsendable(flight: Flight, detail: str) -> tuple[Request, Sent]:
-    request = Request(ref=flight, url="", headers=[], body=b"", deadline=0.0)
-    return request, Sent(started_at=clock.wall(), error=ErrorKind.UNSENDABLE, detail=f"signing the request: {detail}")

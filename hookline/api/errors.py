@@ -75,16 +75,22 @@ class InvalidQuery(InvalidInput):
 
 
 def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
-    headers = {}
-    if retry_after is not None or status == 503:
-        headers["retry-after"] = str(retry_after or 1)
+    headers = beside(status, retry_after)
     if allow is not None:
         headers["allow"] = allow
     if status == 401:
         headers["www-authenticate"] = "Bearer"
+    return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
+
+
+def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
+    """Headers that go with a refusal, whatever its body is."""
+    headers = {}
+    if retry_after is not None or status == 503:
+        headers["retry-after"] = str(retry_after or 1)
     if status == 408:
         headers["connection"] = "close"  # the rest of the request may still come, and is not the next one
-    return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
+    return headers
 
 
 def invalid(fault: faults.Fault, within: str = "body") -> Response:

@@ -14,12 +14,12 @@ from starlette.routing import BaseRoute, Route
 from hookline import audit
 from hookline.access import NewAudit
 from hookline.api import body
-from hookline.api.errors import UNAVAILABLE, Refused, log_outage
+from hookline.api.errors import Refused, beside
 from hookline.api.front import visit_of
 from hookline.api.operation import Needs
 from hookline.api.services import Services
 from hookline.dashboard import brand, frame, live, pages, static
-from hookline.dashboard.door import Door
+from hookline.dashboard.door import Door, unavailable
 from hookline.dashboard.frame import Notice, Switched
 from hookline.dashboard.headers import headers, policy
 from hookline.dashboard.look import PORTAL, Look, Viewer
@@ -31,7 +31,8 @@ from hookline.model import Application
 from hookline.store.base import Page as Rows
 
 MOST_SWITCHED = 200  # applications that the switcher lists
-YEAR = 365 * 86_400
+DAY = 86_400
+YEAR = 365 * DAY
 READ_ONLY = "you may look here, and change nothing"
 
 _FORMS = frozenset(
@@ -47,6 +48,7 @@ def routes(services: Services) -> list[BaseRoute]:
         *dashboard.door.routes(),
         *brand.routes(services.pages.brand),
         Route("/static/{version}/{name}", _static, methods=["GET"]),
+        Route("/favicon.ico", _icon, methods=["GET"]),
     ]
     for prefix, portal in (("", False), (PORTAL, True)):
         views = [view for view in pages.VIEWS if view.portal or not portal]
@@ -200,8 +202,7 @@ class Dashboard:
         """A page that says what is wrong, for somebody who has signed in."""
         status = _status(error)
         if isinstance(error, StoreUnavailable):
-            log_outage(look.request, error)
-            return self._dressed(look, Response(UNAVAILABLE, 503, media_type="text/plain"))
+            return self._dressed(look, unavailable(look.request, error))
         words = tag("p", str(error), class_="verdict state dead", role="alert")
         back = tag("p", tag("a", "Go back to the overview", href=look.link("/")))
         try:
@@ -210,20 +211,16 @@ class Dashboard:
                 Page(title=_TITLES.get(status, "That did not work"), body=[words, back], status=status, every=None),
             )
         except StoreUnavailable as outage:
-            log_outage(look.request, outage)
-            return self._dressed(look, Response(UNAVAILABLE, 503, media_type="text/plain"))
+            return self._dressed(look, unavailable(look.request, outage))
 
     def _outside(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
         """For somebody who is not in."""
         if isinstance(error, StoreUnavailable):
-            log_outage(request, error)
-            return Response(UNAVAILABLE, 503, headers(), media_type="text/plain")
+            return unavailable(request, error)
         status = _status(error)
         if status == 401 or (isinstance(error, Refused) and status == 403):
             return self.door.signed_out(request, portal=portal)
-        given = headers()
-        if isinstance(error, Refused) and error.retry_after is not None:
-            given["retry-after"] = str(error.retry_after)
+        given = {**headers(), **beside(status, error.retry_after if isinstance(error, Refused) else None)}
         return Response(str(error), status, given, media_type="text/plain")
 
     def _dressed(self, look: Look, answer: Response) -> Response:
@@ -255,16 +252,25 @@ def _status(error: HooklineError) -> int:
 
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    content = static.files().get(name)
-    if content is None:
+    if name not in static.files():
         return Response("there is no such file", 404, headers(), media_type="text/plain")
     fresh = request.path_params["version"] == static.version()
-    kept = {
-        "cache-control": f"public, max-age={YEAR}, immutable" if fresh else "no-cache",
+    return _file(request, name, f"public, max-age={YEAR}, immutable" if fresh else "no-cache")
+
+
+async def _icon(request: Request) -> Response:
+    """Asked for beside whatever no page of ours is around: what the API answers, a payload that is opened by itself."""
+    return _file(request, "icon.svg", f"public, max-age={DAY}")
+
+
+def _file(request: Request, name: str, kept: str) -> Response:
+    content = static.files()[name]
+    given = {
+        "cache-control": kept,
         "content-security-policy": "default-src 'none'; sandbox",
         "vary": "accept-encoding",
         "x-content-type-options": "nosniff",
     }
     if "gzip" in request.headers.get("accept-encoding", ""):
-        content, kept["content-encoding"] = static.packed()[name], "gzip"
-    return Response(content, headers=kept, media_type=static.KINDS[name.rpartition(".")[2]])
+        content, given["content-encoding"] = static.packed()[name], "gzip"
+    return Response(content, headers=given, media_type=static.KINDS[name.rpartition(".")[2]])

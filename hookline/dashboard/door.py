@@ -23,7 +23,7 @@ from hookline import audit, lockout
 from hookline.access import NewAudit, NewSession, Session
 from hookline.api import body
 from hookline.api.auth import TOUCHED, Caller, Recent
-from hookline.api.errors import UNAVAILABLE, Refused, log_outage
+from hookline.api.errors import UNAVAILABLE, Refused, beside, log_outage
 from hookline.api.services import Services
 from hookline.dashboard import entrance, live, origin
 from hookline.dashboard.cookies import Cookies
@@ -254,8 +254,7 @@ class Door:
             try:
                 return await handle(request, portal=portal)
             except StoreUnavailable as error:
-                log_outage(request, error)
-                return Response(UNAVAILABLE, 503, headers(), media_type="text/plain")
+                return unavailable(request, error)
             except HooklineError as error:
                 status = error.status if isinstance(error, Refused) else 422
                 back = f"{PORTAL if portal else ''}/login"
@@ -284,8 +283,8 @@ class Door:
 
     def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
         frames = self._services.front.portal_origins if portal else ()
-        wait = {} if retry_after is None else {"retry-after": str(retry_after)}
-        return Response(shown, status, {**headers(frames), **wait}, media_type="text/html")
+        given = {**headers(frames), **beside(status, retry_after)}
+        return Response(shown, status, given, media_type="text/html")
 
     def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
         value = self._cookies.get(request, PROOF, portal=portal)
@@ -308,6 +307,11 @@ class Door:
         except StoreUnavailable as error:
             self._touched.drop(hashed)
             log.debug("session_use_not_noted", error=str(error))
+
+
+def unavailable(request: Request, error: StoreUnavailable) -> Response:
+    log_outage(request, error)
+    return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
 
 
 def _new_session(value: str, arrival: Arrival) -> NewSession:

@@ -10,8 +10,6 @@ from hookline.model import Lane, LaneView
 from hookline.states import Circuit, EndpointStatus
 from hookline.texts import lasting
 
-DEPTH_BOUND = 10_000  # up to which a lane's open deliveries are counted
-
 # The sickest first: their order in a listing.
 WORDS = {
     "open": "circuit open",
@@ -75,18 +73,13 @@ def _named(name: str, since: datetime | None = None) -> Condition:
     return Condition(name=name, words=WORDS[name], since=since)
 
 
-def sickest(view: LaneView, now: datetime) -> tuple[int, int, str]:
-    """To sort by: those that are sick, then those behind which most waits."""
-    return condition(view.lane, now).rank, -view.depth, view.endpoint_id
-
-
-def is_more(view: LaneView) -> bool:
-    """There may be more than were counted."""
-    return view.depth >= DEPTH_BOUND
+def sickest(view: LaneView, now: datetime) -> tuple[int, int, datetime, str]:
+    """To sort by: those that are sick, then those behind which most waits, and for longest."""
+    return condition(view.lane, now).rank, -view.depth, view.oldest_due or now, view.endpoint_id
 
 
 def depth(view: LaneView) -> str:
-    return f"{view.depth:,}{'+' if is_more(view) else ''}"
+    return f"{view.depth:,}{'+' if view.more else ''}"
 
 
 def limits(lane: Lane) -> list[str]:

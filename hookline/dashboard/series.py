@@ -13,7 +13,7 @@ from hookline.dashboard.look import Range
 from hookline.observe.activity import Activity
 from hookline.observe.pulse import EVERY
 
-SMALL = 30  # points of a line in a table
+FEW = 30  # points of a line in a table
 TOLD = timedelta(seconds=1.5 * EVERY)  # until all that was done is told
 
 
@@ -50,11 +50,9 @@ class Series(Struct, frozen=True, kw_only=True):
         """`1,204 delivered, 3 dead`: the step that is not over is counted too."""
         return ", ".join(f"{sum(values):,} {name}" for name, _, values in self._named() if any(values))
 
-    def small(self) -> list[Curve]:
-        """For a line in a table, of which there are many: few points, and only what there was any of."""
-        found = (
-            Curve(name=name, shade=shade, values=_summed(values[: self.over])) for name, shade, values in self._named()
-        )
+    def line(self) -> list[Curve]:
+        """For a row of a table: only what there was any of."""
+        found = (Curve(name=name, shade=shade, values=values[: self.over]) for name, shade, values in self._named())
         return [each for each in found if any(each.values)]
 
     def _named(self) -> Sequence[tuple[str, str, Sequence[int]]]:
@@ -66,12 +64,14 @@ class Series(Struct, frozen=True, kw_only=True):
         )
 
 
-def _summed(values: Sequence[int]) -> list[int]:
-    """In about `SMALL` steps; the oldest one may be shorter."""
-    length = max(1, -(-len(values) // SMALL))
-    first = len(values) % length
-    starts = [*([0] if first else []), *range(first, len(values), length)]
-    return [sum(values[at : at + length if at or not first else first]) for at in starts]
+class Steps(Struct, frozen=True, kw_only=True):
+    """Stretches of one length, one after the other."""
+
+    since: datetime  # what was before is left out
+    first: datetime  # when the first one begins: then, or a part of its length before
+    length: timedelta
+    many: int
+    over: int  # of these, see `Series`
 
 
 def step(span: Range) -> timedelta:
@@ -84,22 +84,38 @@ def begins(span: Range, now: datetime) -> datetime:
     return now - (now - EPOCH) % length - (span.steps - 1) * length
 
 
-def laid_out(found: Sequence[Activity], span: Range, now: datetime) -> Series:
+def steps(span: Range, now: datetime) -> Steps:
+    """Those of a chart."""
     first, length = begins(span, now), step(span)
-    delivered, retried, dead = ([0] * span.steps for _ in range(3))
+    over = min(max(0, (now - TOLD - first) // length), span.steps)
+    return Steps(since=first, first=first, length=length, many=span.steps, over=over)
+
+
+def few_steps(span: Range, now: datetime) -> Steps:
+    """Those of a line in a table, of which there are many: about `FEW`, each as long as several of a chart. The last one that is
+    drawn ends where the chart does, so that the first one may be short."""
+    fine = steps(span, now)
+    several = max(1, -(-fine.over // FEW))
+    missing = -fine.over % several
+    return Steps(
+        since=fine.since,
+        first=fine.first - missing * fine.length,
+        length=several * fine.length,
+        many=-(-(missing + fine.many) // several),
+        over=(missing + fine.over) // several,
+    )
+
+
+def laid_out(found: Sequence[Activity], given: Steps) -> Series:
+    delivered, retried, dead = ([0] * given.many for _ in range(3))
     for each in found:
-        at = (each.at - first) // length
-        if 0 <= at < span.steps:
+        at = (each.at - given.first) // given.length
+        if 0 <= at < given.many:
             delivered[at] += each.delivered
             retried[at] += each.retried
             dead[at] += each.dead
-    times = [first + at * length for at in range(span.steps)]
-    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=steps_over(times, span, now))
-
-
-def steps_over(times: Sequence[datetime], span: Range, now: datetime) -> int:
-    """How many of the steps that begin then are over, and told."""
-    return sum(at + step(span) + TOLD <= now for at in times)
+    times = [given.first + at * given.length for at in range(given.many)]
+    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=given.over)
 
 
 def percent(part: float | None) -> str:

@@ -59,6 +59,7 @@ from hookline.model.endpoints import (
     Veiled,
 )
 from hookline.model.lanes import (
+    AppHealth,
     AppPace,
     Lane,
     LaneEvent,
@@ -123,6 +124,7 @@ __all__ = [
     "Actor",
     "ActorKind",
     "ApiKey",
+    "AppHealth",
     "AppPace",
     "AppShare",
     "Application",

@@ -98,10 +98,22 @@ class LaneView(Struct, frozen=True, kw_only=True):
     lane: Lane
     endpoint_id: str
     url: str
+    description: str
     app_id: str
     depth: int  # open deliveries, counted up to a bound
+    more: bool  # there may be more of these
     oldest_due: datetime | None
     last_error: str | None = None
+
+
+class AppHealth(Struct, frozen=True, kw_only=True):
+    """How the endpoints of one application are."""
+
+    lanes: int  # that were looked at
+    sick: int  # of these, not well
+    stopped: int  # of these, held back
+    held: int  # deliveries behind those, counted up to a bound
+    dead: int  # dead letters that nobody has resolved, likewise
 
 
 class Troubled(Struct, frozen=True, kw_only=True):

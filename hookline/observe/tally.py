@@ -14,7 +14,6 @@ from hookline.model import (
     Dead,
     Delivered,
     LaneEvent,
-    LaneEventKind,
     RecordReport,
     RelayReport,
     Result,
@@ -22,17 +21,7 @@ from hookline.model import (
     SweepReport,
 )
 from hookline.observe.activity import ALL, Did
-from hookline.observe.instruments import (
-    ATTEMPTS,
-    QUICK,
-    SECONDS,
-    SIZES,
-    Counter,
-    Histogram,
-    Instrument,
-    Snapshot,
-    snapshot,
-)
+from hookline.observe.meters import OUTCOMES, Meters
 from hookline.states import ErrorKind, Reason
 
 MOST_EVENT_TYPES = 50
@@ -76,98 +65,13 @@ class Names:
         return OTHER
 
 
-class Tally:
+class Tally(Meters):
     def __init__(self, *, event_types: int = MOST_EVENT_TYPES) -> None:
+        super().__init__()
         self._event_type = Names(event_types)
         self.did: Did = {}  # since the last pulse
         self.in_flight = 0  # requests, now
         self.slots = 0
-
-        self.accepted = Counter("hookline_messages_accepted_total", "Messages accepted.", "via")
-        self.ingest_size = Histogram("hookline_ingest_batch_size", "Messages in one commit of the API.", SIZES)
-        self.ingest_seconds = Histogram("hookline_ingest_duration_seconds", "Time of one commit of the API.", QUICK)
-        self.relayed = Counter("hookline_outbox_rows_total", "Outbox rows that left their queue.", "outcome")
-        self.claim_size = Histogram("hookline_claim_batch_size", "Deliveries leased by one claim.", SIZES)
-        self.claim_seconds = Histogram("hookline_claim_duration_seconds", "Time of one claim.", QUICK)
-        self.attempts = Counter("hookline_attempts_total", "Requests made.", "outcome", "result")
-        self.retries = Counter("hookline_retries_total", "Requests that were not a delivery's first.", "outcome")
-        self.last_attempts = Counter(
-            "hookline_last_attempts_total", "Deliveries that came to the last attempt of their budget."
-        )
-        self.retry_delay = Histogram(
-            "hookline_retry_delay_seconds", "Time until the next attempt of a delivery that failed.", SECONDS
-        )
-        self.attempt_seconds = Histogram(
-            "hookline_attempt_duration_seconds",
-            "Time of one request, from connect to the end of the answer.",
-            SECONDS,
-            "outcome",
-            "event_type",
-        )
-        self.lag = Histogram(
-            "hookline_send_lag_seconds",
-            "From the instant that an attempt was due to its start.",
-            SECONDS,
-            "event_type",
-        )
-        self.first_latency = Histogram(
-            "hookline_first_attempt_latency_seconds",
-            "From acceptance, or the instant asked for, to the start of the first attempt.",
-            SECONDS,
-        )
-        self.latency = Histogram(
-            "hookline_delivery_latency_seconds", "From acceptance to delivered.", SECONDS, "event_type"
-        )
-        self.used = Histogram(
-            "hookline_delivery_attempts", "Attempts that a finished delivery took.", ATTEMPTS, "outcome"
-        )
-        self.dead = Counter("hookline_dead_letters_total", "Deliveries that died.", "reason")
-        self.refusals = Counter("hookline_guard_refusals_total", "Addresses that the guard refused.", "where")
-        self.lane_events = Counter(
-            "hookline_lane_events_total", "Changes of circuits and endpoints that came about by themselves.", "kind"
-        )
-        self.record_size = Histogram("hookline_record_batch_size", "Outcomes written by one transaction.", SIZES)
-        self.record_seconds = Histogram("hookline_record_duration_seconds", "Time of one such transaction.", QUICK)
-        self.stale = Counter(
-            "hookline_stale_outcomes_total", "Outcomes that came after their lease was lost, and changed nothing."
-        )
-        self.leases = Counter("hookline_leases_expired_total", "Leases that ran out: a worker died or stalled.")
-        self.repaired = Counter("hookline_lanes_repaired_total", "Lanes that would not have woken. Must stay 0.")
-        self.api_seconds = Histogram(
-            "hookline_api_request_duration_seconds",
-            "Time of one request to the API.",
-            QUICK,
-            "method",
-            "route",
-            "status",
-        )
-        self.bad_tokens = Counter(
-            "hookline_api_bad_tokens_total", "Requests to the API with a token or key that is no good.", "answer"
-        )
-        self._expect()
-
-    def _expect(self) -> None:
-        """What can happen, before it does."""
-        for reason in Reason:
-            self.dead.expect(reason.value)
-        for kind in LaneEventKind:
-            self.lane_events.expect(kind.value)
-        for outcome in _OUTCOMES.values():
-            self.retries.expect(outcome)
-        for via in ("api", "outbox"):
-            self.accepted.expect(via)
-        for outcome in ("relayed", "repeated", "set_aside"):
-            self.relayed.expect(outcome)
-        for where in ("saved", "dialled"):
-            self.refusals.expect(where)
-        for answer in ("401", "429"):
-            self.bad_tokens.expect(answer)
-
-    def instruments(self) -> list[Instrument]:
-        return [each for each in vars(self).values() if isinstance(each, (Counter, Histogram))]
-
-    def snapshot(self) -> Snapshot:
-        return snapshot(self.instruments())
 
     # ── the flow, left to right ──
 
@@ -289,5 +193,5 @@ def _until(at: datetime, ended_at: datetime | None) -> float:
     return 0.0 if ended_at is None else (at - ended_at).total_seconds()
 
 
-_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
+_OUTCOMES: dict[type, str] = dict(zip((Delivered, Retry, Dead), OUTCOMES, strict=True))
 _PLACES: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # in a row of `Did`

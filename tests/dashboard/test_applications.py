@@ -52,14 +52,27 @@ async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: App
     assert page.has("a", href=f"/dead-letters?app={other_app.id}")
 
 
-async def test_of_more_troubles_than_are_looked_at_none_is_called_well(
+async def test_each_application_is_told_of_however_many_others_are_in_trouble(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.applications.MOST_TROUBLED", 1)
+    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.trip(await scene.endpoint())
     await scene.store.set_endpoint_status((await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND)
     page = await operator.page("/applications")
     assert verdict(page).startswith("❚❚ At least 1 application with endpoints that are not well.")
+    assert listed(page)[scene.app.id][1] == "❚❚ 1 endpoint not well, 5 deliveries held"
+    assert listed(page)[other_app.id][1:3] == ["❚❚ 1 endpoint not well", "–"]
+    assert listed(page)[quiet.id][1] == "● well"
+
+
+async def test_one_with_more_endpoints_than_are_looked_at_is_not_called_well(
+    operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookline.dashboard.pages.applications.MOST_LANES", 1)
+    await scene.trip(await scene.endpoint())
+    await scene.endpoint(other_app)
+    page = await operator.page("/applications")
     assert listed(page)[scene.app.id][1] == "❚❚ at least 1 endpoint not well, 5 deliveries held"
     assert listed(page)[other_app.id][1:3] == ["look", "–"]
     assert page.has("a", href=f"/applications/{other_app.id}")
@@ -78,10 +91,13 @@ async def test_some_are_found_by_a_part_of_their_name(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.store.change_application(scene.app.no, ApplicationChange(name="Bäckerei Müller & Co", uid="baker"))
-    await scene.store.change_application(other_app.no, ApplicationChange(name="Baker of bread"))
+    await scene.store.change_application(other_app.no, ApplicationChange(name="Bäcker, baker of bread"))
     assert set(listed(await operator.page("/applications?q=m%C3%9Cller"))) == {scene.app.id}
     assert set(listed(await operator.page("/applications?q=BAKER"))) == {scene.app.id, other_app.id}
     assert set(listed(await operator.page("/applications?q=baker"))) == {scene.app.id, other_app.id}
+    monkeypatch.setattr("hookline.dashboard.pages.applications.SHOWN", 2)
+    just_one = await operator.page("/applications?q=b%C3%A4ck")
+    assert not just_one.first("main").has(class_="more")
     # It never looks through all of very many at once, and says so.
     monkeypatch.setattr("hookline.store.names.LOOKED", 1)
     page, seen = await operator.page("/applications?q=bread"), 0

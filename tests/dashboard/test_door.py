@@ -362,6 +362,19 @@ async def test_guessing_keys_ends_and_does_not_lock_passwords(stranger: Client, 
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
 
 
+async def test_whoever_has_a_good_link_or_token_is_let_in_whatever_others_tried_from_there(
+    address: str, served: Services, organization: Organization
+) -> None:
+    """A proxy or an office is one address, and nobody guesses one of these."""
+    token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
+    for _ in range(20):
+        await served.store.take_guess(lockout.token(served.pages.key, "127.0.0.1").rules)
+    clients = [Client(address) for _ in range(25)]
+    assert (await clients[0].sign_in(token="a.b.c")).status == 429
+    answers = await asyncio.gather(*(client.sign_in(token=token) for client in clients))
+    assert [answer.location for answer in answers] == ["/"] * 25
+
+
 async def test_what_is_counted_holds_no_name_and_no_address(stranger: Client, raw: Raw) -> None:
     await wrong(stranger, "hunter2 hunter2")
     rows = await raw.rows("SELECT subject FROM guess")
@@ -389,7 +402,8 @@ async def test_an_outage_is_said_and_no_guess_is_looked_at(stranger: Client, sto
     forms = (await stranger.page("/login")).all("form")
     await store.close()
     for form in forms:
-        assert (await stranger.submit(form, name="ada", token="x")).status == 503
+        refused = await stranger.submit(form, name="ada", token="x")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     for path in ("/audit", "/login"):
         assert (await operator.get(path)).status == 503
 

@@ -154,6 +154,15 @@ async def test_files_may_be_kept_because_their_address_changes_with_them(strange
     assert (await stranger.get("/static/x/__init__.py")).status == 404
 
 
+async def test_what_is_no_page_has_an_icon_too(stranger: Client) -> None:
+    """Browsers ask for it beside every answer that names none, as those of the API."""
+    shown = await stranger.get("/favicon.ico")
+    assert (shown.status, shown.body) == (200, static.files()["icon.svg"])
+    assert shown.headers["content-type"] == "image/svg+xml"
+    assert shown.headers["cache-control"] == "public, max-age=86400"
+    assert shown.set_cookies == []
+
+
 def test_modules_import_what_is_there() -> None:
     files = static.files()
     for name, content in files.items():

@@ -28,7 +28,7 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
     grain = timedelta(seconds=span.grain)
     start = NOW - (NOW - datetime(1970, 1, 1, tzinfo=UTC)) % grain
     found = [Activity(at=start - ago * grain, delivered=many, retried=2 * many, dead=0) for ago, many in given]
-    laid = series.laid_out(found, span, NOW)
+    laid = series.laid_out(found, series.steps(span, NOW))
     inside = [each for each in found if each.at >= series.begins(span, NOW)]
     assert (sum(laid.delivered), sum(laid.retried)) == (
         sum(each.delivered for each in inside),
@@ -38,21 +38,26 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
     assert laid.times[-1] <= NOW < laid.times[-1] + series.step(span)
     assert laid.times[-1] - laid.times[0] == (span.steps - 1) * series.step(span)
 
-    small = laid.small()
-    assert [sum(filter(None, each.values)) for each in small] == [
+    steps = series.few_steps(span, NOW)
+    assert steps.since == laid.times[0]
+    small = series.laid_out([each for each in found if each.at >= steps.since], steps)
+    assert (sum(small.delivered), sum(small.retried)) == (sum(laid.delivered), sum(laid.retried))
+    assert [sum(filter(None, each.values)) for each in small.line()] == [
         sum(inside[: laid.over]) for inside in (laid.delivered, laid.retried) if any(inside[: laid.over])
     ]
-    assert all(15 <= len(each.values) <= 31 for each in small)
+    assert 15 <= steps.over <= series.FEW
+    assert small.times[steps.over] == laid.times[laid.over]
 
 
 @pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
 def test_a_step_that_is_not_over_is_not_drawn_as_if_traffic_had_dropped(span: Range) -> None:
     steady = [Activity(at=NOW - each * series.step(span), delivered=9, retried=0, dead=0) for each in range(span.steps)]
-    laid = series.laid_out(steady, span, NOW)
+    laid = series.laid_out(steady, series.steps(span, NOW))
     delivered, *_ = laid.curves()
     assert (len(delivered.values), delivered.values[-1]) == (span.steps, None)
     assert {*delivered.values} == {9, None}
-    assert laid.small()[0].values[-1] == max(filter(None, laid.small()[0].values))
+    (small,) = series.laid_out(steady, series.few_steps(span, NOW)).line()
+    assert small.values[-1] == max(filter(None, small.values))
     assert sum(laid.delivered) == 9 * span.steps  # what is counted is all of it
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from hookline.api.services import Services
 from hookline.model import Application
 from hookline.store import Store
 from hookline.store.base import Page
+from tests.api.conftest import serving
+from tests.api.test_hostile import read_to_end
 from tests.dashboard.client import Client
 from tests.dashboard.walk import NAMED, Holding, actions, check, path, views
 from tests.support import factory
@@ -41,6 +46,17 @@ async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
             check(await operator.send("POST", path(action, own, portal=False), proof + raw, {}))
         large = await operator.send("POST", path(action, own, portal=False), b"x" * 300_000, {})
         assert large.status == 413, large
+
+
+async def test_a_form_that_never_comes_ends_its_connection(operator: Client, served: Services) -> None:
+    """Signed in or not. Whoever sends none must not hold one for as long as it may be kept for the next request."""
+    cookies = "; ".join(f"{name}={cookie.value}" for name, cookie in operator.cookies.items())
+    async with serving(replace(served, body_time=0.05)) as address:
+        for form in ("/login", "/portal/login", "/logout", "/applications/new"):
+            head = f"POST {form} HTTP/1.1\r\nhost: a\r\ncookie: {cookies}\r\ncontent-length: 50\r\n\r\ncsrf="
+            found = await read_to_end(address, head.encode())
+            assert found.startswith(b"HTTP/1.1 408 "), found
+            assert b"\r\nconnection: close\r\n" in found
 
 
 async def test_no_notice_is_too_long_for_a_cookie(

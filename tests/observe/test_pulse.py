@@ -176,8 +176,10 @@ async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -
     assert [pulse.accepted for pulse in found] == [7, 0]
     assert found[0].processes == 1
     since = await scene.store.now() - timedelta(minutes=1)
-    done = await scene.store.endpoint_activity([(scene.app.no, endpoint.no)], since, grain=MINUTE)
-    assert [(each.delivered, each.retried, each.dead) for each in done[endpoint.no]] == [(4, 1, 0)]
+    done = await scene.store.activity(
+        since, org_id=scene.organization.id, app_no=scene.app.no, endpoint_no=endpoint.no, grain=MINUTE
+    )
+    assert [(each.delivered, each.retried, each.dead) for each in done] == [(4, 1, 0)]
 
 
 async def age_pulses(scene: Scene, *, seconds: int) -> None:

@@ -21,7 +21,7 @@ from hookline.model import (
     Timing,
 )
 from hookline.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
-from hookline.story import Part, Phase, Stretch, Way
+from hookline.story import Part, Phase, Stretch, Way, reading
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -265,10 +265,23 @@ def test_commands_name_the_organization_where_it_is_not_the_default_one(reason: 
     assert all(" --org org_9" in command for command in commands)
 
 
-def test_every_reason_has_advice() -> None:
+def test_every_reason_has_advice_for_one_and_for_many() -> None:
     for reason in Reason:
         dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
-        assert story.advice(replace(way(), delivery=dead), at(0))
+        told = story.remedy(replace(way(), delivery=dead), at(0))
+        assert told is not None
+        assert told.words[1] == story.of_dead(reason)[1]
+        many = " ".join(story.of_dead(reason, many=True))
+        assert "{" not in many
+        assert " replay them" in many or "resolve them" in many
+
+
+def test_advice_is_the_same_for_a_terminal_and_a_page() -> None:
+    dead = replace(delivery(DeliveryState.DEAD), reason=Reason.BUDGET_EXHAUSTED, detail="")
+    told = story.remedy(replace(way(), delivery=dead), at(0))
+    assert told is not None
+    assert told.lines == ["its time was over; replay it if it is still of use:", "hookline dead replay dl_7"]
+    assert told.sentences == "Its time was over. Replay it if it is still of use."
 
 
 async def test_one_that_is_accepted_behind_an_open_circuit_is_held_from_the_start(scene: Scene) -> None:
@@ -354,7 +367,7 @@ async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene)
 async def test_of_very_many_deliveries_those_that_went_well_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "MOST_TOLD", 2)
+    monkeypatch.setattr(reading, "MOST_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(4)))
     [message] = await scene.send()
     jobs = await scene.claim_all()
@@ -367,7 +380,7 @@ async def test_of_very_many_deliveries_those_that_went_well_are_counted(
 async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "MOST_TOLD", 2)
+    monkeypatch.setattr(reading, "MOST_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(5)))
     [message] = await scene.send()
     first, second, *_ = await scene.claim_all()

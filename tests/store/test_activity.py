@@ -43,6 +43,12 @@ async def move(raw: Raw, grain: int, seconds: int) -> None:
         await raw.execute(f"UPDATE {table} SET at = at - $1{kind} WHERE grain = $2", by, grain)
 
 
+async def by_endpoint(store: Store, since: datetime, grain: int, *nos: tuple[int, int]) -> dict[int, list[Activity]]:
+    """In steps as short as the grain."""
+    first = since.replace(minute=0, second=0, microsecond=0)
+    return await store.endpoint_activity(nos, since, grain=grain, first=first, step=timedelta(seconds=grain))
+
+
 @pytest.fixture
 async def since(store: Store) -> datetime:
     return await store.now() - timedelta(minutes=1)
@@ -73,9 +79,9 @@ async def test_by_endpoint_application_and_organization(
     assert await of(other.id, app.no) == await of(other.id, app.no, 7) == (0, 0, 0)
     assert await of(organization.id, neighbour.no, 7) == (0, 0, 0)
 
-    several = await store.endpoint_activity([(app.no, 7), (neighbour.no, 9), (app.no, 99)], since, grain=grain)
+    several = await by_endpoint(store, since, grain, (app.no, 7), (neighbour.no, 9), (app.no, 99))
     assert {no: total(rows) for no, rows in several.items()} == {7: (5, 2, 3), 9: (100, 0, 0), 99: (0, 0, 0)}
-    assert await store.endpoint_activity([], since, grain=grain) == {}
+    assert await by_endpoint(store, since, grain) == {}
 
 
 async def test_endpoints_that_were_too_many_are_in_their_application_s_sum(
@@ -110,7 +116,26 @@ async def test_oldest_first_from_the_stretch_that_since_is_in(
     assert await store.activity(inside, org_id=organization.id, grain=MINUTE) == found[1:]
     behind = found[1].at + timedelta(seconds=60)
     assert await store.activity(behind, org_id=organization.id, grain=MINUTE) == found[2:]
-    assert (await store.endpoint_activity([(app.no, 7)], inside, grain=MINUTE))[7] == found[1:]
+    assert (await by_endpoint(store, inside, MINUTE, (app.no, 7)))[7] == found[1:]
+
+
+async def test_of_several_endpoints_it_is_summed_up_in_steps(
+    store: Store, raw: Raw, organization: Organization, app: Application
+) -> None:
+    for number in (1, 10, 100, 1000):
+        await tell(store, deed(app, 7, number, 2 * number, 3 * number), deed(app, 8, 5))
+        await move(raw, MINUTE, 120)
+    hour_ago = await store.now() - timedelta(hours=1)
+    _, *inside = await store.activity(hour_ago, org_id=organization.id, app_no=app.no, endpoint_no=7, grain=MINUTE)
+    first, step = inside[0].at - timedelta(minutes=1), timedelta(minutes=3)
+    found = await store.endpoint_activity(
+        [(app.no, 7), (app.no, 8)], inside[0].at, grain=MINUTE, first=first, step=step
+    )
+    within = [[each for each in inside if (each.at - first) // step == at] for at in range(4)]
+    assert [(each.at, total([each])) for each in found[7]] == [
+        (first + at * step, total(those)) for at, those in enumerate(within) if those
+    ]
+    assert [each.delivered for each in found[8]] == [5 * len(those) for those in within if those]
 
 
 async def test_many_processes_at_once_lose_nothing(

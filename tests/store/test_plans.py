@@ -166,7 +166,7 @@ class TestPostgres:
             await store.dead_letters(chosen, Page(limit=5))
             await store.dead_summary(chosen)
         await store.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
-        await store.dead_counts([app_no], 100)
+        await store.app_health([app_no], lanes=100, counted=100)
         for org_id, one in ((None, None), (lanes[0].org_id, None), (lanes[0].org_id, app_no)):
             await store.troubled(10, org_id=org_id, app_no=one)
         await store.replay(where, limit=3)

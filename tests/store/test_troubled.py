@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import DeadFilter
+from hookline.model import AppHealth, DeadFilter
 from hookline.states import EndpointStatus
 from hookline.store.base import Page
 from tests.support import factory
@@ -31,6 +31,19 @@ async def test_an_open_circuit_comes_with_all_that_a_page_tells(scene: Scene) ->
     assert (found.org_id, found.app_name) == (scene.organization.id, scene.app.name)
     assert (found.view.depth, found.dead, found.stopped_at) == (5, 0, None)
     assert found.view == await scene.store.lane_view(sick.no)
+
+
+async def test_what_waits_and_what_died_is_counted_so_far(scene: Scene) -> None:
+    sick = await scene.endpoint()
+    await scene.send(7)
+    jobs = await scene.claim(4)
+    await scene.record(*(factory.dead(job) for job in jobs))
+    for counted, shown in ((2, (2, True, 2)), (3, (3, True, 3)), (4, (3, False, 4)), (9, (3, False, 4))):
+        (found,) = await scene.store.troubled(10, counted=counted)
+        assert (found.view.depth, found.view.more, found.dead) == shown
+    view = await scene.store.lane_view(sick.no)
+    assert view is not None
+    assert (view.depth, view.more) == (3, False)
 
 
 async def test_one_failure_is_told_of_after_those_that_are_held(scene: Scene) -> None:
@@ -119,10 +132,30 @@ async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: p
     for org_id in (None, scene.organization.id):
         found = await scene.store.troubled(10, org_id=org_id)
         assert [(each.view.endpoint_id, each.dead) for each in found] == [(noisy.id, 9), (other.id, 2)]
-    counted = await scene.store.dead_counts([scene.app.no, quiet.no, 10**9], 5)
-    assert counted == {scene.app.no: 5, quiet.no: 2, 10**9: 0}
+    counted = await scene.store.app_health([scene.app.no, quiet.no, 10**9], lanes=9, counted=5)
+    assert {no: each.dead for no, each in counted.items()} == {scene.app.no: 5, quiet.no: 2, 10**9: 0}
     await scene.store.resolve(DeadFilter(app_no=quiet.no), "seen")
-    assert (await scene.store.dead_counts([quiet.no], 5)) == {quiet.no: 0}
+    assert (await scene.store.app_health([quiet.no], lanes=9, counted=5))[quiet.no].dead == 0
+
+
+async def test_how_an_application_is_is_counted_so_far(scene: Scene) -> None:
+    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.endpoint(quiet)
+    await scene.store.delete_endpoint((await scene.endpoint(quiet)).no)
+    kinds = ("open", "paused", "failing", "slowed", "well")
+    made = {kind: await scene.endpoint(event_types=(kind,)) for kind in kinds}
+    await scene.store.set_endpoint_status(made["paused"].no, EndpointStatus.PAUSED, "tests")
+    for kind, change in (("open", "circuit = 1"), ("failing", "failures = 1"), ("slowed", "pace = 1.0")):
+        await scene.raw.execute(f"UPDATE lane SET {change} WHERE endpoint_no = $1", made[kind].no)
+    for number, kind in enumerate(kinds, 2):
+        await scene.send(number, event_type=kind)
+    apps = [scene.app.no, quiet.no]
+    found = await scene.store.app_health(apps, lanes=9, counted=100)
+    assert found[scene.app.no] == AppHealth(lanes=5, sick=4, stopped=2, held=2 + 3, dead=0)
+    assert found[quiet.no] == AppHealth(lanes=1, sick=0, stopped=0, held=0, dead=0)
+    assert (await scene.store.app_health(apps, lanes=9, counted=4))[scene.app.no].held == 4
+    assert (await scene.store.app_health(apps, lanes=2, counted=9))[scene.app.no].lanes == 2
+    assert await scene.store.app_health([], lanes=9, counted=9) == {}
 
 
 async def test_dying_endpoints_of_others_hide_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ SORTS = {
     "depths_alerts",
     "depths_circuits",
     "depths_dead",
+    "endpoint_activity",
 }
 
 

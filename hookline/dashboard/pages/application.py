@@ -42,7 +42,7 @@ async def show(look: Look) -> Page:
     dead = await look.store.dead_summary(DeadFilter(org_id=look.org_id, app_no=app.no))
     since = series.begins(look.span, look.now)
     did = await look.store.activity(since, org_id=look.org_id, app_no=app.no, grain=look.span.grain)
-    laid = series.laid_out(did, look.span, look.now)
+    laid = series.laid_out(did, series.steps(look.span, look.now))
     body: list[Child] = [
         look.live("health", _verdict(look, app, sight, dead), _numbers(look, app, sight.backlog, dead, laid)),
         look.live("activity", _activity(look, laid)) if sight.backlog.lanes else None,

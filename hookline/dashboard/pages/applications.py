@@ -13,13 +13,14 @@ from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages.application_form import Draft, fields, read_draft
 from hookline.errors import Conflict, InvalidInput
 from hookline.html import Child, Safe, tag
-from hookline.model import Application
+from hookline.model import AppHealth, Application
+from hookline.store.base import MOST_LISTED
 from hookline.store.base import Page as Rows
 from hookline.store.names import LOOKED
 
 SHOWN = 50  # on one page
-MOST_DEAD = 1_000  # dead letters of one application that are counted
-MOST_TROUBLED = 100  # endpoints that are looked at for those that need somebody
+MOST_LANES = 200  # endpoints of one application that are looked at, and ...
+MOST_TROUBLED = 100  # ... of all applications, to see who needs somebody
 
 
 class Listed(Struct, frozen=True):
@@ -30,20 +31,12 @@ class Listed(Struct, frozen=True):
     stopped: bool = False  # the search has stopped before a page was full: `following` goes on
 
 
-class Trouble(Struct, kw_only=True):
-    """What is wrong in one application."""
-
-    sick: int = 0
-    stopped: bool = False  # to one of them nothing is sent
-    held: int = 0  # deliveries
-    more: bool = False  # than were counted
-    dead: int = 0
-
-
 class Troubles(Struct, frozen=True):
-    found: dict[str, Trouble]  # by the application's id
-    more: bool  # than were looked at: who is not among them need not be well
-    dead: dict[int, int]  # dead letters of those that are listed, by the application's number
+    """Of all applications: how many have something wrong, as far as was looked."""
+
+    sick: int  # with endpoints that are not well
+    dying: int  # with dead letters
+    more: bool  # than were looked at
 
 
 async def show(look: Look) -> Page:
@@ -51,13 +44,12 @@ async def show(look: Look) -> Page:
     listed = await (_listed(look) if text is None else _called(look, text))
     if not listed.rows and text is None and look.param("after") is None:
         return Page(title="Applications", rail="applications", body=[look.live("applications", _none(look))])
-    troubles = await _troubles(look, listed.rows)
-    rows = _table(look, listed.rows, troubles) if listed.rows else _nothing(listed)
+    rows = await _table(look, listed.rows) if listed.rows else _nothing(listed)
     return Page(
         title="Applications",
         rail="applications",
         body=[
-            look.live("health", _verdict(look, troubles)),
+            look.live("health", _verdict(look, await _troubles(look))),
             parts.filters(look, parts.field("q", "Part of its name or uid, or its id", text or "", type_="search")),
             look.live("applications", rows, _further(listed), parts.more(look, listed.following, _more_words(listed))),
         ],
@@ -78,9 +70,10 @@ async def _called(look: Look, text: str) -> Listed:
     one = await look.store.application(look.org_id, text) if after is None else None
     if one is not None and one.id == text:
         return Listed([one])
-    found = await look.store.applications_called(look.org_id, text, Rows(limit=SHOWN, iterator=after))
-    rows = [*([] if one is None else [one]), *(app for app in found.rows if one is None or app.id != one.id)]
-    whole = found.rows[-1].id if len(found.rows) == SHOWN else None
+    found = await look.store.applications_called(look.org_id, text, Rows(limit=SHOWN + 1, iterator=after))
+    called = found.rows[:SHOWN]
+    rows = [*([] if one is None else [one]), *(app for app in called if one is None or app.id != one.id)]
+    whole = called[-1].id if len(found.rows) > SHOWN else None
     return Listed(rows, found.end or whole, stopped=found.end is not None)
 
 
@@ -112,32 +105,20 @@ def _none(look: Look) -> Safe:
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _troubles(look: Look, listed: Sequence[Application]) -> Troubles:
-    """Two questions, however many applications there are."""
-    found: dict[str, Trouble] = {}
-    troubled = await look.store.troubled(MOST_TROUBLED, org_id=look.org_id)
-    for each in troubled:
-        one = found.setdefault(each.view.app_id, Trouble())
-        how = health.condition(each.view.lane, look.now)
-        one.sick += not how.well
-        one.dead += each.dead
-        if how.held:
-            one.stopped = True
-            one.held += each.view.depth
-            one.more = one.more or health.is_more(each.view)
-    dead = await look.store.dead_counts([app.no for app in listed], MOST_DEAD)
-    return Troubles(found, len(troubled) == MOST_TROUBLED, dead)
+async def _troubles(look: Look) -> Troubles:
+    found = await look.store.troubled(MOST_TROUBLED, org_id=look.org_id, counted=1)
+    sick = {each.view.app_id for each in found if not health.condition(each.view.lane, look.now).well}
+    dying = {each.view.app_id for each in found if each.dead}
+    return Troubles(len(sick), len(dying), len(found) == MOST_TROUBLED)
 
 
 def _verdict(look: Look, troubles: Troubles) -> Safe:
-    sick = sum(bool(one.sick) for one in troubles.found.values())
-    dead = sum(bool(one.dead) for one in troubles.found.values())
-    if sick:
+    if troubles.sick:
         link = tag("a", "Look at the endpoints", href=look.link("/endpoints", state="sick", app=None))
-        return parts.verdict("held", f"{_many(sick, troubles)} with endpoints that are not well. ", link, ".")
-    if dead:
+        return parts.verdict("held", f"{_many(troubles.sick, troubles)} with endpoints that are not well. ", link, ".")
+    if troubles.dying:
         link = tag("a", "Look at them", href=look.link("/dead-letters", app=None))
-        return parts.verdict("dead", f"{_many(dead, troubles)} with dead letters. ", link, ".")
+        return parts.verdict("dead", f"{_many(troubles.dying, troubles)} with dead letters. ", link, ".")
     return parts.verdict("delivered", "All applications are well.")
 
 
@@ -146,25 +127,25 @@ def _many(applications: int, troubles: Troubles) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def _table(look: Look, found: Sequence[Application], troubles: Troubles) -> Safe:
+async def _table(look: Look, found: Sequence[Application]) -> Safe:
+    how = await look.store.app_health([app.no for app in found], lanes=MOST_LANES, counted=MOST_LISTED)
     return parts.table(
         ("Application", "State", "Dead letters", "Throttle", "Id", "Added"),
-        [_row(look, app, troubles) for app in found],
+        [_row(look, app, how[app.no]) for app in found],
         caption="Applications",
         keys=[app.id for app in found],
         numeric=(2,),
     )
 
 
-def _row(look: Look, app: Application, troubles: Troubles) -> list[Child]:
-    trouble = troubles.found.get(app.id, Trouble())
+def _row(look: Look, app: Application, how: AppHealth) -> list[Child]:
     dead: Child = "–"
-    if many := troubles.dead.get(app.no):
-        words = f"{many:,}{'+' if many == MOST_DEAD else ''}"
+    if how.dead:
+        words = f"{how.dead:,}{'+' if how.dead == MOST_LISTED else ''}"
         dead = tag("a", parts.state("dead", words), href=look.link("/dead-letters", app=app.id))
     return [
         tag("a", app.name, href=look.link(f"/applications/{app.id}")),
-        _state(look, app, trouble, troubles.more),
+        _state(look, app, how),
         dead,
         "–" if app.throttle_rate is None else f"{app.throttle_rate:,}/s",
         parts.ident(app.uid or app.id),
@@ -172,17 +153,17 @@ def _row(look: Look, app: Application, troubles: Troubles) -> list[Child]:
     ]
 
 
-def _state(look: Look, app: Application, trouble: Trouble, more: bool) -> Safe:
-    """`more`: there are more troubles than were looked at, and some may be this application's."""
-    if not trouble.sick and more:
+def _state(look: Look, app: Application, how: AppHealth) -> Safe:
+    more = how.lanes == MOST_LANES
+    if not how.sick and more:
         return tag("a", "look", href=look.link(f"/applications/{app.id}"))
-    if not trouble.sick:
+    if not how.sick:
         return parts.state("delivered", "well")
-    words = f"{parts.count(trouble.sick, 'endpoint', more)} not well"
-    if trouble.held:
-        words += f", {parts.count(trouble.held, 'delivery', trouble.more)} held"
+    words = f"{parts.count(how.sick, 'endpoint', more)} not well"
+    if how.held:
+        words += f", {parts.count(how.held, 'delivery', how.held == MOST_LISTED)} held"
     link = look.link("/endpoints", app=app.id, state="sick")
-    return tag("a", parts.state("held" if trouble.stopped else "scheduled", words), href=link)
+    return tag("a", parts.state("held" if how.stopped else "scheduled", words), href=link)
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from starlette.responses import RedirectResponse, Response
 
+from hookline import story
 from hookline.dashboard import charts, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.pages import dead_export, dead_filter, dead_many, task_parts
-from hookline.dashboard.pages.dead_filter import REASONS, Asked, shown_id
+from hookline.dashboard.pages.dead_filter import Asked, shown_id
 from hookline.html import Child, Safe, join, tag
 from hookline.model import DeadGroup, DeadLetter, DeadSummary
 from hookline.states import Reason
@@ -59,13 +60,14 @@ def _verdict(asked: Asked, summary: DeadSummary) -> Safe:
     many = parts.count(summary.dead, "dead letter", summary.more).capitalize()
     where = "" if len(ends) == 1 else f"{parts.count(len(ends), 'endpoint')}, {of_worst:,} of them at "
     mostly = "" if of_reason == summary.dead else "Mostly "
+    why, what = story.of_dead(reason, many=True)
     return parts.verdict(
         "dead",
         f"{many} at {where}",
         tag("code", _cut(worst.endpoint_url, 80)),
         f". {mostly}",
         tag("b", reason.value),
-        f": {REASONS[reason]}",
+        f": {why}. {story.sentences([what])}",
     )
 
 

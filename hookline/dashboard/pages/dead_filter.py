@@ -24,17 +24,6 @@ NAMES = ("endpoint", "type", "reason", "since", "until", "state")
 STATES: dict[str, bool | None] = {"dead": False, "resolved": True, "all": None}
 MOST_PICKED = 250
 
-# Why deliveries die, in a few words, and what helps.
-REASONS = {
-    Reason.PERMANENT_FAILURE: "the endpoint refused them for good. Replay them once that is fixed there.",
-    Reason.ATTEMPTS_EXHAUSTED: "every attempt failed. Replay them once the endpoint is well again.",
-    Reason.BUDGET_EXHAUSTED: "their time was over. Replay them if they are still of use.",
-    Reason.ENDPOINT_GONE: "the endpoint answered 410 and was disabled. Enable it first, then replay them.",
-    Reason.ENDPOINT_DELETED: "their endpoint was deleted, so nothing can be sent. Resolve them.",
-    Reason.BLOCKED_ADDRESS: "the address is not public. Replay them once the URL is right.",
-    Reason.UNSENDABLE: "the request could not be made. Replay them once it can be.",
-}
-
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A filter: as it was typed, and as the store takes it."""

@@ -102,7 +102,7 @@ async def _read(look: Look) -> Facts:
         app=await look.application(found.app_id),
         view=view,
         in_flight=await store.in_flight(found.no),
-        did=series.laid_out(did, look.span, look.now),
+        did=series.laid_out(did, series.steps(look.span, look.now)),
         events=await store.lane_events(found.no, EVENTS),
         attempts=attempts,
         probes=[each for each in [*await _failed(look, found), *attempts.rows] if each.probe],
@@ -182,7 +182,7 @@ def _reason(facts: Facts) -> str:
 def _waiting(view: LaneView) -> str:
     if not view.depth:
         return "Nothing waits for it."
-    many = parts.count(view.depth, "delivery", health.is_more(view))
+    many = parts.count(view.depth, "delivery", view.more)
     return f"{many[0].upper()}{many[1:]} {'waits' if view.depth == 1 else 'wait'} for it."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline import manage, steering
-from hookline.dashboard import health, parts
+from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages.endpoint_controls import OPENINGS, path
@@ -131,7 +131,7 @@ async def show_delete(look: Look) -> Page:
     view = await look.store.lane_view(found.no)
     where = DeadFilter(org_id=look.org_id, app_no=found.app_no, endpoint_no=found.no)
     dead = await look.store.dead_summary(where)
-    waiting, more = (0, False) if view is None else (view.depth, health.is_more(view))
+    waiting, more = (0, False) if view is None else (view.depth, view.more)
     body = [
         parts.verdict(
             "dead",

@@ -11,11 +11,11 @@ from hookline.dashboard import charts, health, parts, series
 from hookline.dashboard.health import Condition, condition
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.series import Series
 from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, join, tag
-from hookline.model import Backlog, Endpoint, LaneView
-from hookline.observe.activity import Activity
-from hookline.store.base import MOST_WAITING
+from hookline.model import Backlog, LaneView
+from hookline.store.base import MOST_LISTED, MOST_WAITING
 from hookline.store.base import Page as Rows
 
 SHOWN = 50  # on one page; the first one has the sick ones in it, and ...
@@ -38,7 +38,7 @@ class Sight(Struct, frozen=True, kw_only=True):
 
 
 async def read(look: Look, app_no: int | None) -> Sight:
-    troubled = await look.store.troubled(MOST_SICK, org_id=look.org_id, app_no=app_no)
+    troubled = await look.store.troubled(MOST_SICK, org_id=look.org_id, app_no=app_no, counted=MOST_LISTED)
     sick = [each.view for each in troubled if not condition(each.view.lane, look.now).well]
     return Sight(
         backlog=await look.store.backlog(look.org_id, app_no),
@@ -192,8 +192,8 @@ def _numbers(look: Look, sight: Sight) -> Safe:
     )
 
 
-def counted(many: int) -> str:
-    return f"{many:,}{'+' if many >= MOST_WAITING else ''}"
+def counted(many: int, most: int = MOST_WAITING) -> str:
+    return f"{many:,}{'+' if many >= most else ''}"
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,17 +202,18 @@ def counted(many: int) -> str:
 async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str], sight: Sight) -> Safe:
     """Of those that are shown on one page, with the names of their applications; what each did is one question for all."""
     numbers = [(view.lane.app_no, view.lane.endpoint_no) for view in views]
-    since = series.begins(look.span, look.now)
-    did = await look.store.endpoint_activity(numbers, since, grain=look.span.grain)
-    known = {each.no: each for each in await look.store.endpoints_for([no for _, no in numbers])}
+    steps = series.few_steps(look.span, look.now)
+    did = await look.store.endpoint_activity(
+        numbers, steps.since, grain=look.span.grain, first=steps.first, step=steps.length
+    )
     return parts.table(
         ("Endpoint", "State", "Waiting", look.span.words, "Limits", ""),
         [
             _row(
                 look,
                 view,
-                _who(look, view, known.get(view.lane.endpoint_no), names),
-                did.get(view.lane.endpoint_no, []),
+                _who(look, view, names),
+                series.laid_out(did.get(view.lane.endpoint_no, []), steps),
                 sight.dead.get(view.endpoint_id, 0),
             )
             for view in views
@@ -223,7 +224,7 @@ async def table(look: Look, views: Sequence[LaneView], names: Mapping[str, str],
     )
 
 
-def _row(look: Look, view: LaneView, who: Safe, did: Sequence[Activity], dead: int) -> list[Child]:
+def _row(look: Look, view: LaneView, who: Safe, did: Series, dead: int) -> list[Child]:
     found = condition(view.lane, look.now)
     error = view.last_error if view.last_error and not found.well else None
     return [
@@ -234,7 +235,7 @@ def _row(look: Look, view: LaneView, who: Safe, did: Sequence[Activity], dead: i
             _letters(look, view, dead) if dead else None,
         ),
         _waiting(look, view),
-        _did(view, series.laid_out(did, look.span, look.now)),
+        _did(view, did),
         ", ".join(health.limits(view.lane)) or "–",
         mend(look, view.endpoint_id, found),
     ]
@@ -242,7 +243,7 @@ def _row(look: Look, view: LaneView, who: Safe, did: Sequence[Activity], dead: i
 
 def _letters(look: Look, view: LaneView, dead: int) -> Safe:
     """One that answers may refuse what it is sent: well, and yet somebody has to look."""
-    words = parts.state("dead", f"{counted(dead)} {'dead letter' if dead == 1 else 'dead letters'}")
+    words = parts.state("dead", f"{counted(dead, MOST_LISTED)} {'dead letter' if dead == 1 else 'dead letters'}")
     return tag("div", tag("a", words, href=look.link("/dead-letters", endpoint=view.endpoint_id)))
 
 
@@ -255,15 +256,15 @@ def _waiting(look: Look, view: LaneView) -> Child:
     return join(health.depth(view), oldest)
 
 
-def _did(view: LaneView, laid: series.Series) -> Child:
-    if not laid.attempts:
+def _did(view: LaneView, did: Series) -> Child:
+    if not did.attempts:
         return tag("span", "no attempts", class_="quiet")
-    line = charts.sparkline(f"Attempts to {view.url}: {laid.words}", laid.small())
-    return join(line, tag("div", f"{series.percent(laid.success)} delivered", class_="quiet"))
+    line = charts.sparkline(f"Attempts to {view.url}: {did.words}", did.line())
+    return join(line, tag("div", f"{series.percent(did.success)} delivered", class_="quiet"))
 
 
-def _who(look: Look, view: LaneView, endpoint: Endpoint | None, names: Mapping[str, str]) -> Safe:
-    about = [endpoint.description[:80]] if endpoint is not None and endpoint.description else []
+def _who(look: Look, view: LaneView, names: Mapping[str, str]) -> Safe:
+    about = [view.description[:80]] if view.description else []
     about += [names[view.app_id]] if view.app_id in names else []
     link = look.link(f"/endpoints/{view.endpoint_id}")
     below = tag("div", " · ".join(about), class_="quiet") if about else None

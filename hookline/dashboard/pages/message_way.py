@@ -13,7 +13,7 @@ from hookline.dashboard.look import Look
 from hookline.dashboard.scales import length
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Attempt, Delivery, Endpoint, LaneEvent, Message
-from hookline.states import OPEN, Circuit, DeliveryState, EndpointStatus, Reason
+from hookline.states import OPEN, DeliveryState, EndpointStatus
 from hookline.story import Happening, Part, Phase, Prospect, Way
 
 SHOWN_BODY = 1024  # bytes of the last answer
@@ -22,21 +22,6 @@ SHOWN = 15  # attempts and changes of the lane; `?all=1` shows the others too
 SHADES = {Part.WAITING: "queue", Part.HELD: "held", Part.FAILED: "dead", Part.DELIVERED: "delivered"}
 PHASES = {Phase.DNS: "dns", Phase.CONNECT: "connect", Phase.TLS: "tls", Phase.ANSWER: "wait", Phase.BODY: "body"}
 OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
-
-# What only those who run the deployment can mend.
-_OURS = frozenset({Reason.BLOCKED_ADDRESS, Reason.UNSENDABLE})
-
-
-# As of many of them, in `dead_filter.REASONS`.
-_REASONS = {
-    Reason.PERMANENT_FAILURE: "the endpoint refused it for good. Replay it once that is fixed there.",
-    Reason.ATTEMPTS_EXHAUSTED: "every attempt failed. Replay it once the endpoint is well again.",
-    Reason.BUDGET_EXHAUSTED: "its time was over. Replay it if it is still of use.",
-    Reason.ENDPOINT_GONE: "the endpoint answered 410 and was disabled. Enable the endpoint first, then replay it.",
-    Reason.ENDPOINT_DELETED: "its endpoint was deleted, so nothing can be sent. Resolve it.",
-    Reason.BLOCKED_ADDRESS: "the address is not public. Replay it once the URL is right.",
-    Reason.UNSENDABLE: "the request could not be made. Replay it once it can be.",
-}
 
 RANKS = ("dead", "held", "scheduled", "queued", "pending", "delivering", "resolved", "delivered")
 
@@ -122,30 +107,20 @@ def _sentence(words: str) -> str:
 
 def _remedy(look: Look, shown: Shown) -> Safe | None:
     """What to do: the button that does it is beside."""
-    _, *commands = story.advice(shown.way, shown.now) or [""]
-    if not commands:
+    found = story.remedy(shown.way, shown.now)
+    if found is None:
         return None
-    words = tag("p", _advice(look, shown))
     if look.viewer.portal:
-        return words
-    by_hand = tag("details", tag("summary", "On the command line"), parts.code("\n".join(commands), name="command"))
-    return tag("div", words, by_hand, class_="remedy")
+        return tag("p", _for_others(shown) if found.ours else found.sentences)
+    commands = parts.code("\n".join(found.commands), name="command")
+    by_hand = tag("details", tag("summary", "On the command line"), commands)
+    return tag("div", tag("p", found.sentences), by_hand, class_="remedy")
 
 
-def _advice(look: Look, shown: Shown) -> str:
-    delivery, lane = shown.way.delivery, shown.way.lane
-    if delivery.state == DeliveryState.DEAD and delivery.reason is not None:
-        if look.viewer.portal and delivery.reason in _OURS:
-            return "This is for whoever sends you these webhooks to mend: tell them the id of this message."
-        return f"{_sentence(_REASONS[delivery.reason])}."
-    if lane is not None and lane.lane.status != EndpointStatus.ACTIVE:
-        again = "enabled" if lane.lane.status == EndpointStatus.DISABLED else "resumed"
-        return f"It is sent when the endpoint is {again}."
-    if lane is not None and lane.lane.circuit == Circuit.OPEN:
-        return "It is sent when a probe succeeds. If the endpoint is well already, close its circuit."
-    if story.held_by(shown.way, shown.now):
-        return "It is sent then. If the endpoint is well already, reset its circuit."
-    return "It should have been sent by now." if look.viewer.portal else "Is a worker running?"
+def _for_others(shown: Shown) -> str:
+    if shown.way.delivery.state == DeliveryState.DEAD:
+        return "This is for whoever sends you these webhooks to mend: tell them the id of this message."
+    return "It should have been sent by now."
 
 
 def _actions(look: Look, shown: Shown) -> Safe | None:

@@ -79,13 +79,12 @@ def _steps(look: Look, found: Sequence[Work]) -> list[Work]:
 
 
 def _outcomes(look: Look, steps: Sequence[Work]) -> Series:
-    times = [each.at for each in steps]
     return Series(
-        times=times,
+        times=[each.at for each in steps],
         delivered=[round(each.delivered) for each in steps],
         retried=[round(each.retried) for each in steps],
         dead=[round(each.dead) for each in steps],
-        over=series.steps_over(times, look.span, look.now),
+        over=series.steps(look.span, look.now).over,
     )
 
 
@@ -113,7 +112,7 @@ async def _own(look: Look) -> Picture:
     for group in dead.groups:
         by_reason[group.reason.value] += group.dead
     return Picture(
-        series=series.laid_out(did, span, look.now),
+        series=series.laid_out(did, series.steps(span, look.now)),
         backlog=await store.backlog(look.org_id, look.app_no),
         dead=by_reason,
         more_dead=dead.more,

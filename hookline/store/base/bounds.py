@@ -9,6 +9,7 @@ STEP = 1000  # rows that one step of a task looks at
 COUNTED = 10_000  # rows that are looked at to tell how many a task will find
 COUNTED_DEAD = 500_000  # dead letters, which need not be looked at one by one
 MOST_WAITING = 10_000  # deliveries, or dead letters, that are counted where a page tells of them
+MOST_LISTED = 1_000  # those of each lane, where it lists dozens
 COUNTING = 50.0  # times as long as the counting of depths took, they are given again: it takes 2 % of the time at most
 MOST_RUNNING = 20  # tasks of one application at a time
 MOST_ATTEMPTS = 500  # of a dead letter's history that are shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from hookline.model import Counts, Depths, Stats, StatsFilter, SweepReport
@@ -48,9 +48,10 @@ class Pulses(Protocol):
         which nothing happened are left out. Minutes are kept for two hours, quarters of an hour for a week."""
 
     async def endpoint_activity(
-        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> dict[int, list[Activity]]:
-        """Likewise, of several endpoints (the number of the application, and its own), by their number."""
+        """Likewise, of several endpoints (the number of the application, and its own), by their number; summed up in steps of
+        one length, of which the first begins no later than `since`."""
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
         """Of all processes after `since` and until then, oldest first; or by the minute, of all together."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from hookline.model import (
+    AppHealth,
     Attempt,
     Attempted,
     AttemptedFilter,
@@ -22,6 +23,7 @@ from hookline.model import (
     TimelineEntry,
     Troubled,
 )
+from hookline.store.base.bounds import MOST_WAITING
 from hookline.store.base.pages import Page, Walk
 
 
@@ -87,15 +89,19 @@ class Lanes(Protocol):
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> list[LaneView]:
         """Likewise, in pages by the endpoint's id, which is the iterator; only those that have this text, in small letters, in
-        their URL, and are in this state: one of those of `dashboard/health.py`, or `sick` for all that are not well."""
+        their URL, and are in this state: one of those of `dashboard/health.py`, or `sick` for all that are not well. Of each,
+        open deliveries are counted up to `MOST_LISTED`."""
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
-    async def troubled(self, most: int, *, org_id: str | None = None, app_no: int | None = None) -> list[Troubled]:
+    async def troubled(
+        self, most: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MOST_WAITING
+    ) -> list[Troubled]:
         """Up to so many lanes that are held back, have dead letters that nobody has resolved, whose last attempts failed, or that
-        429s have slowed: in this order, and those that have failed for longest, or have the most dead letters, first."""
+        429s have slowed: in this order, and those that have failed for longest, or have the most dead letters, first. Open
+        deliveries and dead letters of each are counted so far."""
 
-    async def dead_counts(self, app_nos: Iterable[int], most: int) -> dict[int, int]:
-        """Dead letters that nobody has resolved, by the application's number: of each so many at most."""
+    async def app_health(self, app_nos: Iterable[int], *, lanes: int, counted: int) -> dict[int, AppHealth]:
+        """By the application's number. Of each, so many lanes are looked at; deliveries and dead letters are counted so far."""
 
     async def backlog(self, org_id: str, app_no: int | None = None) -> Backlog: ...
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hookline.model import SweepReport
 from hookline.observe.activity import ALL, Activity, Deed
@@ -39,11 +39,11 @@ class Pulses(Sweep):
         return [activity(row, READ) for row in found]
 
     async def endpoint_activity(
-        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> dict[int, list[Activity]]:
         apps, endpoints = [app_no for app_no, _ in nos], [endpoint_no for _, endpoint_no in nos]
         found: dict[int, list[Activity]] = {endpoint_no: [] for endpoint_no in endpoints}
-        for row in await self._db.fetch("endpoint_activity", apps, endpoints, grain, since):
+        for row in await self._db.fetch("endpoint_activity", apps, endpoints, grain, since, first, step):
             found[row["endpoint_no"]].append(activity(row, READ))
         return found
 

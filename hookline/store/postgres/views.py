@@ -24,10 +24,8 @@ from hookline.model import (
     TimelineEntry,
 )
 from hookline.store import rows, walk
-from hookline.store.base import LAST_NUMBER, Page, Walk, after_number
+from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
-
-_DEPTH = 10_000  # open deliveries of a lane are counted up to here
 
 
 class Views(Part):
@@ -161,18 +159,18 @@ class Views(Part):
         return walk.walked(found, page, end)
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
-        found = await self._db.fetch("lanes", org_id, _DEPTH, app_no, None)
-        return [rows.lane_view(row, READ) for row in found]
+        found = await self._db.fetch("lanes", org_id, MOST_WAITING, app_no, None)
+        return [rows.lane_view(row, READ, MOST_WAITING) for row in found]
 
     async def lane_page(
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> list[LaneView]:
-        asked = (org_id, _DEPTH, app_no, page.iterator or "", url, page.limit, state)
-        return [rows.lane_view(row, READ) for row in await self._db.fetch("lane_page", *asked)]
+        asked = (org_id, MOST_LISTED, app_no, page.iterator or "", url, page.limit, state)
+        return [rows.lane_view(row, READ, MOST_LISTED) for row in await self._db.fetch("lane_page", *asked)]
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None:
-        row = await self._db.fetchrow("lanes", None, _DEPTH, None, endpoint_no)
-        return None if row is None else rows.lane_view(row, READ)
+        row = await self._db.fetchrow("lanes", None, MOST_WAITING, None, endpoint_no)
+        return None if row is None else rows.lane_view(row, READ, MOST_WAITING)
 
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         return [rows.lane_event(row, READ) for row in await self._db.fetch("lane_events", endpoint_no, limit)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from hookline.clock import to_micros
 from hookline.model import SweepReport
@@ -28,9 +28,10 @@ class Pulses(Base):
         return await self._read(_activity, since, org_id, app_no, endpoint_no, grain)
 
     async def endpoint_activity(
-        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> dict[int, list[Activity]]:
-        return await self._read(_endpoint_activity, nos, since, grain)
+        steps = {"first": to_micros(first), "step": step // timedelta(microseconds=1)}
+        return await self._read(_endpoint_activity, nos, _stretch(since, grain) | steps)
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
         return await self._read(_between, since, until, minutes)
@@ -60,12 +61,12 @@ def _activity(
 
 
 def _endpoint_activity(
-    tx: Tx, nos: Sequence[tuple[int, int]], since: datetime, grain: int
+    tx: Tx, nos: Sequence[tuple[int, int]], stretches: Mapping[str, int]
 ) -> dict[int, list[Activity]]:
     found: dict[int, list[Activity]] = {}
     for app_no, endpoint_no in nos:
-        of = {"app_no": app_no, "endpoint_no": endpoint_no}
-        found[endpoint_no] = [activity(row, READ) for row in tx.rows("endpoint_activity", of | _stretch(since, grain))]
+        of = {"app_no": app_no, "endpoint_no": endpoint_no, **stretches}
+        found[endpoint_no] = [activity(row, READ) for row in tx.rows("endpoint_activity", of)]
     return found
 
 

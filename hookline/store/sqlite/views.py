@@ -24,12 +24,10 @@ from hookline.model import (
 )
 from hookline.states import DeliveryState
 from hookline.store import rows, walk
-from hookline.store.base import LAST_NUMBER, Page, Walk, after_number
+from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
-
-DEPTH_BOUND = 10_000  # how far a lane's open deliveries are counted
 
 OUTCOMES = {None: "1", True: "t.outcome = 'delivered'", False: "t.outcome <> 'delivered'"}
 
@@ -205,13 +203,13 @@ def _lane_numbers(tx: Tx, org_id: str | None, app_no: int | None) -> list[int]:
 def _lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str, state: str | None) -> list[LaneView]:
     asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "limit": page.limit}
     asked |= {"url": url, "state": state, "now": tx.now}
-    views = [lane_view(tx, no) for (no,) in tx.tuples("lane_page", asked)]
+    views = [lane_view(tx, no, MOST_LISTED) for (no,) in tx.tuples("lane_page", asked)]
     return [view for view in views if view is not None]
 
 
-def lane_view(tx: Tx, endpoint_no: int) -> LaneView | None:
-    row = tx.row("lane_view", {"no": endpoint_no, "bound": DEPTH_BOUND})
-    return None if row is None else rows.lane_view(row, READ)
+def lane_view(tx: Tx, endpoint_no: int, counted: int = MOST_WAITING) -> LaneView | None:
+    row = tx.row("lane_view", {"no": endpoint_no, "bound": counted})
+    return None if row is None else rows.lane_view(row, READ, counted)
 
 
 def _lane_events(tx: Tx, endpoint_no: int, limit: int) -> list[LaneEvent]:

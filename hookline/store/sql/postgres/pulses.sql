@@ -64,14 +64,15 @@ WHERE a.no = $2::bigint AND a.org_id = $1::text
 ORDER BY y.at
 
 -- name: endpoint_activity
-SELECT v.endpoint_no, v.at, v.delivered, v.retried, v.dead
+SELECT v.endpoint_no, date_bin($6::interval, v.at, $5::timestamptz) AS at,
+       sum(v.delivered)::bigint AS delivered, sum(v.retried)::bigint AS retried, sum(v.dead)::bigint AS dead
 FROM unnest($1::bigint[], $2::bigint[]) AS x (app_no, endpoint_no)
 CROSS JOIN LATERAL (
   SELECT * FROM hookline.activity v
   WHERE v.app_no = x.app_no AND v.endpoint_no = x.endpoint_no AND v.grain = $3::integer
     AND v.at > $4::timestamptz - make_interval(secs => $3::integer)
   OFFSET 0) v
-ORDER BY v.endpoint_no, v.at
+GROUP BY 1, 2 ORDER BY 1, 2
 
 -- name: activity_retire
 DELETE FROM hookline.activity WHERE ctid = ANY (ARRAY(

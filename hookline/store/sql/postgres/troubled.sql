@@ -39,17 +39,34 @@ ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
                                 ORDER BY l.app_no, l.endpoint_no LIMIT $2::integer) c) DESC, 1
 LIMIT $6::integer
 
--- name: dead_counts
--- Of applications $1, each up to $2.
-SELECT x.app_no, (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
-                                        WHERE l.resolved_at IS NULL AND l.app_no BETWEEN x.app_no AND x.app_no
-                                        ORDER BY l.app_no, l.endpoint_no LIMIT $2::integer) c) AS dead
+-- name: app_health
+-- Of applications $1: of each $2 lanes, by the endpoint's id, and $3 how far is counted. Ranges and orders as of `troubled`.
+SELECT x.app_no, s.lanes, s.sick, coalesce(cardinality(s.stopped), 0) AS stopped,
+       (SELECT count(*) FROM (SELECT FROM unnest(s.stopped) AS l (endpoint_no) CROSS JOIN LATERAL (
+-- include: lane_open
+        ) o LIMIT $3) c) AS held,
+       (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
+                              WHERE l.resolved_at IS NULL AND l.app_no BETWEEN x.app_no AND x.app_no
+                              ORDER BY l.app_no, l.endpoint_no LIMIT $3::integer) c) AS dead
 FROM unnest($1::bigint[]) AS x (app_no)
+CROSS JOIN LATERAL (
+  SELECT count(*) AS lanes, count(*) FILTER (WHERE l.held OR l.failing) AS sick,
+         array_agg(l.endpoint_no) FILTER (WHERE l.held) AS stopped
+  FROM (SELECT n.endpoint_no, n.circuit > 0 OR n.failures > 0 OR n.pace IS NOT NULL AS failing,
+-- include: held_back
+               AS held
+        FROM (SELECT e.no FROM hookline.endpoint e WHERE e.app_no BETWEEN x.app_no AND x.app_no AND e.deleted_at IS NULL
+              ORDER BY e.app_no, e.id LIMIT $2::integer) f
+        JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
 -- name: troubled
 -- $1 endpoints, in the order in which they are wanted; $2 how far is counted. Ranges and orders are those of the indexes by
 -- endpoint: with an equation the planner walks through the dead letters and events of everybody else, by time.
-SELECT a.org_id, a.name AS app_name, x.dead, x.dead_since,
+SELECT a.org_id, a.name AS app_name, x.dead,
+       CASE WHEN x.dead > 0 THEN (
+         SELECT d.died_at FROM hookline.dead_letter d
+         WHERE d.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND d.resolved_at IS NULL
+         ORDER BY d.endpoint_no, d.died_at LIMIT 1) END AS dead_since,
        (SELECT v.at FROM hookline.lane_event v
         WHERE v.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
         ORDER BY v.endpoint_no DESC, v.id DESC LIMIT 1) AS stopped_at,
@@ -59,10 +76,11 @@ JOIN hookline.lane l ON l.endpoint_no = f.endpoint_no AND l.status < 3
 JOIN hookline.endpoint e ON e.no = l.endpoint_no
 JOIN hookline.application a ON a.no = e.app_no
 CROSS JOIN LATERAL (
-  SELECT count(*) AS dead, min(died_at) AS dead_since
-  FROM (SELECT died_at FROM hookline.dead_letter
-        WHERE endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND resolved_at IS NULL
-        ORDER BY endpoint_no, died_at LIMIT $2::integer) first) x
+  SELECT count(*) AS dead
+  FROM (SELECT FROM hookline.dead_letter d
+        WHERE d.resolved_at IS NULL AND d.app_no BETWEEN l.app_no AND l.app_no
+          AND d.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no
+        ORDER BY d.app_no, d.endpoint_no LIMIT $2::integer) c) x
 ORDER BY f.place
 
 -- name: backlog

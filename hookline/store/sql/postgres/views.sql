@@ -13,25 +13,27 @@ JOIN hookline.message m ON m.created_at = e.created_at AND m.id = e.message_id A
 JOIN hookline.application a ON a.no = m.app_no
 WHERE e.app_no = $1::bigint AND e.event_id = $2::text
 
--- name: messages
--- $1 application; $5 after, $6 before; $7 event types, $8 channel, $9 tag.
+-- part: message_shown
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
        m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
-WHERE m.app_no = $1::bigint AND m.id < $2::text AND m.id >= $3::text
+
+-- part: messages_filter
   AND ($5::timestamptz IS NULL OR m.created_at > $5) AND ($6::timestamptz IS NULL OR m.created_at < $6)
   AND ($7::text[] IS NULL OR m.event_type = ANY ($7)) AND ($8::text IS NULL OR $8 = ANY (m.channels))
   AND ($9::text IS NULL OR $9 = ANY (m.tags))
+
+-- name: messages
+-- $1 application; $5 after, $6 before; $7 event types, $8 channel, $9 tag.
+-- include: message_shown
+WHERE m.app_no = $1::bigint AND m.id < $2::text AND m.id >= $3::text
+-- include: messages_filter
 ORDER BY m.id DESC LIMIT $4::integer
 
 -- name: messages_back
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
+-- include: message_shown
 WHERE m.app_no = $1::bigint AND m.id > $2::text AND m.id <= $3::text
-  AND ($5::timestamptz IS NULL OR m.created_at > $5) AND ($6::timestamptz IS NULL OR m.created_at < $6)
-  AND ($7::text[] IS NULL OR m.event_type = ANY ($7)) AND ($8::text IS NULL OR $8 = ANY (m.channels))
-  AND ($9::text IS NULL OR $9 = ANY (m.tags))
+-- include: messages_filter
 ORDER BY m.id LIMIT $4::integer
 
 -- name: messages_end
@@ -49,9 +51,7 @@ ORDER BY m.id OFFSET $4::integer - 1 LIMIT 1
 
 -- name: messages_of
 -- Some of an application by their ids, $2, that were accepted from $3 to $4.
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
+-- include: message_shown
 WHERE m.app_no = $1::bigint AND m.id = ANY ($2::text[]) AND m.created_at >= $3::timestamptz AND m.created_at <= $4::timestamptz
 
 -- name: message_expunge
@@ -101,40 +101,35 @@ WHERE t.message_id = $1::text AND t.id = $2::text AND t.recorded_at >= $3::times
 UPDATE hookline.attempt SET response_headers = NULL, response_body = NULL
 WHERE message_id = $1::text AND id = $2::text AND recorded_at >= $3::timestamptz RETURNING id
 
+-- part: endpoint_attempts_shown
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $14::boolean THEN t.response_headers END AS response_headers,
+       CASE WHEN $14 THEN t.response_body END AS response_body
+FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+
+-- part: endpoint_attempts_filter
+  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
+  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
+  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN t.outcome = 'delivered' ELSE t.outcome <> 'delivered' END
+  AND ($10::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $10 AND $10 + 99)
+  AND ($11::text[] IS NULL OR t.event_type = ANY ($11))
+  AND ($12::text IS NULL AND $13::text IS NULL
+       OR (SELECT ($12 IS NULL OR $12 = ANY (m.channels)) AND ($13 IS NULL OR $13 = ANY (m.tags))
+           FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1))
+
 -- name: endpoint_attempts
 -- $1 endpoint; $5 to $6 when it can have been recorded; $7 after, $8 before; $9 delivered, $10 the first status code of its class;
 -- $11 event types, $12 channel, $13 tag; $14 with what was answered.
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $14::boolean THEN t.response_headers END AS response_headers,
-       CASE WHEN $14 THEN t.response_body END AS response_body
-FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+-- include: endpoint_attempts_shown
 WHERE t.endpoint_no = $1::bigint AND t.id < $2::text AND t.id >= $3::text
-  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
-  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN t.outcome = 'delivered' ELSE t.outcome <> 'delivered' END
-  AND ($10::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $10 AND $10 + 99)
-  AND ($11::text[] IS NULL OR t.event_type = ANY ($11))
-  AND ($12::text IS NULL AND $13::text IS NULL
-       OR (SELECT ($12 IS NULL OR $12 = ANY (m.channels)) AND ($13 IS NULL OR $13 = ANY (m.tags))
-           FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1))
+-- include: endpoint_attempts_filter
 ORDER BY t.id DESC LIMIT $4::integer
 
 -- name: endpoint_attempts_back
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $14::boolean THEN t.response_headers END AS response_headers,
-       CASE WHEN $14 THEN t.response_body END AS response_body
-FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+-- include: endpoint_attempts_shown
 WHERE t.endpoint_no = $1::bigint AND t.id > $2::text AND t.id <= $3::text
-  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
-  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN t.outcome = 'delivered' ELSE t.outcome <> 'delivered' END
-  AND ($10::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $10 AND $10 + 99)
-  AND ($11::text[] IS NULL OR t.event_type = ANY ($11))
-  AND ($12::text IS NULL AND $13::text IS NULL
-       OR (SELECT ($12 IS NULL OR $12 = ANY (m.channels)) AND ($13 IS NULL OR $13 = ANY (m.tags))
-           FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1))
+-- include: endpoint_attempts_filter
 ORDER BY t.id LIMIT $4::integer
 
 -- name: endpoint_attempts_end
@@ -152,106 +147,84 @@ WHERE t.endpoint_no = $1::bigint AND t.id > $2::text AND t.id <= $3::text
   AND CASE WHEN $7::boolean IS NULL THEN true WHEN $7 THEN t.outcome = 'delivered' ELSE t.outcome <> 'delivered' END
 ORDER BY t.id OFFSET $4::integer - 1 LIMIT 1
 
+-- part: message_attempts_shown
+SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
+       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
+       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $11::boolean THEN t.response_headers END AS response_headers,
+       CASE WHEN $11 THEN t.response_body END AS response_body
+FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+
+-- part: message_attempts_filter
+  AND t.recorded_at >= $5::timestamptz AND ($6::timestamptz IS NULL OR t.started_at > $6)
+  AND ($7::timestamptz IS NULL OR t.started_at < $7) AND ($8::boolean IS NULL OR (t.outcome = 'delivered') = $8)
+  AND ($9::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $9 AND $9 + 99)
+  AND ($10::bigint IS NULL OR t.endpoint_no = $10)
+
 -- name: message_attempts
 -- $1 message; $5 its history is not older; $6 after, $7 before; $8 delivered, $9 the first status code of its class; $10 endpoint;
 -- $11 with what was answered.
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $11::boolean THEN t.response_headers END AS response_headers,
-       CASE WHEN $11 THEN t.response_body END AS response_body
-FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+-- include: message_attempts_shown
 WHERE t.message_id = $1::text AND t.id < $2::text AND t.id >= $3::text
-  AND t.recorded_at >= $5::timestamptz AND ($6::timestamptz IS NULL OR t.started_at > $6)
-  AND ($7::timestamptz IS NULL OR t.started_at < $7) AND ($8::boolean IS NULL OR (t.outcome = 'delivered') = $8)
-  AND ($9::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $9 AND $9 + 99)
-  AND ($10::bigint IS NULL OR t.endpoint_no = $10)
+-- include: message_attempts_filter
 ORDER BY t.id DESC LIMIT $4::integer
 
 -- name: message_attempts_back
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN $11::boolean THEN t.response_headers END AS response_headers,
-       CASE WHEN $11 THEN t.response_body END AS response_body
-FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
+-- include: message_attempts_shown
 WHERE t.message_id = $1::text AND t.id > $2::text AND t.id <= $3::text
-  AND t.recorded_at >= $5::timestamptz AND ($6::timestamptz IS NULL OR t.started_at > $6)
-  AND ($7::timestamptz IS NULL OR t.started_at < $7) AND ($8::boolean IS NULL OR (t.outcome = 'delivered') = $8)
-  AND ($9::integer IS NULL OR coalesce(t.status_code, 0) BETWEEN $9 AND $9 + 99)
-  AND ($10::bigint IS NULL OR t.endpoint_no = $10)
+-- include: message_attempts_filter
 ORDER BY t.id LIMIT $4::integer
+
+-- part: attempted_messages_shown
+SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.*, a.id AS app_id,
+       coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
+       (SELECT min(w.due_at) FROM hookline.delivery w
+        WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
+FROM hookline.attempt t
+JOIN hookline.application a ON a.no = t.app_no
+CROSS JOIN LATERAL (
+  SELECT m.seq, m.id, m.app_no, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at, m.event_id,
+         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
+  FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1) m
+LEFT JOIN LATERAL (
+  SELECT x.state FROM (
+    SELECT d.id, d.state::integer AS state FROM hookline.delivery d
+    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
+    UNION ALL
+    SELECT d.id, 3 FROM hookline.delivery_done d
+    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no AND d.finished_at >= m.created_at
+    UNION ALL
+    SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter d
+    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
+  ORDER BY x.id DESC LIMIT 1) d ON true
+
+-- part: attempted_messages_filter
+  AND (t.trigger = 0
+       OR NOT EXISTS (SELECT FROM hookline.attempt p
+                      WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
+  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
+  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
+  AND ($9::integer[] IS NULL OR coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) = ANY ($9))
+  AND ($10::text[] IS NULL OR t.event_type = ANY ($10)) AND ($11::text IS NULL OR $11 = ANY (m.channels))
+  AND ($12::text IS NULL OR $12 = ANY (m.tags))
 
 -- name: attempted_messages
 -- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
 -- $1 endpoint; $5 to $8 as of `endpoint_attempts`; $9 states; $10 event types, $11 channel, $12 tag.
-SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.*, a.id AS app_id,
-       coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
-       (SELECT min(w.due_at) FROM hookline.delivery w
-        WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
-FROM hookline.attempt t
-JOIN hookline.application a ON a.no = t.app_no
-CROSS JOIN LATERAL (
-  SELECT m.seq, m.id, m.app_no, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at, m.event_id,
-         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-  FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1) m
-LEFT JOIN LATERAL (
-  SELECT x.state FROM (
-    SELECT d.id, d.state::integer AS state FROM hookline.delivery d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
-    UNION ALL
-    SELECT d.id, 3 FROM hookline.delivery_done d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no AND d.finished_at >= m.created_at
-    UNION ALL
-    SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
-  ORDER BY x.id DESC LIMIT 1) d ON true
+-- include: attempted_messages_shown
 WHERE t.endpoint_no = $1::bigint AND t.id < $2::text AND t.id >= $3::text AND t.number = 1
-  AND (t.trigger = 0
-       OR NOT EXISTS (SELECT FROM hookline.attempt p
-                      WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
-  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
-  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
-  AND ($9::integer[] IS NULL OR coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) = ANY ($9))
-  AND ($10::text[] IS NULL OR t.event_type = ANY ($10)) AND ($11::text IS NULL OR $11 = ANY (m.channels))
-  AND ($12::text IS NULL OR $12 = ANY (m.tags))
+-- include: attempted_messages_filter
 ORDER BY t.id DESC LIMIT $4::integer
 
 -- name: attempted_messages_back
-SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.*, a.id AS app_id,
-       coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
-       (SELECT min(w.due_at) FROM hookline.delivery w
-        WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
-FROM hookline.attempt t
-JOIN hookline.application a ON a.no = t.app_no
-CROSS JOIN LATERAL (
-  SELECT m.seq, m.id, m.app_no, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size, m.created_at, m.event_id,
-         m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-  FROM hookline.message m WHERE m.id = t.message_id AND m.app_no = t.app_no LIMIT 1) m
-LEFT JOIN LATERAL (
-  SELECT x.state FROM (
-    SELECT d.id, d.state::integer AS state FROM hookline.delivery d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
-    UNION ALL
-    SELECT d.id, 3 FROM hookline.delivery_done d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no AND d.finished_at >= m.created_at
-    UNION ALL
-    SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM hookline.dead_letter d
-    WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
-  ORDER BY x.id DESC LIMIT 1) d ON true
+-- include: attempted_messages_shown
 WHERE t.endpoint_no = $1::bigint AND t.id > $2::text AND t.id <= $3::text AND t.number = 1
-  AND (t.trigger = 0
-       OR NOT EXISTS (SELECT FROM hookline.attempt p
-                      WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
-  AND ($5::timestamptz IS NULL OR t.recorded_at >= $5) AND ($6::timestamptz IS NULL OR t.recorded_at < $6)
-  AND ($7::timestamptz IS NULL OR t.started_at > $7) AND ($8::timestamptz IS NULL OR t.started_at < $8)
-  AND ($9::integer[] IS NULL OR coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) = ANY ($9))
-  AND ($10::text[] IS NULL OR t.event_type = ANY ($10)) AND ($11::text IS NULL OR $11 = ANY (m.channels))
-  AND ($12::text IS NULL OR $12 = ANY (m.tags))
+-- include: attempted_messages_filter
 ORDER BY t.id LIMIT $4::integer
 
 -- part: lane_seen
 -- $2 how far deliveries are counted, in the order of the indexes that have them by lane: beside a long backlog the planner would
 -- read the whole table for each idle lane. Errors of the last two days.
-l.*, e.id AS endpoint_id, e.url, a.id AS app_id,
+l.*, e.id AS endpoint_id, e.url, e.description, a.id AS app_id,
        (SELECT count(*) FROM (
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
            ORDER BY d.due_at LIMIT $2::integer)

@@ -44,8 +44,9 @@ SELECT y.at AS at, y.delivered AS delivered, y.retried AS retried, y.dead AS dea
  ORDER BY y.at;
 
 -- name: endpoint_activity
-SELECT at, delivered, retried, dead FROM activity
- WHERE app_no = :app_no AND endpoint_no = :endpoint_no AND grain = :grain AND at > :before ORDER BY at;
+SELECT :first + (at - :first) / :step * :step AS at,
+       sum(delivered) AS delivered, sum(retried) AS retried, sum(dead) AS dead FROM activity
+ WHERE app_no = :app_no AND endpoint_no = :endpoint_no AND grain = :grain AND at > :before GROUP BY 1 ORDER BY 1;
 
 -- name: activity_retire
 DELETE FROM activity WHERE (app_no, endpoint_no, grain, at) IN (

@@ -31,21 +31,43 @@ SELECT f.endpoint_no
  ORDER BY (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = f.app_no
                                     AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :most;
 
--- name: dead_counts
-SELECT p.value AS app_no, (SELECT count(*) FROM (
-         SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = p.value
-          ORDER BY l.app_no, l.endpoint_no LIMIT :bound)) AS dead
-  FROM json_each(:apps) p;
+-- part: app_lanes
+SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held,
+       n.circuit > 0 OR n.failures > 0 OR n.pace IS NOT NULL AS failing
+  FROM (SELECT e.no FROM endpoint e WHERE e.app_no = :app_no AND e.deleted_at IS NULL ORDER BY e.id LIMIT :lanes) f
+ CROSS JOIN lane n ON n.endpoint_no = f.no AND n.status < 3
+
+-- name: app_health
+SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesce(sum(l.held), 0) AS stopped,
+       (SELECT count(*) FROM (
+          SELECT 1 FROM (
+-- include: app_lanes
+          ) l CROSS JOIN delivery d WHERE l.held AND d.endpoint_no = l.endpoint_no AND d.state < 2
+          UNION ALL
+          SELECT 1 FROM (
+-- include: app_lanes
+          ) l CROSS JOIN delivery d WHERE l.held AND d.endpoint_no = l.endpoint_no AND d.state = 6
+          LIMIT :bound)) AS held,
+       (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = :app_no
+                               ORDER BY l.app_no, l.endpoint_no LIMIT :bound)) AS dead
+  FROM (
+-- include: app_lanes
+  ) l;
 
 -- name: troubled_about
-SELECT a.org_id AS org_id, a.name AS app_name,
-       (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.endpoint_no = :no AND l.resolved_at IS NULL
-                               LIMIT :bound)) AS dead,
-       (SELECT l.died_at FROM dead_letter l WHERE l.endpoint_no = :no AND l.resolved_at IS NULL
-         ORDER BY l.died_at LIMIT 1) AS dead_since,
+WITH x AS MATERIALIZED (
+  SELECT a.org_id, a.name AS app_name, (
+           SELECT count(*) FROM (SELECT 1 FROM dead_letter l
+                                  WHERE l.resolved_at IS NULL AND l.app_no = e.app_no AND l.endpoint_no = :no
+                                  ORDER BY l.app_no, l.endpoint_no LIMIT :bound)) AS dead
+    FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.no = :no)
+SELECT x.org_id, x.app_name, x.dead,
+       CASE WHEN x.dead > 0 THEN (
+         SELECT l.died_at FROM dead_letter l WHERE l.endpoint_no = :no AND l.resolved_at IS NULL
+          ORDER BY l.died_at LIMIT 1) END AS dead_since,
        (SELECT v.at FROM lane_event v WHERE v.endpoint_no = :no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
          ORDER BY v.id DESC LIMIT 1) AS stopped_at
-  FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.no = :no;
+  FROM x;
 
 -- part: backlog_lanes
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held

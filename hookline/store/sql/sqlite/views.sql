@@ -12,26 +12,27 @@ SELECT m.*, a.id AS app_id
 -- name: message_by_id
 SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.id = ?;
 
--- name: messages
+-- part: message_shown
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
        m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
   FROM message m JOIN application a ON a.no = m.app_no
- WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
+
+-- part: messages_filter
    AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
    AND (:event_types IS NULL OR m.event_type IN (SELECT value FROM json_each(:event_types)))
    AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+
+-- name: messages
+-- include: message_shown
+ WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
+-- include: messages_filter
  ORDER BY m.id DESC LIMIT :limit;
 
 -- name: messages_back
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-  FROM message m JOIN application a ON a.no = m.app_no
+-- include: message_shown
  WHERE m.app_no = :of AND m.id > :near AND m.id <= :far
-   AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
-   AND (:event_types IS NULL OR m.event_type IN (SELECT value FROM json_each(:event_types)))
-   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
-   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+-- include: messages_filter
  ORDER BY m.id LIMIT :limit;
 
 -- name: messages_end
@@ -44,9 +45,7 @@ SELECT m.id FROM message m WHERE m.app_no = :of AND m.id > :near AND m.id <= :fa
  ORDER BY m.id LIMIT 1 OFFSET :stride - 1;
 
 -- name: messages_of
-SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
-       m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
-  FROM message m JOIN application a ON a.no = m.app_no
+-- include: message_shown
  WHERE m.app_no = :of AND m.id IN (SELECT value FROM json_each(:ids));
 
 -- name: message_payloads
@@ -91,14 +90,14 @@ SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpo
 -- name: attempt_expunge
 UPDATE attempt SET response_headers = NULL, response_body = NULL WHERE message_id = ? AND id = ?;
 
--- name: endpoint_attempts
--- With the condition on the outcome written out, as only then its index is used.
+-- part: attempt_shown
 SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
        t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
        t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
        CASE WHEN :content THEN t.response_body END AS response_body
   FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
+
+-- part: endpoint_attempts_filter
    AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
    AND {outcome}
    AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
@@ -107,23 +106,18 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
         OR (SELECT (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
                    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
               FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
+
+-- name: endpoint_attempts
+-- With the condition on the outcome written out, as only then its index is used.
+-- include: attempt_shown
+ WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
+-- include: endpoint_attempts_filter
  ORDER BY t.id DESC LIMIT :limit;
 
 -- name: endpoint_attempts_back
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
-       CASE WHEN :content THEN t.response_body END AS response_body
-  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+-- include: attempt_shown
  WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far
-   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
-   AND {outcome}
-   AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
-   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
-   AND (:channel IS NULL AND :tag IS NULL
-        OR (SELECT (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
-                   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
-              FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
+-- include: endpoint_attempts_filter
  ORDER BY t.id LIMIT :limit;
 
 -- name: endpoint_attempts_end
@@ -135,41 +129,32 @@ SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id < :near AND t.id >
 SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far AND {outcome}
  ORDER BY t.id LIMIT 1 OFFSET :stride - 1;
 
--- name: message_attempts
--- Chosen by their numbers first, so that what was answered is not sorted with them.
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
-       CASE WHEN :content THEN t.response_body END AS response_body
-  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.rowid IN (
-       SELECT t.rowid FROM attempt t
-        WHERE t.message_id = :of AND t.id < :near AND t.id >= :far
+-- part: message_attempts_filter
           AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
           AND (:delivered IS NULL OR (t.outcome = 'delivered') = :delivered)
           AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
           AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
+
+-- name: message_attempts
+-- Chosen by their numbers first, so that what was answered is not sorted with them.
+-- include: attempt_shown
+ WHERE t.rowid IN (
+       SELECT t.rowid FROM attempt t
+        WHERE t.message_id = :of AND t.id < :near AND t.id >= :far
+-- include: message_attempts_filter
         ORDER BY t.id DESC LIMIT :limit)
  ORDER BY t.id DESC;
 
 -- name: message_attempts_back
-SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
-       t.trigger, t.outcome, t.probe, t.started_at, t.status_code, t.error, t.detail, t.address, t.truncated, t.dns_us,
-       t.connect_us, t.tls_us, t.first_byte_us, t.total_us, CASE WHEN :content THEN t.response_headers END AS response_headers,
-       CASE WHEN :content THEN t.response_body END AS response_body
-  FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
+-- include: attempt_shown
  WHERE t.rowid IN (
        SELECT t.rowid FROM attempt t
         WHERE t.message_id = :of AND t.id > :near AND t.id <= :far
-          AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
-          AND (:delivered IS NULL OR (t.outcome = 'delivered') = :delivered)
-          AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
-          AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
+-- include: message_attempts_filter
         ORDER BY t.id LIMIT :limit)
  ORDER BY t.id;
 
--- name: attempted_messages
--- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
+-- part: attempted_messages_shown
 SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
        length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace,
        coalesce((SELECT x.state
@@ -188,7 +173,8 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
   FROM attempt t
   JOIN message m ON m.id = t.message_id AND m.app_no = t.app_no
   JOIN application a ON a.no = t.app_no
- WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
+
+-- part: attempted_messages_filter
    AND (t.trigger = 0
         OR NOT EXISTS (SELECT 1 FROM attempt p
                         WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
@@ -197,36 +183,18 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
    AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
    AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+
+-- name: attempted_messages
+-- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
+-- include: attempted_messages_shown
+ WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
+-- include: attempted_messages_filter
  ORDER BY t.id DESC LIMIT :limit;
 
 -- name: attempted_messages_back
-SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload,
-       length(m.payload) AS size, m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace,
-       coalesce((SELECT x.state
-                   FROM (SELECT d.id, d.state FROM delivery d
-                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
-                         UNION ALL
-                         SELECT d.id, 3 FROM delivery_done d
-                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no
-                         UNION ALL
-                         SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END FROM dead_letter d
-                          WHERE d.message_id = t.message_id AND d.endpoint_no = t.endpoint_no) x
-                  ORDER BY x.id DESC LIMIT 1),
-                CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) AS state,
-       (SELECT min(w.due_at) FROM delivery w
-         WHERE w.message_id = t.message_id AND w.endpoint_no = t.endpoint_no AND w.state < 2) AS next_at
-  FROM attempt t
-  JOIN message m ON m.id = t.message_id AND m.app_no = t.app_no
-  JOIN application a ON a.no = t.app_no
+-- include: attempted_messages_shown
  WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far AND t.number = 1
-   AND (t.trigger = 0
-        OR NOT EXISTS (SELECT 1 FROM attempt p
-                        WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
-   AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
-   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
-   AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
-   AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
-   AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
+-- include: attempted_messages_filter
  ORDER BY t.id LIMIT :limit;
 
 -- name: lane_numbers
@@ -253,7 +221,7 @@ SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
 SELECT endpoint_no FROM lane WHERE status < 3 AND endpoint_no > 0 ORDER BY endpoint_no;
 
 -- name: lane_view
-SELECT n.*, e.id AS endpoint_id, e.url AS url, a.id AS app_id,
+SELECT n.*, e.id AS endpoint_id, e.url AS url, e.description AS description, a.id AS app_id,
        (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
                               UNION ALL
                               SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state = 6

@@ -1,0 +1,8 @@
+"""The API's own description, OpenAPI 3.1: generated from the operations that route and from the shapes that validate."""
+
+from hookline.api.openapi.document import all_shapes, describe, document
+from hookline.api.openapi.problems import PROBLEMS
+from hookline.api.openapi.served import routes
+from hookline.api.openapi.webhooks import webhooks
+
+__all__ = ["PROBLEMS", "all_shapes", "describe", "document", "routes", "webhooks"]

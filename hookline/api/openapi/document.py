@@ -1,0 +1,203 @@
+"""The document, from the operations that route and from the shapes that validate."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hookline import __version__
+from hookline.api.openapi.problems import PROBLEMS, HttpErrorOut, HTTPValidationError, described, problems
+from hookline.api.openapi.webhooks import header, webhooks
+from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS, TAGS
+from hookline.api.operation import PREFIX, Operation
+from hookline.api.routes import OPERATIONS
+from hookline.api.schemas import Schema, Shapes, without_null
+from hookline.model import EventType
+
+
+@functools.cache
+def document() -> Schema:
+    """Without webhooks: what is the same for everybody."""
+    shapes = Shapes(all_shapes())
+    paths: dict[str, Schema] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
+    for query in {operation.query for operation in OPERATIONS} - {None}:
+        shapes.take(query)
+    paths |= _open_paths()
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hookline", "version": __version__, "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "tags": _tags(paths),
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(shapes.components.items())),
+            "responses": {problem.name: described(problem, shapes) for problem in PROBLEMS.values()},
+            "headers": {"RetryAfter": _RETRY_AFTER, "IdempotentReplayed": _IDEMPOTENT_REPLAYED},
+            "parameters": {"IdempotencyKey": _IDEMPOTENCY_KEY}
+            | {name.title(): header(name, said, required=False) for name, said in _TRACE.items()},
+            "securitySchemes": {"token": _TOKEN},
+        },
+    }
+
+
+@functools.cache
+def general() -> bytes:
+    return describe([])
+
+
+def describe(event_types: Iterable[EventType]) -> bytes:
+    return msgspec.json.encode({**document(), "webhooks": webhooks(event_types)})
+
+
+def all_shapes() -> Iterable[Any]:
+    yield HttpErrorOut
+    yield HTTPValidationError
+    for operation in OPERATIONS:
+        yield from (
+            shape for shape in (operation.body, operation.query, *operation.answers.values()) if shape is not None
+        )
+
+
+# ── operations ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _operation(operation: Operation, shapes: Shapes) -> Schema:
+    found: Schema = {
+        "operationId": operation.name,
+        "tags": [operation.tag],
+        "summary": operation.summary.removesuffix("."),
+        "security": [{"token": [operation.needs.value]}],
+        "parameters": [*_path_parameters(operation.path), *_query_parameters(operation, shapes)],
+    }
+    if operation.method == "POST":
+        found["parameters"].append({"$ref": "#/components/parameters/IdempotencyKey"})
+    if operation.traced:
+        found["parameters"] += [{"$ref": f"#/components/parameters/{name.title()}"} for name in _TRACE]
+    if operation.whole:
+        found["description"] = "Needs a token of the whole organization, not of one application."
+    if operation.operator:
+        found["description"] = "Needs a token of the default organization: it is about the whole deployment."
+    if operation.body is not None:
+        found["requestBody"] = {
+            "required": not operation.body_optional,
+            "content": {"application/json": {"schema": shapes.schema(operation.body)}},
+        }
+    found["responses"] = _answers(operation, shapes)
+    return found
+
+
+def _path_parameters(path: str) -> list[Schema]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS.get(name, ""),
+            "schema": {"type": "string", "minLength": 1, "maxLength": 256, "pattern": r"^[a-zA-Z0-9\-_.]+$"},
+        }
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _query_parameters(operation: Operation, shapes: Shapes) -> list[Schema]:
+    if operation.query is None:
+        return []
+    whole = shapes.resolve(shapes.schema(operation.query))
+    required = whole.get("required", [])
+    return [_query_parameter(name, schema, name in required) for name, schema in whole.get("properties", {}).items()]
+
+
+def _query_parameter(name: str, schema: Schema, required: bool) -> Schema:
+    shown = dict(without_null(schema))
+    description = shown.pop("description", None) or QUERY_PARAMETERS.get(name, "")
+    return {"name": name, "in": "query", "required": required, "description": description, "schema": shown}
+
+
+def _answers(operation: Operation, shapes: Shapes) -> Schema:
+    answers = {str(status): _answer(status, shape, shapes) for status, shape in sorted(operation.answers.items())}
+    if operation.method == "POST":
+        for answer in answers.values():
+            answer["headers"] = {"idempotent-replayed": {"$ref": "#/components/headers/IdempotentReplayed"}}
+    return answers | problems(with_body=operation.body is not None)
+
+
+_SUCCESS = {
+    200: "Done.",
+    201: "Made.",
+    202: "Accepted: it is stored, and will be done.",
+    204: "Done; there is no body.",
+}
+
+
+def _answer(status: int, shape: Any, shapes: Shapes) -> Schema:
+    found: Schema = {"description": _SUCCESS[status]}
+    if shape is not None:
+        found["content"] = {"application/json": {"schema": shapes.schema(shape)}}
+    return found
+
+
+def _tags(paths: dict[str, Schema]) -> list[Schema]:
+    used = dict.fromkeys(tag for path in paths.values() for operation in path.values() for tag in operation["tags"])
+    return [{"name": tag, "description": TAGS.get(tag, "")} for tag in used]
+
+
+# ── what operations share ─────────────────────────────────────────────────────────────────────────────────────────
+
+_TOKEN = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": (
+        "An API key, or a JSON Web Token of an organization or of one application. "
+        "`read`, `write` and `publish` are what a key's scope must allow."
+    ),
+}
+
+_RETRY_AFTER = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}
+
+_IDEMPOTENT_REPLAYED = {
+    "description": "`true` where this is the answer to an earlier request with the same idempotency key.",
+    "schema": {"type": "string", "const": "true"},
+}
+
+_IDEMPOTENCY_KEY = {
+    "name": "idempotency-key",
+    "in": "header",
+    "required": False,
+    "description": "The same request with the same key is done once: the first answer is given again for 24 hours.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+}
+
+_TRACE = {
+    "traceparent": "The caller's trace, as of W3C Trace Context: it goes on to the endpoints. One that is malformed is ignored.",
+    "tracestate": "What belongs to the traceparent; of more than 512 characters, what fits.",
+}
+
+
+def _open_paths() -> dict[str, Schema]:
+    """What anybody may ask, without a token."""
+    health = _open("v1.health.get", "Whether this process answers", 204)
+    ping = _open("v1.health.ping", "Whether this process answers", 204)
+    this = _open("v1.openapi.get", "This document; with a token, with the organization's event types", 200)
+    this["responses"]["200"]["content"] = {"application/json": {"schema": {"type": "object"}}}
+    return {
+        f"{PREFIX}/health": {"get": health, "head": {**health, "operationId": "v1.health.head"}},
+        f"{PREFIX}/health/ping": {"get": ping, "head": {**ping, "operationId": "v1.health.ping-head"}},
+        f"{PREFIX}/openapi.json": {"get": this},
+    }
+
+
+def _open(name: str, summary: str, status: int) -> Schema:
+    return {
+        "operationId": name,
+        "tags": ["health"],
+        "summary": summary,
+        "security": [],
+        "responses": {str(status): {"description": _SUCCESS[status]}} | problems(with_body=False),
+    }

@@ -1,0 +1,44 @@
+"""Where it is given: with a token, with the organization's own event types."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from hookline.api import catalogue_pages
+from hookline.api.errors import on_error
+from hookline.api.gate import identify
+from hookline.api.openapi.document import describe, general
+from hookline.api.operation import PREFIX
+from hookline.api.services import Services
+from hookline.model import Scope
+from hookline.store.base import Page
+
+MOST_EVENT_TYPES = 1000  # in the `webhooks` section
+
+
+def routes(services: Services) -> list[BaseRoute]:
+    async def show(request: Request) -> Response:
+        try:
+            return _json(await _for_caller(services, request))
+        except Exception as error:
+            return await on_error(request, error)
+
+    return [Route(f"{PREFIX}/openapi.json", show, methods=["GET"])]
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json", headers={"vary": "authorization"})
+
+
+async def _for_caller(services: Services, request: Request) -> bytes:
+    if "authorization" not in request.headers:
+        return general()
+    caller = await identify(services, request.scope)
+    services.limits.take(caller.holder, caller.org_id)
+    if caller.scope == Scope.PUBLISH:
+        return general()
+    page = Page(limit=MOST_EVENT_TYPES)
+    found = await catalogue_pages.event_types(services.store, caller.org_id, page, archived=False, content=True)
+    return describe(found.rows)

@@ -1,0 +1,89 @@
+"""Columns with a document in them: as JSON, or sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hookline.model import PolicyOverride, Secret
+from hookline.vault import Vault
+
+_policy_decoder = msgspec.json.Decoder(PolicyOverride)
+_strings_decoder = msgspec.json.Decoder(dict[str, str])
+_secrets_decoder = msgspec.json.Decoder(tuple[Secret, ...])
+
+
+def policy_text(policy: PolicyOverride | None) -> str | None:
+    """As JSON; None for one that overrides nothing."""
+    if policy is None:
+        return None
+    text = msgspec.json.encode(policy).decode()
+    return None if text == "{}" else text
+
+
+def read_policy(text: str | None) -> PolicyOverride | None:
+    return None if text is None else _policy_decoder.decode(text)
+
+
+def json_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def read_metadata(text: str) -> dict[str, str]:
+    return _strings_decoder.decode(text)
+
+
+def headers_blob(headers: dict[str, str]) -> bytes | None:
+    """The response headers of interest. Bytes, because endpoints send what they like."""
+    return _json_bytes(headers) if headers else None
+
+
+def read_headers(blob: bytes | None) -> dict[str, str]:
+    return {} if not blob else _strings_decoder.decode(blob)
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        return msgspec.json.encode({_whole(name): _whole(text) for name, text in value.items()})
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# ── sealed ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def seal_secrets(vault: Vault, endpoint_id: str, secrets: Sequence[Secret]) -> bytes:
+    return vault.seal(msgspec.json.encode(list(secrets)), endpoint_id)
+
+
+def seal_headers(vault: Vault, endpoint_id: str, headers: dict[str, str]) -> bytes | None:
+    """Bound to its column too: the two ciphertexts of one row cannot be swapped."""
+    return vault.seal(msgspec.json.encode(headers), f"{endpoint_id}/headers") if headers else None
+
+
+def open_secrets(vault: Vault, endpoint_id: str, sealed: bytes) -> tuple[Secret, ...]:
+    return _secrets_decoder.decode(vault.open(sealed, endpoint_id))
+
+
+def open_headers(vault: Vault, endpoint_id: str, sealed: bytes | None) -> dict[str, str]:
+    if sealed is None:
+        return {}
+    return _strings_decoder.decode(vault.open(sealed, f"{endpoint_id}/headers"))
+
+
+CLAIM_BITS = 62  # of the fence of an answer: both engines hold it
+
+
+def seal_answer(vault: Vault, key: bytes, response: bytes) -> bytes:
+    """Whatever it is: some answers hold a secret that is shown once."""
+    return vault.seal(response, f"answer/{key.hex()}")
+
+
+def open_answer(vault: Vault, key: bytes, sealed: bytes | None) -> bytes:
+    return b"" if sealed is None else vault.open(sealed, f"answer/{key.hex()}")

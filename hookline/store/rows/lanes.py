@@ -1,0 +1,113 @@
+"""Lanes, and what happened to them."""
+
+from __future__ import annotations
+
+from hookline.model import Actor, ActorKind, AppPace, Lane, LaneEvent, LaneEventKind, LaneView, TimelineEntry, Troubled
+from hookline.states import Circuit, EndpointStatus
+from hookline.store.rows.reading import Reading, Row, maybe
+
+# What claim, record and sweep may change, in the order in which `lane_write` takes it.
+LANE_WRITTEN = (
+    "status",
+    "revision",
+    "circuit",
+    "epoch",
+    "failures",
+    "failing_since",
+    "trips",
+    "opened_at",
+    "probe_at",
+    "window",
+    "window_at",
+    "in_flight",
+    "waiting_floor",
+    "tat",
+    "held_until",
+    "pace",
+    "pace_at",
+    "pace_top",
+    "slowed_at",
+    "turn_at",
+)
+
+
+def lane(row: Row, read: Reading) -> Lane:
+    instant = read.instant
+    return Lane(
+        endpoint_no=row["endpoint_no"],
+        app_no=row["app_no"],
+        status=EndpointStatus(row["status"]),
+        revision=row["revision"],
+        circuit=Circuit(row["circuit"]),
+        epoch=row["epoch"],
+        failures=row["failures"],
+        failing_since=maybe(instant, row["failing_since"]),
+        trips=row["trips"],
+        opened_at=maybe(instant, row["opened_at"]),
+        probe_at=maybe(instant, row["probe_at"]),
+        window=row["window"],
+        window_at=maybe(instant, row["window_at"]),
+        in_flight=row["in_flight"],
+        waiting_floor=maybe(instant, row["waiting_floor"]),
+        throttle_rate=row["throttle_rate"],
+        concurrency=row["concurrency"],
+        tat=maybe(instant, row["tat"]),
+        held_until=maybe(instant, row["held_until"]),
+        pace=row["pace"],
+        pace_at=maybe(instant, row["pace_at"]),
+        pace_top=row["pace_top"],
+        slowed_at=maybe(instant, row["slowed_at"]),
+        app_rate=row["app_rate"],
+        turn_at=maybe(instant, row["turn_at"]),
+    )
+
+
+def app_pace(row: Row, read: Reading) -> AppPace:
+    return AppPace(
+        app_no=row["app_no"], tat=maybe(read.instant, row["tat"]), tail_at=maybe(read.instant, row["tail_at"])
+    )
+
+
+def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
+    """Open deliveries were counted so far."""
+    return LaneView(
+        lane=lane(row, read),
+        endpoint_id=row["endpoint_id"],
+        url=row["url"],
+        description=row["description"],
+        app_id=row["app_id"],
+        depth=row["depth"],
+        more=row["depth"] >= counted,
+        oldest_due=maybe(read.instant, row["oldest_due"]),
+        last_error=row["last_error"],
+    )
+
+
+def troubled(view: LaneView, row: Row, read: Reading) -> Troubled:
+    return Troubled(
+        view=view,
+        org_id=row["org_id"],
+        app_name=row["app_name"],
+        dead=row["dead"],
+        dead_since=maybe(read.instant, row["dead_since"]),
+        stopped_at=maybe(read.instant, row["stopped_at"]),
+    )
+
+
+def lane_event(row: Row, read: Reading) -> LaneEvent:
+    return LaneEvent(
+        endpoint_no=row["endpoint_no"],
+        at=read.instant(row["at"]),
+        kind=LaneEventKind(row["kind"]),
+        cause=row["cause"],
+        actor=None if row["actor"] is None else Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]),
+    )
+
+
+def timeline_entry(row: Row, read: Reading) -> TimelineEntry:
+    return TimelineEntry(id=row["id"], event=lane_event(row, read))
+
+
+def actor(event: LaneEvent) -> tuple[str | None, str | None]:
+    """As its columns have it."""
+    return (None, None) if event.actor is None else (event.actor.kind.value, event.actor.name)
