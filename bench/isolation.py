@@ -97,17 +97,17 @@ async def run(url: str, engine: str, sick: bool, options: argparse.Namespace, co
             apps = [await application(store, witness.url(f"{HEALTHY}/{n}")) for n in range(options.endpoints)]
             if sick:
                 await load_backlog(store, [await application(store, witness.url(SICK))], options.backlog, console)
-            await _settled(url)
+            await settled(url)
             async with worker(store, env):
-                await _warm(store, apps, witness)
+                await warm(store, apps, witness)
                 name = f"{engine} {'with' if sick else 'without'} the sick one"
-                accepted = await _flow(store, apps, options.rate, options.seconds, name, console)
-                await _until(witness, len(apps) + len(accepted))
+                accepted = await accept(store, apps, options.rate, options.seconds, name, console)
+                await until(witness, len(apps) + len(accepted))
         account = witness.account()
     return Run(
         engine=engine,
         sick=sick,
-        waits=_waits(account, accepted),
+        waits=waits_of(account, accepted),
         most_sick=account.most.get(SICK, 0),
         sick_requests=sum(arrival.part == SICK for arrival in account.arrivals),
     )
@@ -120,7 +120,7 @@ async def _opened(url: str, env: dict[str, str]) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def _settled(url: str) -> None:
+async def settled(url: str) -> None:
     """The writing of the backlog is over: what the server still owes the disk would be counted as the sick lane's."""
     if url.startswith("postgres"):
         session = await asyncpg.connect(url)
@@ -129,12 +129,12 @@ async def _settled(url: str) -> None:
         await session.close()
 
 
-async def _warm(store: Store, apps: Sequence[Application], witness: Witness) -> None:
+async def warm(store: Store, apps: Sequence[Application], witness: Witness) -> None:
     await store.ingest([factory.new_message(app.no, payload=BODY) for app in apps])
-    await _until(witness, len(apps))
+    await until(witness, len(apps))
 
 
-async def _flow(
+async def accept(
     store: Store, apps: Sequence[Application], rate: int, seconds: float, name: str, console: Console
 ) -> dict[str, float]:
     """When each message was accepted. Whatever is due goes into one transaction, as in the API's group commit."""
@@ -156,13 +156,13 @@ async def _flow(
     return accepted
 
 
-async def _until(witness: Witness, count: int) -> None:
+async def until(witness: Witness, count: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(witness.count, HEALTHY) < count:
             await asyncio.sleep(0.05)  # another process receives them
 
 
-def _waits(account: Account, accepted: dict[str, float]) -> list[float]:
+def waits_of(account: Account, accepted: dict[str, float]) -> list[float]:
     """What came sooner than its COMMIT's return counts as 0."""
     first: dict[str, float] = {}
     for arrival in account.arrivals:

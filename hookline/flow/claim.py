@@ -1,19 +1,27 @@
 """The decisions of a claim that both engines share. Pure; the engines ask under the lanes' locks.
 
-A worker's free slots are divided among the lanes that are due: in turn, so that none waits for another's backlog; none beyond
-its share of the worker, nor its application beyond its own; and where an application has a rate, its lanes share the starts.
+A worker's free slots are divided among the lanes that are due: in turn, so that none waits for another's backlog, and its
+application in turn, so that none waits for another's lanes; none beyond its share of the worker, nor its application beyond its
+own; and where an application has a rate, its lanes share the starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from hookline.flow.lane import CROWDED_PAUSE, Admission, admit, advance, after_claim, gcra
 from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
 
+T = TypeVar("T")
+
+MOST_APPS = 64  # whose turn it is in one claim
+LOOK_REST = 5.0  # seconds at most without turns of applications, after a look for them that took more than 10 ms
 CROWDED_TOGETHER = 16  # lanes that were passed over and are looked at again at one instant; the next ones a pause later
 CROWDED_LONGEST = timedelta(seconds=5)  # until one of them is looked at again, however many there are
 LATE_LONGEST = timedelta(seconds=1)  # until a lane that has missed its turn is looked at again, beyond the next start
@@ -21,6 +29,7 @@ FARTHEST_TURN = timedelta(hours=1)  # one that lies further ahead was given by a
 UNUSED = timedelta(milliseconds=50)  # a start that nobody has taken for so long is anybody's
 LOOK_WITHIN = timedelta(seconds=2)  # a lane that waits for its turn looks this often whether there is such a start ...
 LOOK_LATER = timedelta(milliseconds=10)  # ... or less often, where many wait: so much for each turn in front of it
+_TOP = 2**63 - 1  # above every application's number
 
 
 def fair_quota(want: int, lanes: int) -> int:
@@ -36,6 +45,40 @@ def app_room(free: int, held: int, most: float) -> int:
     """
     room = int(most * free - (1 - most) * held + 1e-9)
     return room if held else max(1, room)
+
+
+class Turns:
+    """Whose turn it is among applications, as one worker goes round.
+
+    Lanes are looked at in the order in which they became ready. That is fair among lanes, and an application with thousands of
+    them would hold up everybody else for as long as they take. So while more are ready than a claim looks at, there is a line:
+    half of each claim is for the applications that have something ready, as much for each; the other half goes on in order.
+    """
+
+    def __init__(self) -> None:
+        self.below = _TOP  # the number of the application that came last; it goes downwards
+        self._line = False
+        self._rest_until = 0.0  # monotonic
+
+    def apps(self, lanes: int, now: float) -> int:
+        """How many applications have a turn in a claim of so many lanes."""
+        return min(MOST_APPS, lanes // 2) if self._line and now >= self._rest_until else 0
+
+    def note(self, apps: Iterable[int | None], tokens: int, *, more: bool) -> None:
+        """After a look at so many tokens, and whose they were; `more` may be ready. One of each application: no line begins."""
+        self._line = more and (self._line or len(set(apps)) < tokens)
+
+    def came(self, last: int | None, *, took: float, now: float) -> None:
+        """Go on below it; None: nobody is left, so from the top. A look that took long is not repeated at once: it has
+        stepped over all that others have for later, on PostgreSQL also over what a long transaction keeps of them."""
+        self.below = _TOP if last is None else last
+        self._rest_until = now + min(LOOK_REST, 10 * took - 0.1)
+
+
+def in_turn(lines: Iterable[Sequence[T]]) -> list[T]:
+    """The first of each line, then the second of each, and so on."""
+    places = [(place, one) for line in lines for place, one in enumerate(line)]
+    return [one for _, one in sorted(places, key=itemgetter(0))]
 
 
 class Starts:
@@ -128,6 +171,7 @@ class Division:
         self._most = 1.0 if apps is None else apps.most
         self._held_by_app = {} if apps is None else dict(apps.held)
         self._passed_over = 0 if apps is None else apps.waiting
+        self._parts: dict[int, int] = {}  # by endpoint, of those whose application has a turn
         self._starts: dict[int, Starts] = {}
         self._served: set[int] = set()  # endpoints whose applications have a rate, and that got a start
 
@@ -165,11 +209,21 @@ class Division:
 
     # ── before what is taken is known ──
 
+    def give_turns(self, apps: Mapping[int, int]) -> None:
+        """Half of the slots are for these lanes, as many for each application: one with a single lane has it all for that."""
+        lanes = Counter(apps.values())
+        for_each = fair_quota(self.left // 2, len(lanes))
+        self._parts = {endpoint_no: fair_quota(for_each, lanes[app_no]) for endpoint_no, app_no in apps.items()}
+
+    def part(self, lane: Lane, lanes: int) -> int:
+        """Of what is left to so many lanes, this one included."""
+        return min(self.left, max(fair_quota(self.left, lanes), self._parts.get(lane.endpoint_no, 0)))
+
     def admissions(self, lanes: Sequence[Lane]) -> list[Admission]:
         """As if each lane took its whole quota; `take` less than none for what it did not."""
         admitted = []
         for index, lane in enumerate(lanes):
-            admission = self.admit(lane, fair_quota(self.left, len(lanes) - index))
+            admission = self.admit(lane, self.part(lane, len(lanes) - index))
             self.take(lane, admission.quota)
             admitted.append(admission)
         return [self._put_off(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]

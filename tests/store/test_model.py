@@ -409,6 +409,11 @@ class StoreMachine(RuleBasedStateMachine):
     def every_lane_with_something_to_do_will_wake(self) -> None:
         assert self.run(self.store.audit(repair=False)) == []
 
+    @invariant()
+    def every_token_says_whose_lane_it_wakes(self) -> None:
+        wrong = "SELECT w.* FROM wake w JOIN lane l ON l.endpoint_no = w.endpoint_no"
+        assert self.run(self.world.raw.rows(f"{wrong} WHERE coalesce(w.app_no, 0) <> l.app_no")) == []
+
     def teardown(self) -> None:
         """Whatever happened, everything that is still open can be delivered in the end."""
         if not self.status:

@@ -174,7 +174,9 @@ async def test_without_keys_nothing_of_order_is_touched(scene: Scene) -> None:
     new = _columns(factory.new_messages(scene.app.no, 5))
     ingest = await explain(store, "ingest", *new, 3600.0, 3600.0)
     lanes = await explain(store, "claim_lanes", BEGINNING, 64, 0)
-    take = await explain(store, "claim_take", [endpoint.no], [50], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    take = await explain(
+        store, "claim_take", [endpoint.no], [50], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no]
+    )
     jobs = await scene.claim(50)
     receipts = sorted(_receipt(factory.delivered(job)) for job in jobs)
     plain = await explain(store, "record_plain", receipts, [endpoint.no], [], [])
@@ -214,7 +216,7 @@ async def test_statistics_from_before_do_not_make_a_turn_dear(scene: Scene) -> N
     plan = await explain(store, "promote", [endpoint.no] * len(keys), keys)
     assert most_read(plan) <= 2 * len(keys)
     now = await scene.store.now()
-    take = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    take = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no])
     plan = await explain(store, *take)
     assert "delivery_due" in indexes(plan)
     assert most_read(plan) <= 2 * len(keys)

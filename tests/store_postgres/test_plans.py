@@ -20,6 +20,7 @@ from tests.support.scene import Scene
 SQL = load_sql("postgres")
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 EVER = (BEGINNING, datetime(2999, 1, 1, tzinfo=UTC))
+TOP = 2**63 - 1  # above every application's number
 
 
 def none(count: int) -> list[None]:
@@ -60,7 +61,7 @@ async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await use_every_statement_once(scene)
     store, now = engine_of(scene), await scene.store.now()
-    taking = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0)
+    taking = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no])
     for _ in range(6):  # a server that may keep a plan does so from the sixth time on
         await explain(store, "claim_lanes", BEGINNING, 64, 100)
         await explain(store, *taking)
@@ -87,7 +88,17 @@ async def test_the_plans_that_a_claim_keeps_from_empty_tables_are_good_for_full_
     endpoint = await scene.endpoint()
     store, now = engine_of(scene), await scene.store.now()
     lanes: tuple[Any, ...] = ("claim_lanes", BEGINNING, 64, 100)
-    take: tuple[Any, ...] = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [0], 7, 60.0)
+    take: tuple[Any, ...] = (
+        "claim_take",
+        [endpoint.no],
+        [100],
+        [now - timedelta(hours=1)],
+        [now],
+        [0],
+        7,
+        60.0,
+        [scene.app.no],
+    )
     contents: tuple[Any, ...] = ("claim_contents", now - timedelta(hours=1), now + timedelta(hours=1), [now], [1])
 
     async def prepare(connection: Any) -> None:
@@ -105,6 +116,23 @@ async def test_the_plans_that_a_claim_keeps_from_empty_tables_are_good_for_full_
     assert [scanned(plan) for plan in found] == [set(), set(), set()]
     assert indexes(found[1]) >= {"delivery_due", "delivery_pkey"}
     assert [buffers(plan) < 6_000 for plan in found] == [True, True, True], list(map(buffers, found))
+
+
+async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(scene: Scene) -> None:
+    """Of a statement whose numbers it does not know, the planner expects one lane."""
+    store = engine_of(scene)
+    statement = ("claim_lanes", BEGINNING, 128, 0)
+
+    async def run(connection: Any) -> Plan:
+        await keep(connection, store, *statement)
+        return await explain_kept(connection, *statement)
+
+    await scene.raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT n, 1 FROM generate_series(1, 1000) n")
+    await scene.raw.execute("INSERT INTO wake (endpoint_no, at, floor) SELECT endpoint_no, now(), now() FROM lane")
+    await scene.raw.execute("ANALYZE")
+    plan = await store._db.quick(run)
+    assert plan["Actual Rows"] == 128
+    assert sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in nodes(plan)) == 0
 
 
 async def test_sweeps_use_their_indexes(scene: Scene) -> None:
@@ -271,7 +299,9 @@ async def cost_of_take(scene: Scene, endpoint_no: int, floor: datetime | None = 
     await scene.send(10)
     now = await scene.store.now()
     floor = floor or await scene.raw.value("SELECT max(floor) AS floor FROM wake WHERE endpoint_no = $1", endpoint_no)
-    plan = await explain(engine_of(scene), "claim_take", [endpoint_no], [10], [floor], [now], [], 7, 60.0)
+    plan = await explain(
+        engine_of(scene), "claim_take", [endpoint_no], [10], [floor], [now], [], 7, 60.0, [scene.app.no]
+    )
     return buffers(plan)
 
 
@@ -308,3 +338,67 @@ async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scen
     plan = await explain(engine_of(scene), "replay", *of, *none(5), False, 100, 86_400.0, calm=True)
     assert not [table for table in scanned(plan) if table.startswith("message")]
     assert buffers(plan) < 4_000
+
+
+async def test_the_next_application_is_found_whatever_another_has_ready_or_had(
+    scene: Scene, other: RawPostgres
+) -> None:
+    """One look for each application: not over the ready tokens of another, nor over those that a long transaction keeps."""
+    busy = await scene.endpoint()
+    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.endpoint(quiet)
+    many = many_tokens(scene.app.no, busy.no)
+    async with other.connection.transaction(isolation="repeatable_read"):
+        await other.value("SELECT count(*) AS n FROM wake")
+        await scene.raw.execute(many, timedelta(minutes=1))
+        await scene.raw.execute("DELETE FROM wake")
+        await scene.ingest(factory.new_messages(quiet.no, 1))
+        await scene.send(1)
+        assert cost_of_turns(await explain(engine_of(scene), *await in_turn(scene))) < 40
+        await scene.raw.execute(many, timedelta(0))
+        assert cost_of_turns(await explain(engine_of(scene), *await in_turn(scene))) < 40
+    assert len(await scene.claim_all()) == 2
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_the_plan_of_turns_that_a_claim_keeps_reads_no_other_tokens(scene: Scene, *, analyzed: bool) -> None:
+    """Whether it was made on empty tables, or with statistics that know of one application only."""
+    store, busy = engine_of(scene), await scene.endpoint()
+    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.endpoint(quiet)
+    many = many_tokens(scene.app.no, busy.no)
+
+    async def prepare(connection: Any) -> None:
+        await keep(connection, store, *await in_turn(scene))
+
+    async def run(connection: Any) -> Plan:
+        return await explain_kept(connection, *await in_turn(scene))
+
+    if analyzed:
+        await scene.raw.execute(many, timedelta(0))
+        await scene.raw.execute("ANALYZE wake")
+    await store._db.quick(prepare)
+    if not analyzed:
+        await scene.raw.execute(many, timedelta(0))
+    await scene.ingest(factory.new_messages(quiet.no, 1))
+    assert cost_of_turns(await store._db.quick(run)) < 40
+
+
+def many_tokens(app_no: int, endpoint_no: int) -> str:
+    return (
+        "INSERT INTO wake (app_no, endpoint_no, at, floor)"
+        f" SELECT {app_no}, {endpoint_no}, now() - $1::interval - n * interval '50 us', now() FROM generate_series(1, 20000) n"
+    )
+
+
+async def in_turn(scene: Scene) -> tuple[Any, ...]:
+    return "claim_lanes_in_turn", await scene.store.now() - timedelta(seconds=2), 10, 0, TOP, 5
+
+
+def cost_of_turns(plan: Plan) -> int:
+    """Pages that a claim looks at to find the applications that have something ready, and their lanes."""
+    (found,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE turns"]
+    (steps,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE step"]
+    assert indexes(found) | indexes(steps) == {"wake_app", "lane_pkey"}
+    assert scanned(plan) == set()
+    return buffers(found)

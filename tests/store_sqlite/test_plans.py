@@ -72,7 +72,8 @@ def texts(name: str) -> list[str]:
 def plan(connection: sqlite3.Connection, text: str) -> list[str]:
     bare = re.sub(r"--.*", "", text)
     names = set(re.findall(r":([a-z_]+)", bare))
-    values: object = dict.fromkeys(names, "[1]") if names else ["[1]"] * bare.count("?")
+    marks = len(set(re.findall(r"\?\d", bare))) or bare.count("?")  # numbered ones may come twice
+    values: object = dict.fromkeys(names, "[1]") if names else ["[1]"] * marks
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]  # type: ignore[call-overload]
 
 
@@ -97,6 +98,8 @@ def test_a_statement_scans_nothing_that_grows(empty: sqlite3.Connection, name: s
 def test_the_claim_reads_the_due_index_in_its_order(empty: sqlite3.Connection) -> None:
     assert plan(empty, SQL["claim_candidates"])[0] == "SEARCH d USING INDEX delivery_due (endpoint_no=?)"
     assert plan(empty, SQL["claim_tokens"]) == ["SEARCH wake USING INDEX wake_at (at<?)"]
+    assert plan(empty, SQL["claim_app"]) == ["SEARCH wake USING COVERING INDEX wake_app (app_no<?)"]
+    assert plan(empty, SQL["claim_turns"]) == ["SEARCH wake USING INDEX wake_app (app_no=? AND at<?)"]
 
 
 def test_endpoints_with_dead_letters_are_found_without_stepping_over_the_letters(empty: sqlite3.Connection) -> None:

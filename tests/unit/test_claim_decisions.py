@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER, FARTHEST_TURN, Division, fair_quota
+from hookline.flow.claim import (
+    CROWDED_LONGEST,
+    CROWDED_TOGETHER,
+    FARTHEST_TURN,
+    MOST_APPS,
+    Division,
+    Turns,
+    fair_quota,
+    in_turn,
+)
 from hookline.flow.lane import CROWDED_PAUSE, Admission, burst
 from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
 from hookline.states import Circuit, EndpointStatus
@@ -33,6 +42,58 @@ def test_lanes_share_what_is_wanted_evenly_and_leave_nothing_over(want: int, cou
     quotas = [admission.quota for admission in decide(healthy(count), want)]
     assert sum(quotas) == want
     assert max(quotas) - min(quotas) <= 1
+
+
+# ── turns among applications ──
+
+
+def test_there_is_a_line_while_more_are_ready_than_are_looked_at() -> None:
+    turns = Turns()
+    seen = []
+    for apps, tokens, more in ([1], 2, False), ([1, 2], 2, True), ([1, 2], 3, True), ([1, 2], 2, True), ([1], 2, False):
+        turns.note(apps, tokens, more=more)
+        seen.append(turns.apps(100, 0.0))
+    assert seen == [0, 0, 50, 50, 0]
+
+
+def test_turns_are_for_half_of_a_claim_and_for_so_many_applications_at_most() -> None:
+    turns = Turns()
+    turns.note([5, 5], 2, more=True)
+    assert [turns.apps(lanes, 0.0) for lanes in (1, 2, 9, 10_000)] == [0, 1, 4, MOST_APPS]
+
+
+def test_a_round_begins_again_when_nobody_is_left() -> None:
+    turns = Turns()
+    places = [turns.below]
+    for last in (9, 4, None, 9):
+        turns.came(last, took=0.0, now=0.0)
+        places.append(turns.below)
+    assert places == [2**63 - 1, 9, 4, 2**63 - 1, 9]
+
+
+def test_a_look_that_took_long_is_not_repeated_at_once() -> None:
+    turns = Turns()
+    turns.note([5, 5], 2, more=True)
+    seen = []
+    for took in (0.01, 0.1, 60.0):
+        turns.came(None, took=took, now=100.0)
+        seen.append([turns.apps(100, now) for now in (100.0, 100.95, 105.0)])
+    assert seen == [[50, 50, 50], [0, 50, 50], [0, 0, 50]]
+
+
+def test_in_turn_the_first_of_each_comes_before_the_second_of_any() -> None:
+    assert in_turn([["a", "b", "c"], [], ["d"], ["e", "f"]]) == ["a", "d", "e", "b", "f", "c"]
+
+
+@given(st.integers(2, 512), st.integers(1, 40), st.integers(0, 100))
+def test_applications_that_have_a_turn_get_the_same_and_nothing_is_left_over(want: int, many: int, others: int) -> None:
+    """One has a single lane in turn, another many; others come behind them in order."""
+    lanes = [replace(lane, app_no=1 if lane.endpoint_no == 1 else 2) for lane in healthy(1 + many + others)]
+    division = Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy())
+    division.give_turns({lane.endpoint_no: lane.app_no for lane in lanes[: 1 + many]})
+    quotas = [admission.quota for admission in division.admissions(lanes)]
+    assert sum(quotas) == want
+    assert quotas[0] >= want // 4
 
 
 def test_nobody_shares_with_no_lanes() -> None:

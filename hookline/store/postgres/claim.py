@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hookline import clock
 from hookline.errors import StoreUnavailable
 from hookline.flow import order
-from hookline.flow.claim import Division
+from hookline.flow.claim import Division, Turns, in_turn
 from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
 from hookline.model import AppPace, AppShare, ClaimBatch, Job, Lane
@@ -43,9 +43,10 @@ class _Lanes:
     def __init__(self, found: Sequence[Any], *, claim: int) -> None:
         self.claim = claim
         self.now: datetime = found[0]["now"]
-        self.oldest: datetime = found[0]["at"]
+        self.oldest: datetime = min(row["at"] for row in found)
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: dict[int, datetime] = {row["endpoint_no"]: row["floor"] for row in found}
+        self.in_line = found[0]["turn"] is not None
         self.turns = [(row["endpoint_no"], key) for row in found for key in order.read(row["keys"])]
         self.admitted: list[Admission] = []
 
@@ -60,6 +61,7 @@ class Claim(Part):
         self._watermark = _BEGINNING
         self._full_scan_at = 0.0  # monotonic: the next one is due
         self._full_scan_cost = 0.0  # seconds that the last one took
+        self._turns = Turns()
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
@@ -95,6 +97,7 @@ class Claim(Part):
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
+        division.give_turns({row["endpoint_no"]: row["app_no"] for row in found if _in_turn(row)})
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
@@ -121,16 +124,27 @@ class Claim(Part):
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
         """From the watermark on: under a long transaction the index is full of dead tokens. Everything now and then."""
         if clock.monotonic() < self._full_scan_at:
-            found: list[Any] = await connection.fetch(self._sql["claim_lanes"], self._watermark, tokens, 0)
+            found = await self._find_lanes(connection, self._watermark, tokens, 0)
             if found or not self._may_scan_all():
                 return found
         return await self._scan_all(connection, tokens)
 
     async def _scan_all(self, connection: Connection, tokens: int) -> list[Any]:
         began = clock.monotonic()
-        found: list[Any] = await connection.fetch(self._sql["claim_lanes"], _BEGINNING, tokens, _STRAY)
+        found = await self._find_lanes(connection, _BEGINNING, tokens, _STRAY)
         self._full_scan_at = clock.monotonic() + _FULL_SCAN_EVERY
         self._full_scan_cost = clock.monotonic() - began
+        return found
+
+    async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
+        turns = self._turns
+        apps = turns.apps(tokens, clock.monotonic())
+        name, whose = ("claim_lanes_in_turn", (turns.below, apps)) if apps else ("claim_lanes", ())
+        found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
+        if apps and found:
+            turns.came(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
+        looked = found[0]["tokens"] if found else 0
+        turns.note((row["app_no"] for row in found), looked, more=looked >= tokens)
         return found
 
     def _may_scan_all(self) -> bool:
@@ -159,6 +173,7 @@ class Claim(Part):
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
             self._options.lease,
+            [lane.app_no for lane in locked.lanes],
         )
         return taken
 
@@ -338,16 +353,32 @@ class Claim(Part):
                 listener.terminate()
 
 
+def _in_turn(row: Any) -> bool:
+    """Found in its application's turn, and an earlier claim has left something there: what is kept for a lane that has less is
+    nobody's in this claim."""
+    return row["turn"] is not None and row["floor"] < row["at"]
+
+
 def _looked_at_again(admission: Admission) -> bool:
     """The token for what such a lane leaves depends on how many were taken; `claim_take` arms the others itself."""
     return admission.in_turn or (admission.counted and admission.quota > 0)
 
 
 def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]) -> list[Job]:
-    """Oldest first. They carry the epoch of the lane after the claim: a probe in place of a lost one begins an epoch."""
+    """Oldest first; in a line the oldest of each lane. They carry the epoch of the lane after the claim: a probe in place of a
+    lost one begins an epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
     taken = sorted(taken, key=_by_due)
+    if locked.in_line:
+        taken = _of_each_lane(by_lane, taken)
     return [_job(row, contents[row["id"]], *by_lane[row["endpoint_no"]], locked) for row in taken]
+
+
+def _of_each_lane(lanes: Iterable[int], taken: Sequence[Any]) -> list[Any]:
+    lines: dict[int, list[Any]] = {no: [] for no in lanes}
+    for row in taken:
+        lines[row["endpoint_no"]].append(row)
+    return in_turn(lines.values())
 
 
 def _by_due(row: Any) -> tuple[datetime, int]:

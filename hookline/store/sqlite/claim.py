@@ -9,7 +9,7 @@ from typing import Any
 
 from hookline import clock
 from hookline.flow import order
-from hookline.flow.claim import Division, fair_quota
+from hookline.flow.claim import Division, fair_quota, in_turn
 from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
 from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, PolicyOverride
@@ -105,7 +105,7 @@ class _Taking:
         lanes = self._in_turn(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
-            self._take(lane, fair_quota(self.division.left, len(lanes) - place), wakes)
+            self._take(lane, self.division.part(lane, len(lanes) - place), wakes)
         self._write(wakes)
         return True
 
@@ -124,9 +124,33 @@ class _Taking:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
 
     def _due_lanes(self) -> list[int]:
-        """In the order of their oldest token; no more than can get something."""
+        """In the order of their oldest token, those of applications whose turn it is first; no more than can get something."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
-        return list(dict.fromkeys(endpoint_no for (endpoint_no,) in tokens))[: self.division.left]
+        lanes, most = dict(tokens), self.division.left
+        more = len(tokens) == TOKENS or len(lanes) > most
+        self.tx.context.turns.note(lanes.values(), len(tokens), more=more)
+        turns = self._turns(most)
+        self.division.give_turns(turns)
+        return list(turns | lanes)[:most]
+
+    def _turns(self, most: int) -> dict[int, int]:
+        """The lanes of the applications whose turn it is, in turn, and whose they are."""
+        turns, began = self.tx.context.turns, clock.monotonic()
+        wanted = turns.apps(most, began)
+        if not wanted:
+            return {}
+        apps = self._apps(turns.below, wanted)
+        last, ended = apps[-1] if len(apps) == wanted else None, clock.monotonic()
+        turns.came(last, took=ended - began, now=ended)
+        part = fair_quota(most // 2, len(apps))
+        return dict(in_turn([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
+
+    def _apps(self, below: int, most: int) -> list[int]:
+        """The next ones that have something ready."""
+        apps: list[int] = []
+        while len(apps) < most and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
+            apps.append(below := found)
+        return apps
 
     def _take(self, lane: Lane, part: int, wakes: lane_rows.Wakes) -> None:
         no, division = lane.endpoint_no, self.division

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from hookline.flow.claim import Turns
 from hookline.flow.fanout import Plan
 from hookline.store.base import StoreOptions
 from hookline.store.rows import Reading
@@ -37,7 +38,7 @@ def _bare(statement: str) -> str:
 
 
 class Context:
-    """What all transactions of one store share. `plans` belongs to the writer's thread alone."""
+    """What all transactions of one store share. `plans` and `turns` belong to the writer's thread alone."""
 
     def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
         self.sql = {name: _bare(text) for name, text in sql.items()}
@@ -45,6 +46,7 @@ class Context:
         self.options = options
         self.clock = StoreClock()
         self.plans: dict[int, Plan | None] = {}
+        self.turns = Turns()
 
 
 class Tx:

@@ -52,11 +52,11 @@ UPDATE hookline.lane SET app_rate = $2::float8, turn_at = NULL WHERE endpoint_no
 
 -- name: lanes_wake
 -- A token for each in which something waits.
-INSERT INTO hookline.wake (endpoint_no, at, floor)
-SELECT no, greatest(now(), d.due_at), d.due_at
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+SELECT d.app_no, no, greatest(now(), d.due_at), d.due_at
 FROM unnest($1::bigint[]) AS no
 CROSS JOIN LATERAL (
-  SELECT due_at FROM hookline.delivery WHERE endpoint_no = no AND state < 2 ORDER BY due_at LIMIT 1) d
+  SELECT app_no, due_at FROM hookline.delivery WHERE endpoint_no = no AND state < 2 ORDER BY due_at LIMIT 1) d
 
 -- name: app_pace_save
 -- $2 how many seconds the new rate looks ahead. What was started under the one before still counts, as far as that.
@@ -138,9 +138,9 @@ WHERE endpoint_no = $1 AND state < 2
 
 -- name: lane_wake
 -- A token for all that waits in the lane, if anything does.
-INSERT INTO hookline.wake (endpoint_no, at, floor)
-SELECT $1, greatest(now(), d.due_at), d.due_at
-FROM (SELECT due_at FROM hookline.delivery WHERE endpoint_no = $1 AND state < 2 ORDER BY due_at LIMIT 1) d
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+SELECT d.app_no, $1, greatest(now(), d.due_at), d.due_at
+FROM (SELECT app_no, due_at FROM hookline.delivery WHERE endpoint_no = $1 AND state < 2 ORDER BY due_at LIMIT 1) d
 
 -- name: announce
 SELECT hookline.announce()

@@ -1,15 +1,8 @@
 -- Claim: one transaction. `claim_lanes` locks, `flow/lane.py` decides, `claim_take` leases, `lane_write` keeps the books.
 
--- name: claim_lanes
--- Token and lane are locked in one join, and the lane's columns come from the locked row: the snapshot is older than the lock.
--- $1 watermark, $2 most tokens, $3 most tokens without a lane to clear away.
-WITH w AS MATERIALIZED (
-       SELECT w.at, l.*
-       FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
-       WHERE w.at <= now() AND w.at >= $1::timestamptz
-       ORDER BY w.at LIMIT $2::integer
-       FOR NO KEY UPDATE OF w, l SKIP LOCKED),
-     lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM w ORDER BY endpoint_no, at),
+-- part: serve
+-- The lanes of `looked`, which are locked. $3 most tokens without a lane to clear away.
+     lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM looked ORDER BY endpoint_no, turn, at),
      -- Every visible token of those lanes, future ones too: kept ones would pile up beside the one that is armed anew.
      mine AS MATERIALIZED (
        SELECT x.* FROM lanes l CROSS JOIN LATERAL (
@@ -25,12 +18,62 @@ WITH w AS MATERIALIZED (
                WHERE NOT EXISTS (SELECT FROM hookline.lane l WHERE l.endpoint_no = s.endpoint_no)))
        FOR UPDATE SKIP LOCKED),
      cleared AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM stray)))
-SELECT l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM w) AS tokens,
+
+-- part: served
+       l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM looked) AS tokens,
        -- A claim that a crash of the server undoes is made again; record waits for the disk, and for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
 FROM lanes l
-JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f USING (endpoint_no)
-ORDER BY l.at
+-- FULL, though each has some: the planner, which expects one lane, would otherwise compare each with all.
+FULL JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f
+     USING (endpoint_no)
+ORDER BY l.turn, l.at
+
+-- name: claim_lanes
+-- Token and lane are locked in one join, and the lane's columns come from the locked row: the snapshot is older than the lock.
+-- $1 watermark, $2 most tokens.
+WITH looked AS MATERIALIZED (
+       SELECT NULL::bigint AS turn, w.at, l.*
+       FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
+       WHERE w.at <= now() AND w.at >= $1::timestamptz
+       ORDER BY w.at LIMIT $2::integer
+       FOR NO KEY UPDATE OF w, l SKIP LOCKED),
+     -- include: serve
+SELECT
+       -- include: served
+
+-- name: claim_lanes_in_turn
+-- While there is a line (`flow/claim.py`): half of the tokens are those of the applications whose turn it is, at most $5 that
+-- have something ready, from below $4 on. Downwards, because an application's newest tokens come first then: those that a long
+-- transaction keeps lie behind. Where nobody is left, the last step finds NULL. Comparing rows fences off `wake_at`.
+WITH RECURSIVE step (no, place) AS (
+       SELECT $4::bigint, 0
+       UNION ALL
+       SELECT (SELECT w.app_no FROM hookline.wake w WHERE w.app_no < s.no AND w.at <= now() AND w.at >= $1::timestamptz
+               ORDER BY w.app_no DESC, w.at DESC LIMIT 1), s.place + 1
+       FROM step s WHERE s.no IS NOT NULL AND s.place < $5::integer),
+     app AS MATERIALIZED (
+       SELECT no, place, extract(epoch FROM clock_timestamp() - statement_timestamp())::float8 AS took
+       FROM step WHERE place > 0),
+     turns AS MATERIALIZED (
+       SELECT row_number() OVER (PARTITION BY x.app_no ORDER BY x.at) AS turn, x.*
+       FROM app CROSS JOIN LATERAL (
+         SELECT w.id, w.at, l.*
+         FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
+         WHERE (w.app_no, w.at) >= (app.no, $1) AND (w.app_no, w.at) <= (app.no, now())
+         ORDER BY w.app_no, w.at LIMIT (SELECT $2::integer / 2 / count(no) FROM app)
+         FOR NO KEY UPDATE OF w, l SKIP LOCKED) x
+       WHERE app.no IS NOT NULL),
+     front AS MATERIALIZED (
+       SELECT NULL::bigint AS turn, w.id, w.at, l.*
+       FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
+       WHERE w.at <= now() AND w.at >= $1 AND w.id <> ALL (ARRAY(SELECT id FROM turns))
+       ORDER BY w.at LIMIT $2 - (SELECT count(*) FROM turns)
+       FOR NO KEY UPDATE OF w, l SKIP LOCKED),
+     looked AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM front),
+     -- include: serve
+SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
+       -- include: served
 
 -- name: app_paces_lock
 -- Those of the lanes that are locked: a lane has a rate only while its application has a pace.
@@ -42,10 +85,10 @@ FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, ta
 
 -- name: claim_take
 -- $1 endpoints, $2 quotas, $3 floors, $4 when to look again, $5 endpoints whose claims are counted, $6 claim token,
--- $7 lease in seconds. Rows without an id say what was left in a lane.
+-- $7 lease in seconds, $8 the endpoints' applications. Rows without an id say what was left in a lane.
 WITH p AS MATERIALIZED (
-       SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[])
-                     AS p (endpoint_no, quota, floor, rest_at)),
+       SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $8::bigint[])
+                     AS p (endpoint_no, quota, floor, rest_at, app_no)),
      -- Read without locks: what another worker holds is armed again too, whatever becomes of it there.
      cand AS MATERIALIZED (
        SELECT p.endpoint_no, d.id, d.due_at, d.due_at <= now()
@@ -64,8 +107,8 @@ WITH p AS MATERIALIZED (
      -- One token for what was left. At now, never at an old due instant: that would jump the queue. A lane that waits for room
      -- is armed by whoever frees some.
      armed AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+       SELECT p.app_no, t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
        FROM rest t JOIN p USING (endpoint_no)
        WHERE p.rest_at IS NOT NULL
        RETURNING at),
@@ -95,9 +138,9 @@ WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
 WITH gone AS (
        DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *),
      turns AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
-       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no)
 INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
                                   policy, last_status, reason, detail, died_at, ordering_key)
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
@@ -116,10 +159,10 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
        UPDATE hookline.delivery d
        SET state = 0, claim = NULL, lease_until = NULL, counted = false
        FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim
-       RETURNING d.id, r.claim, d.endpoint_no, d.due_at),
+       RETURNING d.id, r.claim, d.app_no, d.endpoint_no, d.due_at),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+       SELECT app_no, endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY app_no, endpoint_no)
 SELECT id, claim, (SELECT hookline.announce()) FROM kept
 
 -- name: sleep

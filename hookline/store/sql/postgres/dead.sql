@@ -121,10 +121,10 @@ WITH x AS MATERIALIZED (
               now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $11::float8)), last_status, policy,
               ordering_key
        FROM gone ORDER BY id
-       RETURNING id, endpoint_no, ordering_key),
+       RETURNING id, app_no, endpoint_no, ordering_key),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY app_no, endpoint_no)
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce()) FROM d GROUP BY endpoint_no
 
 -- name: resolve
@@ -138,11 +138,11 @@ WITH x AS MATERIALIZED (
        FOR UPDATE OF l SKIP LOCKED),
      closed AS (
        UPDATE hookline.dead_letter SET resolved_at = now(), note = $11::text WHERE id = ANY (ARRAY(SELECT id FROM x))
-       RETURNING id, endpoint_no, ordering_key),
+       RETURNING id, app_no, endpoint_no, ordering_key),
      turns AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM closed
-       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM closed
+       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no
        RETURNING 1)
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce() FROM turns LIMIT 1)
 FROM closed GROUP BY endpoint_no
@@ -190,10 +190,11 @@ WITH m AS MATERIALIZED (
                    ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END,
               key, CASE WHEN key IS NULL THEN 0 ELSE 6 END
        FROM m ORDER BY id
-       RETURNING endpoint_no, due_at, ordering_key),
+       RETURNING app_no, endpoint_no, due_at, ordering_key),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')
+       FROM d GROUP BY app_no, endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
 
 -- name: endpoint_lives
@@ -218,7 +219,8 @@ WITH d AS (
        WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.payload IS NOT NULL
          AND m.created_at >= $3::timestamptz AND m.created_at <= $4::timestamptz
        LIMIT 1
-       RETURNING id, endpoint_no, ordering_key),
+       RETURNING id, app_no, endpoint_no, ordering_key),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys) SELECT endpoint_no, now(), now(), to_json(ordering_key)::text FROM d)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), to_json(ordering_key)::text FROM d)
 SELECT id, hookline.announce() FROM d

@@ -32,12 +32,13 @@
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        ORDER BY m.seq, e.no
-       RETURNING endpoint_no, message_id, due_at, ordering_key),
+       RETURNING app_no, endpoint_no, message_id, due_at, ordering_key),
      -- For paused endpoints too: one that is resumed at this moment cannot see these rows. What has a key is always queued, and
      -- its token names the key: whether the last one of that key is being delivered just now cannot be seen from here.
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',') FROM d GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')
+       FROM d GROUP BY app_no, endpoint_no)
 
 -- name: ingest
 -- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was

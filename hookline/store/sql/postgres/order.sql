@@ -25,8 +25,8 @@ SELECT endpoint_no, min(due_at) AS floor FROM turned GROUP BY endpoint_no
 
 -- name: unblock
 -- An endpoint no longer waits for its dead: the queues that did. Under the lane's lock.
-INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-SELECT $1, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+SELECT min(app_no), $1, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
 FROM hookline.dead_letter WHERE endpoint_no = $1::bigint AND ordering_key IS NOT NULL AND resolved_at IS NULL
 HAVING count(*) > 0
 

@@ -26,8 +26,9 @@ WITH r AS MATERIALIZED (
               dns_us, connect_us, tls_us, first_byte_us, total_us, now()
        FROM gone),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT no, now(), now(), keys FROM unnest($3::bigint[], $4::text[]) AS w (no, keys) WHERE EXISTS (SELECT FROM gone)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = w.no), no, now(), now(), keys
+       FROM unnest($3::bigint[], $4::text[]) AS w (no, keys) WHERE EXISTS (SELECT FROM gone)
        RETURNING 1)
 SELECT count(*) AS recorded, CASE WHEN count(*) < cardinality($1) THEN array_agg(attempt_id) END AS held,
        (SELECT hookline.announce() FROM woken LIMIT 1)
@@ -69,14 +70,14 @@ WITH r AS MATERIALIZED (
        SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1, due_at = r.due_at, last_delay = r.delay,
            last_status = r.status, claim = NULL, lease_until = NULL, counted = false
        FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind = 1
-       RETURNING d.id, r.claim, d.endpoint_no, d.due_at),
+       RETURNING d.id, r.claim, d.app_no, d.endpoint_no, d.due_at),
      woken AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY endpoint_no),
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+       SELECT app_no, endpoint_no, greatest(now(), min(due_at)), min(due_at) FROM kept GROUP BY app_no, endpoint_no),
      turns AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
-       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no
        RETURNING 1)
 SELECT id, claim, now() AS now, (SELECT hookline.announce() FROM turns LIMIT 1) FROM gone
 UNION ALL
@@ -84,7 +85,10 @@ SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM k
 
 -- name: record_wake
 -- What these lanes left has a token with its floor already, for later: whoever comes now consumes both.
-WITH w AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT no, now(), now() FROM unnest($1::bigint[]) AS no RETURNING 1)
+WITH w AS (
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+       SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = no), no, now(), now() FROM unnest($1::bigint[]) AS no
+       RETURNING 1)
 SELECT hookline.announce() FROM w LIMIT 1
 
 -- name: lane_write
@@ -118,7 +122,8 @@ WHERE e.no = r.no AND e.status < 2
 -- name: wake_lanes
 -- Those who sleep hear of it when it is soon: room that was freed is of no use to a worker that does not look.
 WITH w AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor)
-       SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[])
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+       SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = w.no), w.*
+       FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS w (no, at, floor)
        RETURNING at)
 SELECT hookline.announce() FROM w WHERE at <= now() + interval '1 s' LIMIT 1

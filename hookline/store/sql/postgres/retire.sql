@@ -63,11 +63,11 @@ WITH gone AS (
        DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
          SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)
          ORDER BY died_at LIMIT $2::integer FOR UPDATE SKIP LOCKED))
-       RETURNING resolved_at, endpoint_no, ordering_key),
+       RETURNING resolved_at, app_no, endpoint_no, ordering_key),
      turns AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
-       WHERE ordering_key IS NOT NULL AND resolved_at IS NULL GROUP BY endpoint_no)
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL AND resolved_at IS NULL GROUP BY app_no, endpoint_no)
 SELECT count(*) AS retired, count(*) FILTER (WHERE resolved_at IS NULL) AS expired FROM gone
 
 -- name: retire_resolved

@@ -16,7 +16,7 @@ LIMIT $1::integer
 -- name: sweep_leases_back
 -- To the lane's back: whatever stalled its worker should not stall the next one at once.
 WITH x AS MATERIALIZED (
-       SELECT id, endpoint_no, counted FROM hookline.delivery
+       SELECT id, app_no, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
          AND (lease_until <= now() OR lease_until > now() + make_interval(secs => $2::float8))
        ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
@@ -24,7 +24,8 @@ WITH x AS MATERIALIZED (
        UPDATE hookline.delivery
        SET state = 0, due_at = now(), claim = NULL, lease_until = NULL, counted = false
        WHERE id = ANY (ARRAY(SELECT id FROM x))),
-     woken AS (INSERT INTO hookline.wake (endpoint_no, at, floor) SELECT DISTINCT endpoint_no, now(), now() FROM x)
+     woken AS (
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor) SELECT DISTINCT app_no, endpoint_no, now(), now() FROM x)
 SELECT x.endpoint_no, x.counted, (SELECT hookline.announce()) FROM x
 
 -- name: sweep_expired
@@ -56,9 +57,9 @@ WITH x AS MATERIALIZED (
               'budget_exhausted', 'the time budget ended while it waited', now(), ordering_key
        FROM gone),
      turns AS (
-       INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-       SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
-       WHERE ordering_key IS NOT NULL GROUP BY endpoint_no
+       INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+       SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
+       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no
        RETURNING 1)
 SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now() AS died_at,
        (SELECT m.trace FROM hookline.message m WHERE m.created_at = message_at AND m.seq = message_seq) AS trace,
@@ -176,8 +177,10 @@ WHERE NOT (l.waiting_floor IS NOT NULL AND l.waiting_floor <= d.due_at AND l.in_
 ORDER BY l.endpoint_no
 
 -- name: audit_repair
-INSERT INTO hookline.wake (endpoint_no, at, floor)
-SELECT r.endpoint_no, greatest(now(), r.floor), r.floor FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
+SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, greatest(now(), r.floor),
+       r.floor
+FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
 
 -- name: audit_queues
 -- Queues that have nothing active and nobody will look at: no token names them, and no dead letter blocks them.
@@ -212,6 +215,7 @@ WHERE NOT EXISTS (
 ORDER BY q.endpoint_no, q.ordering_key
 
 -- name: audit_repair_queues
-INSERT INTO hookline.wake (endpoint_no, at, floor, keys)
-SELECT endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',')
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, now(), now(),
+       string_agg(to_json(ordering_key)::text, ',')
 FROM unnest($1::bigint[], $2::text[]) AS r (endpoint_no, ordering_key) GROUP BY endpoint_no

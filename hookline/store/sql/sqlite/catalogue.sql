@@ -48,8 +48,8 @@ UPDATE lane SET app_rate = :rate, turn_at = NULL
 
 -- name: application_lanes_wake
 -- A token for each of its lanes in which something waits.
-INSERT INTO wake (endpoint_no, at, floor)
-SELECT no, max(:now, due_at), due_at
+INSERT INTO wake (app_no, endpoint_no, at, floor)
+SELECT :app_no, no, max(:now, due_at), due_at
   FROM (SELECT e.no, (SELECT d.due_at FROM delivery d WHERE d.endpoint_no = e.no AND d.state < 2
                        ORDER BY d.due_at LIMIT 1) AS due_at
           FROM endpoint e WHERE e.app_no = :app_no AND e.deleted_at IS NULL)

@@ -1,7 +1,14 @@
 -- Claim: one transaction. `flow/lane.py` decides between what is read and what is written.
 
 -- name: claim_tokens
-SELECT endpoint_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
+SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
+
+-- name: claim_app
+-- The next application that has something ready.
+SELECT app_no FROM wake WHERE app_no < ? AND at <= ? ORDER BY app_no DESC LIMIT 1;
+
+-- name: claim_turns
+SELECT endpoint_no, app_no FROM wake WHERE app_no = ? AND at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_consume
 -- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.

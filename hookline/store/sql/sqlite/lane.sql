@@ -11,7 +11,7 @@ UPDATE lane
  WHERE endpoint_no = ?;
 
 -- name: wake_lanes
-INSERT INTO wake (endpoint_no, at, floor, keys) VALUES (?, ?, ?, ?);
+INSERT INTO wake (endpoint_no, at, floor, keys, app_no) VALUES (?1, ?2, ?3, ?4, (SELECT app_no FROM lane WHERE endpoint_no = ?1));
 
 -- name: lane_events_write
 INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause, actor, actor_name) VALUES (?, ?, ?, ?, ?, ?, ?);

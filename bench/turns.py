@@ -1,0 +1,148 @@
+"""One application with thousands of busy, healthy endpoints beside a quiet one: what the quiet one notices.
+
+Each run has a database of its own. The busy application has a backlog in every lane; the quiet one publishes a few messages a
+second; a wait is from a message's acceptance (COMMIT has returned) to its arrival. With no busy lanes it is the wait of an idle
+system.
+
+met: however many lanes the busy one has, the quiet one's p50 is at most `--within` milliseconds (median over the rounds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+from collections.abc import Sequence
+
+import uvloop
+from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
+
+from bench.ground import BODY, application, database, opened, worker
+from bench.isolation import HEALTHY, accept, settled, until, waits_of, warm
+from bench.witness import Witness
+from hookline.clock import monotonic
+from hookline.model import Application, Secret
+from hookline.signing import new_secret
+from hookline.store import Store
+from tests.support import factory
+from tests.support.processes import environment
+
+BUSY = "busy"
+TOGETHER = 8  # endpoints that are made at once
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    engine: str
+    lanes: int
+    waits: list[float]  # milliseconds, sorted
+    busy_rate: float  # deliveries a second of the busy one, meanwhile
+    left: int  # of its backlog, when the flow ended
+
+    def share(self, part: float) -> float:
+        return self.waits[min(len(self.waits) - 1, int(len(self.waits) * part))]
+
+
+def main() -> None:
+    options = _options()
+    console = Console()
+    runs: list[Run] = []
+    for _ in range(options.rounds):
+        for engine in options.engines:
+            for lanes in options.lanes:
+                with database(engine) as url:
+                    runs.append(uvloop.run(run(url, engine, lanes, options, console)))
+    console.print(_table(runs))
+    worst = max(statistics.median(run.share(0.5) for run in found) for found in _cases(runs).values())
+    met = worst <= options.within
+    console.print(
+        f"{'met' if met else 'NOT MET'}: the quiet one waits {worst:.0f} ms at most (p50; {options.within:.0f})"
+    )
+    sys.exit(not met)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.turns", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    both = ["sqlite", "postgres"]
+    parser.add_argument("--engines", nargs="+", choices=both, default=both)
+    parser.add_argument("--lanes", nargs="+", type=int, default=[0, 100, 1000, 5000], help="of the busy one")
+    parser.add_argument("--backlog", type=int, default=100_000, help="deliveries that wait in all of them (100,000)")
+    parser.add_argument("--rate", type=int, default=20, help="messages a second of the quiet one (20)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each run (8)")
+    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
+    parser.add_argument("--within", type=float, default=60.0, help="milliseconds (60)")
+    return parser.parse_args()
+
+
+# ── one run ──
+
+
+async def run(url: str, engine: str, lanes: int, options: argparse.Namespace, console: Console) -> Run:
+    env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
+    with Witness() as witness:
+        store = await opened(url, env)
+        quiet = await application(store, witness.url(HEALTHY))
+        with console.status(f"{engine}, {lanes} busy lanes"):
+            backlog = await _busy(store, witness, lanes, options.backlog)
+            await settled(url)
+            async with worker(store, env):
+                await warm(store, [quiet], witness)
+                began, before = monotonic(), witness.count(BUSY)
+                accepted = await accept(store, [quiet], options.rate, options.seconds, "quiet", console)
+                sent = witness.count(BUSY)
+                rate = (sent - before) / (monotonic() - began)
+                await until(witness, 1 + len(accepted))
+        account = witness.account()
+        await store.close()
+    return Run(engine=engine, lanes=lanes, waits=waits_of(account, accepted), busy_rate=rate, left=backlog - sent)
+
+
+async def _busy(store: Store, witness: Witness, lanes: int, backlog: int) -> int:
+    """How many deliveries wait."""
+    if not lanes:
+        return 0
+    organization = await store.save_organization(factory.organization())
+    app = await store.create_application(organization.id, factory.new_application())
+    for first in range(0, lanes, TOGETHER):
+        urls = [witness.url(f"{BUSY}/{number}") for number in range(first, min(first + TOGETHER, lanes))]
+        await asyncio.gather(*(_endpoint(store, app, url) for url in urls))
+    messages = -(-backlog // lanes)
+    together = max(1, 10_000 // lanes)
+    for first in range(0, messages, together):
+        count = min(together, messages - first)
+        await store.ingest([factory.new_message(app.no, payload=BODY) for _ in range(count)])
+    return messages * lanes
+
+
+async def _endpoint(store: Store, app: Application, url: str) -> None:
+    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+
+
+# ── what came of them ──
+
+
+def _cases(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:
+    cases: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        cases.setdefault((run.engine, run.lanes), []).append(run)
+    return cases
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    table = Table(
+        "waits of the quiet one, ms", "p50", "p90", "p99", "most", "p50 of each round", "busy deliveries/s", "left"
+    )
+    for (engine, lanes), found in _cases(runs).items():
+        medians = [f"{statistics.median(run.share(part) for run in found):.1f}" for part in (0.5, 0.9, 0.99, 1.0)]
+        rounds = ", ".join(f"{run.share(0.5):.1f}" for run in found)
+        rate = f"{statistics.median(run.busy_rate for run in found):,.0f}"
+        table.add_row(f"{engine}, {lanes:,} busy lanes", *medians, rounds, rate, f"{min(run.left for run in found):,}")
+    return table
+
+
+if __name__ == "__main__":
+    main()
