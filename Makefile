@@ -37,7 +37,7 @@ listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the 
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline listen --register demo --ping
 
 test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; a PostgreSQL server is started for them, a Chromium is found or got
-	$(BIN)/python -m pytest -n 6 --dist worksteal
+	$(BIN)/python -m pytest -n 5 --dist worksteal
 
 sdk: $(SDK)/svix-1/.ready $(SDK)/node/.ready ## Install the Svix SDKs that the tests run against the API
 

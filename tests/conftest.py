@@ -43,15 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with"
     )
-    # A suite that a shell runs in the background ignores SIGINT, and so would all processes that it starts.
+    # A suite that a shell runs in the background ignores SIGINT, with `nohup` SIGHUP, and so would all processes that it starts.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     """A test that failed may hang at its end. pytest has just called off its own watch, in case somebody debugs it."""
-    faulthandler.dump_traceback_later(LAST_WORDS, file=node.config.stash[fault_handler_stderr_fd_key], exit=True)
+    shown = node.config.stash.get(fault_handler_stderr_fd_key, None)
+    if shown is not None:
+        faulthandler.dump_traceback_later(LAST_WORDS, file=shown, exit=True)
 
 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ own; and where an application has a rate, its lanes share the starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TypeVar
@@ -209,15 +209,19 @@ class Division:
 
     # ── before what is taken is known ──
 
-    def give_turns(self, apps: Mapping[int, int]) -> None:
-        """Half of the slots are for these lanes, as many for each application: one with a single lane has it all for that."""
+    def give_turns(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
+        """Half of the slots are for these lanes, as many for each application: one with a single lane has it all for that. Only
+        those of them that have a backlog get more than others."""
         lanes = Counter(apps.values())
-        for_each = fair_quota(self.left // 2, len(lanes))
-        self._parts = {endpoint_no: fair_quota(for_each, lanes[app_no]) for endpoint_no, app_no in apps.items()}
+        for_each = self.left // 2 // max(1, len(lanes))
+        self._parts = {no: max(1, for_each // lanes[app_no]) for no, app_no in apps.items() if no in backlogged}
 
     def part(self, lane: Lane, lanes: int) -> int:
-        """Of what is left to so many lanes, this one included."""
-        return min(self.left, max(fair_quota(self.left, lanes), self._parts.get(lane.endpoint_no, 0)))
+        """Of what is left to so many lanes, this one included: what those with a turn have beyond one slot is theirs, and no turn
+        takes the one slot of another lane."""
+        turn = self._parts.pop(lane.endpoint_no, 0)
+        free = self.left - sum(self._parts.values()) + len(self._parts)
+        return min(self.left, max(fair_quota(free, lanes), min(turn, free - lanes + 1)))
 
     def admissions(self, lanes: Sequence[Lane]) -> list[Admission]:
         """As if each lane took its whole quota; `take` less than none for what it did not."""

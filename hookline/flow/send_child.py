@@ -65,9 +65,9 @@ class _ToWorker(logging.Handler):
 
 
 def main() -> None:
-    # Both reach the whole process group or service; when to end is the worker's to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # They reach the whole process group or service; when to end is the worker's to say.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     line = _Line(socket.socket(fileno=STDIN))
     logging.getLogger("hookline").addHandler(_ToWorker(line))
     first, *rest = line.read()

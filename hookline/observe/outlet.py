@@ -9,16 +9,21 @@ import sys
 
 import structlog
 
+from hookline import clock
+
 log = structlog.get_logger(__name__)
 
 ATOMIC = 4096  # bytes: a longer write to a pipe may be cut in two by another process's
 WHOLE = 1 << 20  # to a file, where an appending write of any length is one
 PATIENCE = 1.0  # seconds that a reader has to make room; after them lines are passed over until there is some
+SHARE = 0.1  # of all time, which is as much as a reader who is slow may have
 
 
 class Outlet:
     def __init__(self) -> None:
         self._lost = 0  # lines, since the reader stopped
+        self._patience = PATIENCE  # what is left of it
+        self._looked = clock.monotonic()
 
     def write(self, lines: bytes) -> None:
         """Never raises: nobody may read it any more, or the disk may be full."""
@@ -43,7 +48,12 @@ class Outlet:
         """For a piece of `ATOMIC` bytes, if it is a pipe; a file always has."""
         asked = select.poll()
         asked.register(number, select.POLLOUT)
-        return bool(asked.poll(0 if self._lost else PATIENCE * 1000))
+        began = clock.monotonic()
+        self._patience = min(PATIENCE, self._patience + SHARE * (began - self._looked))
+        found = bool(asked.poll(0 if self._lost else self._patience * 1000))
+        self._looked = clock.monotonic()
+        self._patience = max(0.0, self._patience - (self._looked - began))
+        return found
 
     def _tell(self) -> None:
         if self._lost:

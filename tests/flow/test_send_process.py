@@ -190,7 +190,7 @@ async def test_a_process_that_no_longer_answers_is_replaced(
 async def test_signals_of_the_group_do_not_end_it(apart: Apart, receiver: Receiver) -> None:
     await apart.send(request(receiver.url))
     pid = apart.pid()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(pid, number)
     [sent] = await apart.send(request(receiver.url))
     assert (sent.status, apart.pid()) == (200, pid)

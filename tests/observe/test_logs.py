@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
 from hookline.model import Dead, Job, Result
+from hookline.observe import outlet
 from hookline.observe.logs import Journal, LogSettings, chunks, told
 from hookline.observe.outlet import ATOMIC, longest_write
 from hookline.states import ErrorKind, Health, Reason
@@ -233,3 +234,35 @@ async def test_what_could_not_be_recorded_is_still_told(scene: Scene) -> None:
     assert recorder.abandon() == 1
     (line,) = paper.documents()
     assert (line["message"], line["recorded"]) == (job.message_id, False)
+
+
+class Slow:
+    """A reader who makes room after 0.6 seconds each time, and the clock that goes on meanwhile."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waited = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def register(self, number: int, events: int) -> None:
+        pass
+
+    def poll(self, milliseconds: float) -> list[int]:
+        spent = min(0.6, milliseconds / 1000)
+        self.now += spent
+        self.waited += spent
+        return [1] if spent == 0.6 else []
+
+
+def test_a_slow_reader_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow()
+    monkeypatch.setattr(outlet.clock, "monotonic", slow.monotonic)
+    monkeypatch.setattr(outlet.select, "poll", lambda: slow)
+    monkeypatch.setattr(outlet.os, "write", lambda _number, data: len(data))
+    written = outlet.Outlet()
+    for _ in range(1000):
+        written.write(b"a line\n")
+        slow.now += 0.01
+    assert 1.0 <= slow.waited <= 1.0 + 0.1 * slow.now

@@ -265,6 +265,19 @@ def test_no_spelling_of_a_path_is_a_way_around(desk: Desk, keys: AsyncKeys, only
     assert desk.effects == 0
 
 
+def test_every_spelling_of_a_path_has_the_same_keys(desk: Desk, keys: AsyncKeys) -> None:
+    """The application is there with its root in front and without: what was seen at one is no new request at another."""
+    app = APPS["litestar"](desk, keys, IdempotencySettings(only=["/nowhere"]))
+
+    async def mounted(scope: Any, receive: Any, send: Any) -> None:
+        await IdempotencyMiddleware(app, keys)({**scope, "root_path": "/shop"}, receive, send)
+
+    with asgi_server(mounted, http="h11", lifespan="off") as server:
+        replies = [server.call(path, "k1") for path in ("/shop/pay", "/pay", "pay", "/shop//pay", "/x/shop/pay")]
+    assert [reply.is_replay for reply in replies] == [False, True, True, True, True]
+    assert desk.effects == 1
+
+
 def test_a_method_in_small_letters_is_the_same_one(desk: Desk, keys: AsyncKeys) -> None:
     """Starlette's classes of endpoints take it, and uvicorn's h11 passes it on as it came."""
 

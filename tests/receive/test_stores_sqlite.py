@@ -48,7 +48,7 @@ async def test_who_waits_too_long_for_its_turn_is_told(keys_file: str) -> None:
     await keys.begin(KEY, PRINT, token=b"0", lease=30)
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        copies = [keys.begin(b"%d" % n, PRINT, token=b"1", lease=30) for n in range(4)]
+        copies = [keys.begin(b"%d" % n, PRINT, token=b"1", lease=30) for n in range(12)]
         first, *_, last = await asyncio.gather(*copies, return_exceptions=True)
     assert isinstance(first, KeyStoreUnavailable)
     assert isinstance(last, KeyStoreUnavailable)

@@ -161,3 +161,19 @@ async def test_a_worker_with_one_slot_serves_everybody_in_order(scene: Scene) ->
     await publish(scene, quiet)
     jobs = [job for _ in range(6) for job in await scene.claim(1)]
     assert len(of(quiet, jobs)) == 1
+
+
+@pytest.mark.parametrize("apps", [2, 3, 5])
+async def test_no_lane_is_left_out(scene: Scene, apps: int) -> None:
+    """However the claim divides among applications and their lanes: each lane that is looked at gets something."""
+    many = [scene.app, *[await neighbour(scene, lanes=12) for _ in range(apps - 1)]]
+    for _ in range(12):
+        await scene.endpoint()
+    for app in many:
+        await publish(scene, app, 30)
+    served: Counter[int] = Counter()
+    lanes = 12 * apps
+    for _ in range(4 * lanes // 20):
+        served.update(job.endpoint_no for job in await scene.claim(20))
+    assert len(served) == lanes
+    assert max(served.values()) <= 4 * min(served.values())

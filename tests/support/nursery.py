@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MODULES = ("hookline.cli.app", "hookline.store.sqlite", "hookline.store.postgres", "pydantic")
+AT_START = ("PYTHON", "LC_", "LANG", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
 _LENGTH = struct.Struct("!I")
 _CODE = struct.Struct("!i")
 
@@ -51,7 +52,7 @@ class Nursery:
         self._home.cleanup()
 
     def suits(self, environment: Mapping[str, str]) -> bool:
-        """What Python reads at its start cannot be changed later."""
+        """What Python and libraries read at their start cannot be changed later."""
         return _of_python(environment) == _of_python(self._environment)
 
     async def run(
@@ -77,7 +78,7 @@ class Nursery:
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LC_", "LANG"))}
+    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
 
 
 def _write(end: int, data: bytes) -> None:

@@ -87,13 +87,32 @@ def test_in_turn_the_first_of_each_comes_before_the_second_of_any() -> None:
 
 @given(st.integers(2, 512), st.integers(1, 40), st.integers(0, 100))
 def test_applications_that_have_a_turn_get_the_same_and_nothing_is_left_over(want: int, many: int, others: int) -> None:
-    """One has a single lane in turn, another many; others come behind them in order."""
+    """One has a single lane in turn, another many; others come behind them in order, no more than the other half has slots."""
+    many, others = min(many, max(1, want // 4)), min(others, want - want // 2)
     lanes = [replace(lane, app_no=1 if lane.endpoint_no == 1 else 2) for lane in healthy(1 + many + others)]
     division = Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy())
-    division.give_turns({lane.endpoint_no: lane.app_no for lane in lanes[: 1 + many]})
+    turns = {lane.endpoint_no: lane.app_no for lane in lanes[: 1 + many]}
+    division.give_turns(turns, turns)
     quotas = [admission.quota for admission in division.admissions(lanes)]
     assert sum(quotas) == want
     assert quotas[0] >= want // 4
+
+
+@given(st.integers(2, 512), st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 64), st.data())
+def test_turns_take_half_and_leave_something_to_everybody(
+    want: int, sizes: list[int], others: int, data: st.DataObject
+) -> None:
+    """Of applications with so many lanes in turn each; some of the lanes have less than their part would be."""
+    most = max(1, want // 2 // len(sizes))
+    sizes = [min(size, most) for size in sizes][: max(1, want // 2)]
+    lanes = [lane for app_no, size in enumerate(sizes, 1) for lane in lanes_of(app_no, size)]
+    backlogged = data.draw(st.sets(st.sampled_from([lane.endpoint_no for lane in lanes])))
+    front = lanes_of(99, min(others, want - want // 2))
+    division = Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy())
+    division.give_turns({lane.endpoint_no: lane.app_no for lane in lanes}, backlogged)
+    quotas = [admission.quota for admission in division.admissions([*lanes, *front])]
+    assert min(quotas) >= 1
+    assert sum(quotas) == want
 
 
 def test_nobody_shares_with_no_lanes() -> None:

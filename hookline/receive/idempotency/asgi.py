@@ -57,9 +57,7 @@ class IdempotencyMiddleware:
     def _plan(self, scope: Scope) -> Plan:
         if scope["type"] != "http":
             return Plan()
-        path, root = scope["path"], scope.get("root_path", "")
-        below = path.split(root, 1)[-1] if root else path  # not only in front: so does Litestar
-        return plan(self._settings, scope["method"].upper(), path, below, f"{root}/{below}")
+        return plan(self._settings, scope["method"].upper(), scope["path"], _below(scope), _path(scope))
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope["headers"])
@@ -115,8 +113,21 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
 
 
 def _request(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
-    path, query = scope["path"], scope.get("query_string", b"")
-    return IncomingRequest(scope["method"].upper(), path, query, headers, _url(scope, headers), scope, body)
+    query = scope.get("query_string", b"")
+    return IncomingRequest(scope["method"].upper(), _path(scope), query, headers, _url(scope, headers), scope, body)
+
+
+def _path(scope: Scope) -> str:
+    """Whole, and one however it was asked for: routers take it with the root and without."""
+    root: str = scope.get("root_path", "").rstrip("/")
+    below = _below(scope)
+    return f"{root}/{below.lstrip('/')}" if root else below
+
+
+def _below(scope: Scope) -> str:
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    return path.split(root, 1)[-1] if root else path  # not only in front: so does Litestar
 
 
 def _url(scope: Scope, headers: Headers) -> str:

@@ -71,6 +71,7 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_MARGIN = 1.0  # seconds: a thread that gets its turn late, on a busy machine, is no file that is locked
 
 
 class _Held(Struct, frozen=True):
@@ -186,7 +187,7 @@ class AsyncSqliteKeys:
         self._thread().shutdown(wait=False)
 
     async def _run(self, verb: Callable[[], T]) -> T:
-        give_up = clock.monotonic() + self._timeout
+        give_up = clock.monotonic() + self._timeout + _MARGIN
 
         def in_turn() -> T:
             if clock.monotonic() > give_up:

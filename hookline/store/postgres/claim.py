@@ -97,7 +97,8 @@ class Claim(Part):
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
-        division.give_turns({row["endpoint_no"]: row["app_no"] for row in found if _in_turn(row)})
+        in_turn = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
+        division.give_turns(in_turn, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
@@ -138,7 +139,9 @@ class Claim(Part):
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         turns = self._turns
-        apps = turns.apps(tokens, clock.monotonic())
+        apps = (
+            turns.apps(tokens, clock.monotonic()) if since > _BEGINNING else 0
+        )  # a step over all dead tokens takes long
         name, whose = ("claim_lanes_in_turn", (turns.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
         if apps and found:
@@ -351,12 +354,6 @@ class Claim(Part):
                 await listener.close(timeout=5)
             except (InterfaceError, OSError, TimeoutError):
                 listener.terminate()
-
-
-def _in_turn(row: Any) -> bool:
-    """Found in its application's turn, and an earlier claim has left something there: what is kept for a lane that has less is
-    nobody's in this claim."""
-    return row["turn"] is not None and row["floor"] < row["at"]
 
 
 def _looked_at_again(admission: Admission) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from hookline import clock
 from hookline.flow import order
-from hookline.flow.claim import Division, fair_quota, in_turn
+from hookline.flow.claim import Division, in_turn
 from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
 from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, PolicyOverride
@@ -130,8 +131,9 @@ class _Taking:
         more = len(tokens) == TOKENS or len(lanes) > most
         self.tx.context.turns.note(lanes.values(), len(tokens), more=more)
         turns = self._turns(most)
-        self.division.give_turns(turns)
-        return list(turns | lanes)[:most]
+        self.division.give_turns(turns, turns)
+        front = most - most // 2 if turns else most
+        return [*turns, *islice((no for no in lanes if no not in turns), front)]
 
     def _turns(self, most: int) -> dict[int, int]:
         """The lanes of the applications whose turn it is, in turn, and whose they are."""
@@ -142,7 +144,7 @@ class _Taking:
         apps = self._apps(turns.below, wanted)
         last, ended = apps[-1] if len(apps) == wanted else None, clock.monotonic()
         turns.came(last, took=ended - began, now=ended)
-        part = fair_quota(most // 2, len(apps))
+        part = most // 2 // len(apps) if apps else 0
         return dict(in_turn([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
     def _apps(self, below: int, most: int) -> list[int]:

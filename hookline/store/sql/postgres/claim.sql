@@ -45,7 +45,8 @@ SELECT
 -- name: claim_lanes_in_turn
 -- While there is a line (`flow/claim.py`): half of the tokens are those of the applications whose turn it is, at most $5 that
 -- have something ready, from below $4 on. Downwards, because an application's newest tokens come first then: those that a long
--- transaction keeps lie behind. Where nobody is left, the last step finds NULL. Comparing rows fences off `wake_at`.
+-- transaction keeps lie behind. Where nobody is left, the last step finds NULL. Comparing rows fences off `wake_at`. Where one of
+-- them has a backlog it will get more than one slot: the other half then looks at no more lanes than it has slots.
 WITH RECURSIVE step (no, place) AS (
        SELECT $4::bigint, 0
        UNION ALL
@@ -58,17 +59,17 @@ WITH RECURSIVE step (no, place) AS (
      turns AS MATERIALIZED (
        SELECT row_number() OVER (PARTITION BY x.app_no ORDER BY x.at) AS turn, x.*
        FROM app CROSS JOIN LATERAL (
-         SELECT w.id, w.at, l.*
+         SELECT w.id, w.at, w.floor < w.at AS backlogged, l.*
          FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
          WHERE (w.app_no, w.at) >= (app.no, $1) AND (w.app_no, w.at) <= (app.no, now())
          ORDER BY w.app_no, w.at LIMIT (SELECT $2::integer / 2 / count(no) FROM app)
          FOR NO KEY UPDATE OF w, l SKIP LOCKED) x
        WHERE app.no IS NOT NULL),
      front AS MATERIALIZED (
-       SELECT NULL::bigint AS turn, w.id, w.at, l.*
+       SELECT NULL::bigint AS turn, w.id, w.at, NULL::boolean AS backlogged, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
        WHERE w.at <= now() AND w.at >= $1 AND w.id <> ALL (ARRAY(SELECT id FROM turns))
-       ORDER BY w.at LIMIT $2 - (SELECT count(*) FROM turns)
+       ORDER BY w.at LIMIT (SELECT CASE WHEN bool_or(backlogged) THEN $2 - $2 / 2 ELSE $2 - count(*) END FROM turns)
        FOR NO KEY UPDATE OF w, l SKIP LOCKED),
      looked AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM front),
      -- include: serve
