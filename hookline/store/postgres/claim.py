@@ -93,12 +93,12 @@ class Claim(Part):
         if not found:
             return None
         locked = _Lanes(found, claim=self._chance.getrandbits(62))
-        self._move_watermark(locked, full=found[0]["tokens"] >= tokens)
+        self._move_watermark(locked, full=_looked(found) >= tokens)
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
-        in_turn = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
-        division.give_turns(in_turn, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
+        turns = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
+        division.give_turns(turns, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
@@ -139,14 +139,13 @@ class Claim(Part):
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         turns = self._turns
-        apps = (
-            turns.apps(tokens, clock.monotonic()) if since > _BEGINNING else 0
-        )  # a step over all dead tokens takes long
+        over_all = since <= _BEGINNING  # each step would go over all dead tokens
+        apps = 0 if over_all else turns.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (turns.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
         if apps and found:
             turns.came(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
-        looked = found[0]["tokens"] if found else 0
+        looked = _looked(found)
         turns.note((row["app_no"] for row in found), looked, more=looked >= tokens)
         return found
 
@@ -354,6 +353,11 @@ class Claim(Part):
                 await listener.close(timeout=5)
             except (InterfaceError, OSError, TimeoutError):
                 listener.terminate()
+
+
+def _looked(found: Sequence[Any]) -> int:
+    """Tokens, with those that a line has spared: as many as were asked for, and there may be more."""
+    return found[0]["tokens"] + found[0]["spared"] if found else 0
 
 
 def _looked_at_again(admission: Admission) -> bool:

@@ -39,7 +39,7 @@ WITH looked AS MATERIALIZED (
        ORDER BY w.at LIMIT $2::integer
        FOR NO KEY UPDATE OF w, l SKIP LOCKED),
      -- include: serve
-SELECT
+SELECT 0 AS spared,
        -- include: served
 
 -- name: claim_lanes_in_turn
@@ -74,6 +74,8 @@ WITH RECURSIVE step (no, place) AS (
      looked AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM front),
      -- include: serve
 SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
+       -- Tokens that were not looked at although $2 were asked for: there may be more.
+       (SELECT CASE WHEN bool_or(backlogged) THEN greatest(0, $2 / 2 - count(*)) ELSE 0 END FROM turns) AS spared,
        -- include: served
 
 -- name: app_paces_lock
