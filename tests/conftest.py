@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
+import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -47,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # The tests' servers have no TLS; a driver that would ask for it prepares a context for each connection.
+    os.environ.setdefault("PGSSLMODE", "disable")
 
 
 @pytest.hookimpl(trylast=True)
@@ -82,15 +87,23 @@ def postgres_databases(postgres: PostgresServer) -> Iterator[Databases]:
 @pytest.fixture(scope="session")
 def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -> str:
     """A migrated database without rows, to be copied: quicker than a migration per test."""
-
-    async def migrate() -> None:
-        store = await open_store(postgres.url(name), vault=Vault([new_key()]), options=StoreOptions(pool_size=2))
-        await store.migrate()
-        await store.close()
-
     name = postgres_databases.create()
-    postgres_databases.run(migrate)
+    postgres_databases.run(lambda: _migrate(postgres.url(name)))
     return name
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, as a file."""
+    made = tmp_path_factory.mktemp("template") / "hookline.db"
+    asyncio.run(_migrate(f"sqlite:///{made}"))
+    return made
+
+
+async def _migrate(url: str) -> None:
+    store = await open_store(url, vault=Vault([new_key()]), options=StoreOptions(pool_size=2))
+    await store.migrate()
+    await store.close()
 
 
 @pytest.fixture(params=ENGINES)
@@ -102,17 +115,23 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def empty_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A database that was never migrated."""
-    yield from _sqlite_url(tmp_path) if engine == "sqlite" else _postgres_url(request, migrated=False)
+    yield from _urls(engine, request, tmp_path, migrated=False)
 
 
 @pytest.fixture
 def database_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database of this test alone; on PostgreSQL it is migrated already."""
-    yield from _sqlite_url(tmp_path) if engine == "sqlite" else _postgres_url(request, migrated=True)
+    """A database of this test alone, migrated already."""
+    yield from _urls(engine, request, tmp_path, migrated=True)
 
 
-def _sqlite_url(directory: Path) -> Iterator[str]:
-    yield f"sqlite:///{directory}/hookline.db"
+def _urls(engine: str, request: pytest.FixtureRequest, directory: Path, *, migrated: bool) -> Iterator[str]:
+    if engine == "postgres":
+        yield from _postgres_url(request, migrated=migrated)
+        return
+    file = directory / "hookline.db"
+    if migrated:
+        shutil.copy(request.getfixturevalue("sqlite_template"), file)
+    yield f"sqlite:///{file}"
 
 
 def _postgres_url(request: pytest.FixtureRequest, *, migrated: bool) -> Iterator[str]:

@@ -69,14 +69,14 @@ async def test_a_database_of_another_release_says_what_to_do(alone: Cli, tmp_pat
             connection.executemany("INSERT OR IGNORE INTO migration (number, applied_at) VALUES (?, ?)", before)
 
 
-async def test_migrate_once_and_again(cli: Cli) -> None:
-    first = await cli.json("migrate")
+async def test_migrate_once_and_again(alone: Cli) -> None:
+    first = await alone.json("migrate")
     assert first["applied"] == list(range(1, first["version"] + 1))
-    assert (await cli.json("migrate"))["applied"] == []
+    assert (await alone.json("migrate"))["applied"] == []
 
 
-async def test_unmigrated_database_is_left_alone_where_told_so(cli: Cli) -> None:
-    (await cli.using(HOOKLINE_AUTO_MIGRATE="false")("apps", "list")).refused(4, "hookline migrate")
+async def test_unmigrated_database_is_left_alone_where_told_so(alone: Cli) -> None:
+    (await alone.using(HOOKLINE_AUTO_MIGRATE="false")("apps", "list")).refused(4, "hookline migrate")
 
 
 async def test_token_names_organization_and_application(cli: Cli, scene: Scene) -> None:

@@ -7,13 +7,17 @@ is a piece of several statements: each has the line `-- include: accept` in its 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
+from types import MappingProxyType
 
 _HEAD = re.compile(r"-- (name|part): (\S+)$")
 _INCLUDE = re.compile(r"^ *-- include: (\S+)$", re.MULTILINE)
 
 
-def load(engine: str) -> dict[str, str]:
+@cache
+def load(engine: str) -> Mapping[str, str]:
     """Every named statement of one engine, from all its stage files."""
     found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     folder = resources.files(__package__) / engine
@@ -23,7 +27,7 @@ def load(engine: str) -> dict[str, str]:
                 if name in found[kind]:
                     raise ValueError(f"{file.name}: the statement {name!r} is named twice")
                 found[kind][name] = text
-    return {name: _whole(text, found["part"]) for name, text in found["name"].items()}
+    return MappingProxyType({name: _whole(text, found["part"]) for name, text in found["name"].items()})
 
 
 def _whole(text: str, parts: dict[str, str]) -> str:
