@@ -177,7 +177,7 @@ def document(picture: Picture) -> dict[str, object]:
         "lanes": depths.lanes,
         "outbox": {
             "waiting": depths.outbox_waiting,
-            "lagSeconds": depths.outbox_lag,
+            "lagSeconds": max(depths.outbox_lag, seen.outbox_lag),
             "setAside": depths.outbox_set_aside,
         },
         "sickest": [

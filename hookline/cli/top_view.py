@@ -36,7 +36,7 @@ def lines(picture: Picture, width: int, *, most_alerts: int | None = None) -> li
         _head(picture),
         _alerts(picture.alerts, picture.depths.at, width, most_alerts),
         _rates(picture.overview.rates),
-        _waiting(picture.depths),
+        _waiting(picture.depths, picture.overview.outbox_lag),
         _latencies(picture.overview),
         _distribution(picture.overview),
         _lanes(picture.depths),
@@ -100,7 +100,7 @@ def _rates(rates: Mapping[str, Rate]) -> Iterator[Text]:
         yield _row(name, (figures, "red" if bad else ""), (curve(rate.curve), "red" if bad else "cyan"))
 
 
-def _waiting(depths: Depths) -> Iterator[Text]:
+def _waiting(depths: Depths, behind: float) -> Iterator[Text]:
     late = f", the oldest for {span(depths.backlog_age)}" if depths.due else ""
     yield _row("waiting", f"{depths.due:,} due{late}; {depths.held:,} held back")
     yield _row("open", _named(depths.states))
@@ -109,7 +109,8 @@ def _waiting(depths: Depths) -> Iterator[Text]:
     yield _row("dead", (f"{total:,} unresolved{reasons}", "red" if total else ""))
     lag = f", the oldest for {span(depths.outbox_lag)}" if depths.outbox_waiting else ""
     aside = f"; {depths.outbox_set_aside:,} set aside" if depths.outbox_set_aside else ""
-    yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"))
+    late = f"; an application's: behind for {span(behind)}" if behind else ""
+    yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"), (late, "yellow"))
 
 
 def _latencies(seen: Overview) -> Iterator[Text]:

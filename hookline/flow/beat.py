@@ -60,4 +60,5 @@ class Heart:
             return pulse
         total = together((self._untold, pulse), pulse.at)
         total.in_flight, total.slots, total.processes = pulse.in_flight, pulse.slots, 1
+        total.outbox_lag = pulse.outbox_lag
         return total

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import structlog
 
+from hookline.clock import monotonic
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.flow.outage import Outage, pause
 from hookline.model import RelayReport
@@ -26,6 +27,7 @@ class Outbox(Protocol):
     """Where rows wait to become messages: Hookline's own database, or a source, which is another one."""
 
     name: str  # for logs; never with a password
+    sampled: bool  # whether the database's figures say how long its rows wait
 
     async def move(self, limit: int) -> RelayReport:
         """Up to `limit` rows become messages. Those that cannot are set aside.
@@ -43,6 +45,7 @@ class OwnOutbox:
     """The outbox of Hookline's own database."""
 
     name = "own"
+    sampled = True
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -65,6 +68,7 @@ class Relay:
         self._outbox = outbox
         self._outage = outage
         self._failures = 0  # in a row, of a source
+        self._emptied_at = monotonic()  # the last time that nothing more waited
 
     async def run(self, stop: asyncio.Event) -> None:
         stopped = asyncio.create_task(stop.wait())
@@ -83,16 +87,30 @@ class Relay:
                     await pause(SETTLE, stop)
                 await self._rest(stopped)
         except StoreUnavailable as error:
+            self._note(emptied=False)
             await self._outage.failed("relay", error, stop)
         except SourceUnavailable as error:
+            self._note(emptied=False)
             await self._away(error, stop)
         except Exception:
+            self._note(emptied=False)
             log.exception("relay_failed", outbox=self._outbox.name)
             await pause(AFTER_FAULT, stop)
+
+    def _note(self, *, emptied: bool) -> None:
+        """How long rows wait in an application's database, only its relay can tell: no longer than since it was last empty."""
+        if self._outbox.sampled:
+            return
+        if emptied:
+            self._emptied_at = monotonic()
+            self._tally.caught_up(self._outbox.name)
+        else:
+            self._tally.fell_behind(self._outbox.name, self._emptied_at)
 
     async def once(self) -> int:
         """One batch; how many rows left the outbox's queue."""
         report = await self._outbox.move(BATCH)
+        self._note(emptied=report.gone < BATCH and not report.more)
         self._tally.moved(report)
         self._outage.passed()
         self._back()

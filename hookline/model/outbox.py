@@ -39,6 +39,7 @@ class RelayReport(Struct, frozen=True, kw_only=True):
     repeated: int = 0  # the event id was taken already: harmless
     set_aside: int = 0  # rows that cannot become messages; kept with their reason
     reasons: tuple[str, ...] = ()  # the first few of them
+    more: bool = False  # something may be left: it is known to be, or it could not be looked at now
 
     @property
     def gone(self) -> int:

@@ -27,6 +27,7 @@ class Report(Struct, frozen=True, kw_only=True):
     processes: int = 1
     in_flight: int = 0
     slots: int = 0
+    outbox_lag: float = 0.0  # of applications' outboxes
 
 
 _decode = msgspec.json.Decoder(Report).decode
@@ -34,7 +35,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def report(tally: Tally) -> Report:
-    return Report(snapshot=tally.snapshot(), in_flight=tally.in_flight, slots=tally.slots)
+    return Report(
+        snapshot=tally.snapshot(), in_flight=tally.in_flight, slots=tally.slots, outbox_lag=tally.outbox_lag()
+    )
 
 
 def write(path: Path, said: Report) -> None:
@@ -81,6 +84,7 @@ class Fleet:
             processes=sum(each.processes for each in everyone),
             in_flight=sum(each.in_flight for each in everyone),
             slots=sum(each.slots for each in everyone),
+            outbox_lag=max(each.outbox_lag for each in everyone),
         )
 
     def _bounded(self, total: Snapshot) -> Snapshot:

@@ -94,6 +94,7 @@ class _Shown(Collector):
         yield from _of_process(self._view)
         if self._view.sample is not None:
             yield from _of_database(self._view.sample)
+            yield _outbox_lag(self._view.sample.depths, self._view.report)
 
 
 # ── what was counted ──
@@ -140,10 +141,15 @@ def _of_database(sample: Sample) -> Iterator[Metric]:
     yield _by("hookline_circuits", "Endpoints by the state of their circuit.", "state", depths.circuits)
     yield _by("hookline_lanes", "Endpoints that are paused, disabled, held or slowed.", "condition", depths.lanes)
     yield _one("hookline_outbox_waiting", "Outbox rows that are not relayed yet, up to 10,000.", depths.outbox_waiting)
-    yield _one("hookline_outbox_lag_seconds", "Since the oldest of these was written.", depths.outbox_lag)
     yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
     yield _by("hookline_alerts_firing", "Alerts that fire.", "severity", _firing(depths))
     yield from _of_endpoints(sample.endpoints)
+
+
+def _outbox_lag(depths: Depths, report: Report) -> Metric:
+    """Of applications' outboxes only those know who relay them."""
+    about = "For how long outbox rows wait, also those of applications' own outboxes that are relayed here."
+    return _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
 
 
 def _firing(depths: Depths) -> dict[str, int]:

@@ -58,6 +58,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     attempts: list[float]  # part of what was delivered that took 1, 2, ... 12 attempts, and more
     results: dict[str, float]  # attempts by status class or error
     sick: list[Sick]  # the worst first
+    outbox_lag: float  # seconds, of applications' outboxes
 
 
 def overview(pulses: Sequence[Pulse], now: datetime, *, most: int = 10) -> Overview:
@@ -76,6 +77,7 @@ def overview(pulses: Sequence[Pulse], now: datetime, *, most: int = 10) -> Overv
         attempts=_shares(total.used),
         results=total.results,
         sick=_sick(total, most),
+        outbox_lag=max((pulse.outbox_lag for pulse in last), default=0.0),
     )
 
 

@@ -50,6 +50,7 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     lag: Row = []
     duration: Row = []  # of requests
     used: Row = []  # attempts of what was delivered
+    outbox_lag: float = 0.0  # seconds, of applications' outboxes at its end; of several pulses the longest
     endpoints: dict[int, list[int]] = {}  # that failed lately, by number: attempts that went well, and that failed
 
     @property
@@ -77,10 +78,11 @@ def together(pulses: Iterable[Pulse], at: datetime) -> Pulse:
     for pulse in pulses:
         for name in _SUMS:
             setattr(total, name, _sum(getattr(total, name), getattr(pulse, name)))
+        total.outbox_lag = max(total.outbox_lag, pulse.outbox_lag)
     return total
 
 
-_SUMS = tuple(field.name for field in fields(Pulse) if field.name not in ("at", "process"))
+_SUMS = tuple(field.name for field in fields(Pulse) if field.name not in ("at", "process", "outbox_lag"))
 
 
 def _sum(one: object, other: object) -> object:
@@ -141,6 +143,7 @@ class Pulser:
             lag=row("hookline_send_lag_seconds"),
             duration=row("hookline_attempt_duration_seconds"),
             used=row("hookline_delivery_attempts", outcome="delivered"),
+            outbox_lag=tally.outbox_lag(),
             endpoints=self._endpoints(),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from hookline.clock import monotonic
 from hookline.model import (
     ClaimBatch,
     Dead,
@@ -72,6 +73,7 @@ class Tally(Meters):
         self.did: Did = {}  # since the last pulse
         self.in_flight = 0  # requests, now
         self.slots = 0
+        self._behind: dict[str, float] = {}  # applications' outboxes: when each was last empty
 
     # ── the flow, left to right ──
 
@@ -86,6 +88,17 @@ class Tally(Meters):
         self.relayed.add(report.relayed, "relayed")
         self.relayed.add(report.repeated, "repeated")
         self.relayed.add(report.set_aside, "set_aside")
+
+    def fell_behind(self, outbox: str, emptied_at: float) -> None:
+        """More may wait in it, since a monotonic instant at the earliest."""
+        self._behind.setdefault(outbox, emptied_at)
+
+    def caught_up(self, outbox: str) -> None:
+        self._behind.pop(outbox, None)
+
+    def outbox_lag(self) -> float:
+        """Seconds that a row of an application's outbox waits at the most."""
+        return monotonic() - min(self._behind.values()) if self._behind else 0.0
 
     def claimed(self, batch: ClaimBatch, seconds: float) -> None:
         """Only of those that found something: an idle worker's looks would drown them."""

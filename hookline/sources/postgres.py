@@ -81,6 +81,8 @@ _UNTRANSLATABLE = (asyncpg.CharacterNotInRepertoireError, asyncpg.Untranslatable
 class PostgresSource:
     """One relay's view of it. Two of them share the work: each takes rows that the other has not locked."""
 
+    sampled = False
+
     def __init__(self, url: str, store: Store, *, poll: float) -> None:
         self.name = shown_url(url)
         self._url = url

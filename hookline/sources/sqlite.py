@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from hookline.clock import monotonic
 from hookline.errors import InvalidInput
@@ -30,6 +31,8 @@ MARK = 0.25  # seconds between two writes of the marker
 
 class SqliteSource:
     """Any number of processes may read the same file: the place is moved by compare-and-set."""
+
+    sampled = False
 
     def __init__(self, url: str, store: Store) -> None:
         path = sqlite_path(url)
@@ -51,8 +54,12 @@ class SqliteSource:
         self._place = place = await self._store.place(self.name)
         if self._marked is UNSET:
             await self._mark()
-        batch = await self._read(place, limit)
-        report = RelayReport() if batch is None else await self._take(batch, place)
+        try:
+            batch = await self._read(place, limit)
+        except NotNow:
+            report = RelayReport(more=True)
+        else:
+            report = RelayReport() if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK:
             await self._mark()
         return report
@@ -67,7 +74,7 @@ class SqliteSource:
             self._more = True
             return RelayReport()
         self._place = batch.end
-        return report
+        return replace(report, more=batch.more)
 
     async def wait(self, timeout: float) -> None:
         if self._more:
@@ -84,11 +91,9 @@ class SqliteSource:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def _read(self, place: OutboxPlace | None, limit: int) -> Batch | None:
-        """None: there is nothing to read now."""
+        """None: there is no such thing yet."""
         try:
             batch = await self._in_thread(partial(self._file.read, place, limit))
-        except NotNow:
-            return None
         except Absent as absent:
             self._say(str(absent))
             return None

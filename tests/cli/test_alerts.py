@@ -90,6 +90,13 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
     assert "\tfires\t" in (await cli("alerts", "history")).out
 
 
+async def at_work(scene: Scene, receiver: Receiver) -> None:
+    """The worker delivers: a test of the channels waits for a moment only, and not until one has started."""
+    await scene.endpoint(url=f"{receiver.url}/at-work")
+    await scene.send()
+    await receiver.arrived(1)
+
+
 async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Receiver) -> None:
     with MailServer() as server:
         told = cli.using(
@@ -100,6 +107,7 @@ async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Recei
         )
         key = (await told("alerts", "secret")).out.strip()
         async with told.running("worker"):
+            await at_work(scene, receiver)
             found = (await told.json("alerts", "test"))["data"]
         assert server.mails[0].message["Subject"] == "[Hookline] test, warning: Backlog"
     assert {each["channel"]: each["state"] for each in found} == {
@@ -120,7 +128,7 @@ async def test_a_mail_server_that_drips_holds_up_no_stop(cli: Cli, scene: Scene)
         told = cli.using(HOOKLINE_ALERT_EMAIL="ops@example.com", HOOKLINE_SMTP_URL=f"smtp://127.0.0.1:{server.port}")
         async with told.running("worker") as worker:
             await asyncio.to_thread(server.wait_for_callers, 1)
-            async with asyncio.timeout(LAST_CHANCE + 10):
+            async with asyncio.timeout(LAST_CHANCE + 60):
                 done = await worker.stop(signal.SIGTERM)
     assert done.code == 0, done
     assert "alert_mail_lost" in done.out + done.err
@@ -132,6 +140,7 @@ async def test_a_test_that_does_not_arrive_says_why(cli: Cli, scene: Scene, rece
     receiver.behave(Behaviour(status=404))
     told = cli.using(HOOKLINE_ALERT_WEBHOOK_URL=receiver.url)
     async with told.running("worker"):
+        await at_work(scene, receiver)
         done = await told("alerts", "test", "--json")
     assert done.code == 1
     assert '"state":"dead"' in done.out

@@ -15,6 +15,7 @@ from hookline.flow import relay
 from hookline.flow.outage import Outage
 from hookline.flow.relay import BATCH, OwnOutbox, Relay
 from hookline.model import RelayReport
+from hookline.observe.tally import Tally
 from hookline.store.base import Store
 from tests.store.test_relay import publish
 from tests.support.scene import Scene
@@ -28,6 +29,7 @@ class Scripted:
     """An outbox that does as it was told, and then has nothing."""
 
     name = "shop"
+    sampled = False
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -119,6 +121,43 @@ async def test_a_wait_that_fails_does_not_end_it(said: Callable[[], list[str]]) 
 
     await run(Sleepless(RelayReport(relayed=1), RelayReport(relayed=1)))
     assert said() == ["outbox_away", "outbox_back"]
+
+
+class Watched(Scripted):
+    """Notes before each move whether it is known to be behind."""
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__(*answers)
+        self.tally = Tally()
+        self.behind: list[bool] = []
+
+    async def move(self, limit: int) -> RelayReport:
+        self.behind.append(bool(self.tally.outbox_lag()))
+        return await super().move(limit)
+
+
+async def _behind(*answers: Answer, sampled: bool = False) -> list[bool]:
+    outbox = Watched(*answers, RelayReport())
+    outbox.sampled = sampled
+    stop = asyncio.Event()
+    running = asyncio.create_task(Relay(outbox, Outage(random.Random(5)), outbox.tally).run(stop))
+    await asyncio.wait_for(outbox.idle.wait(), SOON)
+    stop.set()
+    await asyncio.wait_for(running, SOON)
+    assert outbox.tally.outbox_lag() == 0  # it came to its end
+    return outbox.behind
+
+
+async def test_an_outbox_is_behind_until_it_is_relayed_to_its_end() -> None:
+    away, full = SourceUnavailable("shop.db is not there"), RelayReport(relayed=BATCH)
+    assert await _behind(away, away, full, RelayReport(relayed=3)) == [False, True, True, True, False]
+    assert await _behind(RelayReport(relayed=3), ValueError("a fault")) == [False, False, True]
+    assert await _behind(StoreUnavailable("refused"), RelayReport(more=True)) == [False, True, True]
+
+
+async def test_of_the_own_outbox_it_is_known_how_long_rows_wait() -> None:
+    full = RelayReport(relayed=BATCH)
+    assert await _behind(full, StoreUnavailable("refused"), sampled=True) == [False, False, False]
 
 
 async def test_pauses_grow_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from ipaddress import ip_network
 import msgspec
 import pytest
 
+from hookline import clock
 from hookline.flow.guard import Guard
 from hookline.model import DeadFilter
 from hookline.observe.alerts import home
@@ -89,14 +90,16 @@ async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: R
 
 
 async def test_the_end_is_told_with_how_long_it_lasted(scene: Scene, receiver: Receiver) -> None:
+    began = clock.monotonic()
     fleet = await an_alert(scene, both(receiver))
     await scene.raw.execute("DELETE FROM outbox")
     await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "looked at")
     await fleet.settle()
+    took = clock.monotonic() - began  # beside the two minutes and a quarter that the test lets pass
     told = await outbox(scene)
     assert [row["event_type"] for row in told] == ["alert.resolved"] * 2
     data = msgspec.json.decode(told[0]["payload"])["data"]
-    assert data["durationSeconds"] == pytest.approx(135, abs=10)
+    assert 120 <= data["durationSeconds"] <= 136 + took
     assert data["resolvedAt"] is not None
     assert "It lasted 2 min" in msgspec.json.decode(told[1]["payload"])["text"]
 

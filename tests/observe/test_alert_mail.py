@@ -42,6 +42,12 @@ def message(alert: Alert = ALERT) -> EmailMessage:
     return mail(Notice(alert=alert, at=AT), CHANNELS)
 
 
+@pytest.fixture(autouse=True)
+def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way at the stop comes to its end on a busy machine too."""
+    monkeypatch.setattr(sending, "LAST_CHANCE", 60.0)
+
+
 @asynccontextmanager
 async def mailing(mailer: Mailer) -> AsyncIterator[None]:
     stop = asyncio.Event()
@@ -165,11 +171,14 @@ async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeyp
     """However often it sends a byte: the time is that of the whole mail."""
     monkeypatch.setattr(sending, "DEADLINE", 1.0)
     with MailServer(drips=0.02 if scheme == "smtp" else None, silent=scheme == "smtps") as server:
-        with pytest.raises(TimeoutError, match="the mail server did not take it within 1 s"):
-            async with asyncio.timeout(30):
-                await Post(f"{scheme}://127.0.0.1:{server.port}").send(message())
-        assert_hung_up()
-        assert server.callers == 1
+        tries = 0
+        while not server.callers:  # a machine that stalls may give up before it has called
+            tries += 1
+            with pytest.raises(TimeoutError, match="the mail server did not take it within 1 s"):
+                async with asyncio.timeout(60):
+                    await Post(f"{scheme}://127.0.0.1:{server.port}").send(message())
+            assert_hung_up()
+        assert server.callers <= tries
 
 
 async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +187,9 @@ async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch:
         mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=())
         async with mailing(mailer):
             mailer.post(message())
-            await asyncio.to_thread(server.wait_for_callers, 1)
+            async with asyncio.timeout(60):
+                while not logs:
+                    await asyncio.sleep(0.01)  # it gives up, and logs that
             monkeypatch.setattr(sending, "DEADLINE", 60.0)  # the next one has all its time
             server.drips = None
             mailer.post(message(replace(ALERT, name="backlog")))
@@ -193,7 +204,7 @@ async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch:
     monkeypatch.setattr(sending, "LAST_CHANCE", 0.3)
     with MailServer(drips=None if silent else 0.02, silent=silent) as server, capture_logs() as logs:
         mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send)
-        async with asyncio.timeout(30), mailing(mailer):
+        async with asyncio.timeout(60), mailing(mailer):
             mailer.post(message())
             mailer.post(message(replace(ALERT, name="backlog")))
             await asyncio.to_thread(server.wait_for_callers, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,6 +65,8 @@ async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene,
         await scene.age(120)
         await Fleet(scene, only(backlog=2), store=second).look()
     assert [line["event"] for line in logs] == ["alert_firing", "alert_resolved"]
+    assert logs[0]["text"].startswith("3 deliveries are due and not sent")
+    assert re.match(r"it lasted \d+ min .*; last: 3 deliveries are due and not sent", logs[1]["text"])
     assert await scene.raw.count("alert_pending") == 0
 
 

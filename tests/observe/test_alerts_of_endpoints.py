@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hookline.states import Circuit
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene
@@ -31,6 +32,45 @@ async def test_an_endpoint_that_fails_for_fifteen_minutes_fires(scene: Scene) ->
         await fleet.beat()
         await scene.age(60)
         await fleet.look()
+    assert await fleet.firing() == []
+
+
+async def test_an_endpoint_that_dies_at_once_fires_although_its_circuit_leaves_it_a_few_probes(scene: Scene) -> None:
+    fleet = Fleet(scene, only(endpoint=0.5))
+    endpoint = await scene.endpoint()
+    await fleet.attempt(5, factory.retry)
+    await scene.age(31)  # they are due again
+    await fleet.work(factory.retry)
+    assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
+    await fleet.beat()
+    for seconds in (75, 150, 300):  # by then a probe is due
+        await scene.age(seconds)
+        assert [result.job.probe for result in await fleet.work(factory.retry)] == [True]
+        await fleet.beat()
+    await scene.age(330)
+    await fleet.look()
+    assert await fleet.firing() == []  # not for long enough
+    await scene.age(30)
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert (alert.name, alert.subject) == ("endpoint_failing", endpoint.id)
+    assert alert.text.startswith("100% of 3 attempts at endpoint ")
+    await scene.age(900)
+    await fleet.look()
+    (alert,) = await fleet.firing()
+    assert alert.text.startswith(f"nothing was tried at endpoint {endpoint.id} of application ")
+    assert alert.text.endswith(" within 15 min: its circuit is open")
+    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await fleet.settle()
+    assert await fleet.firing() == []
+
+
+async def test_an_endpoint_whose_circuit_was_opened_by_hand_does_not(scene: Scene) -> None:
+    fleet = Fleet(scene, only(endpoint=0.5))
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.age(1000)
+    await fleet.look()
     assert await fleet.firing() == []
 
 

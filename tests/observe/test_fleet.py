@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.cli.fleet import told
+from hookline.clock import monotonic
 from hookline.observe.fleet import Fleet, Report, report, write
 from hookline.observe.instruments import Snapshot
 from hookline.observe.tally import OTHER, Tally
@@ -38,6 +39,19 @@ def test_processes_add_up(tmp_path: Path) -> None:
         write(fleet.born(), report(busy(messages, in_flight=3, slots=64)))
     found = fleet.together(own)
     assert (accepted(found), found.processes, found.in_flight, found.slots) == (111, 3, 7, 130)
+
+
+def test_of_several_outboxes_that_are_behind_the_last_counts(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    long, short = Tally(), Tally()
+    long.fell_behind("one", monotonic() - 90)
+    long.fell_behind("other", monotonic() - 30)
+    long.fell_behind("one", monotonic())  # it goes on
+    short.fell_behind("one", monotonic() - 60)
+    write(fleet.born(), report(long))
+    assert 90 <= fleet.together(report(short)).outbox_lag < 120
+    long.caught_up("one")
+    assert 30 <= report(long).outbox_lag < 60
 
 
 def test_one_that_has_not_said_anything_yet_is_not_counted(tmp_path: Path) -> None:

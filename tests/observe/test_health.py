@@ -165,7 +165,7 @@ async def connected(client: Client) -> Answer:
 
 
 async def test_between_the_signal_and_the_end_it_says_no_and_still_answers(tmp_path: Path) -> None:
-    cli = Cli({"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_DELAY": "20s"}, str(tmp_path))
+    cli = Cli({"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_DELAY": "5m"}, str(tmp_path))
     async with cli.running("serve", "--json") as running:
         client = Client((await running.json_line())["address"].removeprefix("http://"))
         await becomes(client, 200)

@@ -8,6 +8,7 @@ import pytest
 
 from hookline.flow.outage import Outage
 from hookline.flow.recorder import Recorder
+from hookline.model import RetryPolicy
 from hookline.observe.sample import Sampler
 from hookline.observe.tally import Tally
 from hookline.states import DeliveryState
@@ -105,7 +106,7 @@ async def test_no_label_is_an_id_or_an_address(measured: Measured, receiver: Rec
     receiver.behave(Behaviour(status=500))
     (message,) = await scene.send()
     await measured.get(f"/api/v1/app/{scene.app.id}/endpoint/{endpoint.id}?token=hush")
-    async with working(scene.store, tally=measured.tally):
+    async with working(scene.store, tally=measured.tally, retry=RetryPolicy(base=3600.0)):
         await reaches(scene.store, message, DeliveryState.SCHEDULED)
     await measured.sampled()
     _, _, text = await measured.get("/metrics")

@@ -19,6 +19,7 @@ from hookline.observe.traces import Traces
 from tests.api.conftest import Client
 from tests.support.collector import Collector
 from tests.support.ports import free_port
+from tests.support.processes import PATIENT
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import serving
 
@@ -36,6 +37,7 @@ def collector() -> Iterator[Collector]:
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr("hookline.observe.otel.LAST_WORDS", 60.0)  # a busy machine may take more than a moment
 
 
 def some_span(number: int = 1) -> Span:
@@ -80,7 +82,7 @@ def test_off_costs_nothing_and_says_nothing() -> None:
     before = threading.active_count()
     with capture_logs() as lines, tracing({}) as traces:
         assert traces is None
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # those of others may end
     assert lines == []
 
 
@@ -276,7 +278,7 @@ def test_the_quick_way_says_what_the_default_sampler_says(
 
 async def test_the_real_command(tmp_path: Path, collector: Collector) -> None:
     """All in one process, configured from outside; what waits is sent when it stops."""
-    settings = collector.settings(OTEL_BSP_SCHEDULE_DELAY="600000", HOOKLINE_ALLOW_NETS="127.0.0.0/8")
+    settings = collector.settings(OTEL_BSP_SCHEDULE_DELAY="600000", HOOKLINE_ALLOW_NETS="127.0.0.0/8", **PATIENT)
     with Receiver() as receiver, serving(f"sqlite:///{tmp_path}/hookline.db", tmp_path, **settings) as served:
         client = Client(served.address.removeprefix("http://"), served.token)
         app = (await client.post("/api/v1/app", {"name": "Shop", "uid": "shop"})).json(201)

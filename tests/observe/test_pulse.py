@@ -85,9 +85,11 @@ async def test_what_came_of_a_lost_lease_is_told_by_whoever_has_the_delivery(sce
 
 def test_pulses_add_up() -> None:
     one = Pulse(at=AT, accepted=1, attempts={"delivered": 2}, latency=[1.0, 2.0], endpoints={7: [1, 1]}, slots=512)
+    one.outbox_lag = 9.0
     other = Pulse(
         at=AT,
         accepted=2,
+        outbox_lag=4.0,
         attempts={"delivered": 1, "dead": 4},
         latency=[3.0, 4.0],
         endpoints={7: [0, 2], 8: [0, 1]},
@@ -97,6 +99,7 @@ def test_pulses_add_up() -> None:
     assert (total.accepted, total.processes, total.slots) == (3, 2, 1024)
     assert total.attempts == {"delivered": 3, "dead": 4}
     assert total.latency == [4.0, 6.0]
+    assert total.outbox_lag == 9.0  # the longest: they may wait for the same
     assert total.endpoints == {7: [1, 3], 8: [0, 1]}
     assert one.attempts == {"delivered": 2}  # as it was
 

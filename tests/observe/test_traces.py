@@ -41,6 +41,7 @@ def environment(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     for name, value in collector.settings().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("hookline.observe.otel.LAST_WORDS", 60.0)  # a busy machine may take more than a moment
 
 
 @pytest.fixture
@@ -71,12 +72,11 @@ async def test_one_trace_from_the_caller_to_the_receiver(
         status, _, body = await api.post(path, given, traceparent=PARENT, tracestate="a=1")
         assert status == 202
         message_id = msgspec.json.decode(body)["id"]
-        spans = await collector.told(4)
+        found = await collector.told(4)
         await settled(scene.store, message_id)
-    accept, delivery, first, second = spans
-    assert [span.name for span in spans] == [
-        f"hookline.{name}" for name in ("accept", "delivery", "attempt", "attempt")
-    ]
+    [accept], [delivery] = named(found, "accept"), named(found, "delivery")
+    first, second = sorted(named(found, "attempt"), key=lambda span: span.attributes["hookline.attempt.number"])
+    spans = [accept, delivery, first, second]
     assert [span.kind for span in spans] == ["SERVER", "INTERNAL", "CLIENT", "CLIENT"]
     assert {span.trace_id for span in spans} == {TRACE}
     assert [span.parent_id for span in spans] == [PUBLISHER, accept.span_id, delivery.span_id, delivery.span_id]
@@ -117,7 +117,9 @@ async def test_one_trace_from_the_caller_to_the_receiver(
         "http.request.resend_count": 1,
     }
     assert [span.failed for span in spans] == [False, False, True, False]
-    assert delivery.start <= first.start <= first.events["connect"] <= first.end <= second.start <= delivery.end
+    # Each by what the database's clock is taken for since its own claim: a busy machine may have the two overlap.
+    assert delivery.start <= first.start <= first.events["connect"] <= first.end
+    assert delivery.start <= second.start <= second.end <= delivery.end
     assert "secret" not in repr(spans)
     assert {span.resource["service.name"] for span in spans} == {"hookline"}
 
@@ -199,7 +201,7 @@ async def test_a_delivery_that_dies_says_why_and_its_replay_is_no_second_one(
         await reaches(scene.store, message_id, DeliveryState.DELIVERED)
         spans = await collector.told(3)
     [delivery] = named(spans, "delivery")
-    died, again = named(spans, "attempt")
+    died, again = sorted(named(spans, "attempt"), key=lambda span: span.attributes["hookline.attempt.number"])
     assert (delivery.failed, delivery.fault) == (True, "permanent_failure")
     assert delivery.attributes["hookline.reason"] == "permanent_failure"
     assert (died.failed, died.parent_id) == (True, delivery.span_id)

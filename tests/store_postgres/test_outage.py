@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -14,6 +15,7 @@ from hookline.errors import StoreUnavailable
 from hookline.model import IngestStatus, NewBatch
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres import database
+from hookline.store.postgres.database import translated
 from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import PostgresServer, private_server
@@ -65,6 +67,22 @@ async def test_the_pools_heal_after_a_restart(own: Store, server: PostgresServer
     assert len(batch.jobs) == 4
     assert (await own.record(factory.all_delivered(batch.jobs))).recorded == 4
     await healed(own.arm)
+
+
+def test_what_the_driver_says_of_its_own_states_is_told_to_nobody() -> None:
+    """Its connection was cut off in the middle of something."""
+    error = asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
+    with pytest.raises(StoreUnavailable, match=r"^PostgreSQL cannot be reached: the connection broke$"), translated():
+        raise error
+
+
+def test_a_lost_race_does_not_send_anybody_to_look_at_the_network() -> None:
+    error = asyncpg.DeadlockDetectedError("deadlock detected")
+    with (
+        pytest.raises(StoreUnavailable, match=r"^other transactions were in the way: deadlock detected$"),
+        translated(),
+    ):
+        raise error
 
 
 async def test_a_crash_keeps_what_was_acknowledged(own: Store, server: PostgresServer) -> None:
@@ -269,7 +287,7 @@ async def deaf_line(url: str) -> AsyncIterator[tuple[str, Line]]:
 
 async def cut(scene: Scene) -> None:
     """End the connection that waits for the lock, once it does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await scene.raw.rows(_END_WAITING):
             pass
 

@@ -22,6 +22,7 @@ EASE = 0.8  # of its threshold: an alert that fires is over below this part of i
 LATENCY_WINDOW = 300.0  # seconds
 RATE_WINDOW = 900.0  # of retries, last attempts and leases
 DEATHS_WINDOW = 3600.0
+LAG_WINDOW = 30.0  # in which each process has told how far it is behind
 GROWTH_PARTS = 5  # of the time in which a backlog must grow: the least of each must be above that of the one before
 
 # Below these, chance alone could fire an alert.
@@ -29,7 +30,7 @@ LEAST_GROWTH = 100  # deliveries
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # of one endpoint: most that fail have an open circuit, which leaves them only a few probes
+LEAST_ATTEMPTS = 5  # of one endpoint, if its circuit was not open all the time
 
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})
 
@@ -232,9 +233,14 @@ def _last_attempts(sight: Sight, at: Thresholds) -> Iterator[Reading]:
 
 
 def _outbox(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    lag, waiting = sight.depths.outbox_lag, sight.depths.outbox_waiting
-    text = f"the oldest of {waiting:,} outbox rows waits for {lasting(lag)} (limit {lasting(at.outbox_lag)})"
-    yield from _above(Name.OUTBOX_LAG, lag, at.outbox_lag, text)
+    own, waiting = sight.depths.outbox_lag, sight.depths.outbox_waiting
+    others = max((pulse.outbox_lag for pulse in window(sight.pulses, sight.now, LAG_WINDOW)), default=0.0)
+    text = (
+        f"the oldest of {waiting:,} outbox rows waits for {lasting(own)}"
+        if own >= others
+        else f"an application's outbox was last relayed to its end {lasting(others)} ago"
+    )
+    yield from _above(Name.OUTBOX_LAG, max(own, others), at.outbox_lag, f"{text} (limit {lasting(at.outbox_lag)})")
 
 
 def _leases(sight: Sight, at: Thresholds) -> Iterator[Reading]:
@@ -291,15 +297,14 @@ def _endpoints(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     ]
     for lane in sight.unwell:
         if lane.status == EndpointStatus.ACTIVE:
-            yield _endpoint(lane, [part.get(lane.endpoint_no, (0, 0)) for part in parts], at)
+            yield _endpoint(lane, [part.get(lane.endpoint_no, (0, 0)) for part in parts], at, sight.now)
 
 
-def _endpoint(lane: Unwell, parts: Sequence[_Attempts], at: Thresholds) -> Reading:
-    limit, made = at.endpoint, sum(good + failed for good, failed in parts[1:])
+def _endpoint(lane: Unwell, parts: Sequence[_Attempts], at: Thresholds, now: datetime) -> Reading:
+    made = sum(good + failed for good, failed in parts[1:])
     part = sum(failed for _, failed in parts[1:]) / made if made else 0.0
     steadily = all(_fails(each, at.endpoint) for each in parts if sum(each))
-    until_now = bool(parts[-1][1]) or lane.circuit in _SHUT
-    bad = made >= LEAST_ATTEMPTS and part > at.endpoint and steadily and bool(parts[0][1]) and until_now
+    bad = part > at.endpoint and steadily and (_fails_throughout(lane, parts, made) or _shut_for(lane, at, now))
     return Reading(
         name=Name.ENDPOINT_FAILING,
         subject=lane.endpoint_id,
@@ -308,8 +313,27 @@ def _endpoint(lane: Unwell, parts: Sequence[_Attempts], at: Thresholds) -> Readi
         threshold=at.endpoint,
         severity=Severity.WARNING if bad else None,
         lingering=Severity.WARNING if part > at.endpoint * EASE or lane.circuit in _SHUT else None,
-        text=f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {lasting(at.endpoint_for)} (limit {limit:.0%})",
+        text=_tried(lane, made, part, at),
     )
+
+
+def _tried(lane: Unwell, made: int, part: float, at: Thresholds) -> str:
+    within = lasting(at.endpoint_for)
+    if not made:  # it fires already, and the next probe is far
+        return f"nothing was tried at {_named(lane)} within {within}: its circuit is open"
+    return f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {within} (limit {at.endpoint:.0%})"
+
+
+def _fails_throughout(lane: Unwell, parts: Sequence[_Attempts], made: int) -> bool:
+    until_now = bool(parts[-1][1]) or lane.circuit in _SHUT
+    return made >= LEAST_ATTEMPTS and bool(parts[0][1]) and until_now
+
+
+def _shut_for(lane: Unwell, at: Thresholds, now: datetime) -> bool:
+    """One that dies at once trips its circuit, and has a probe or two in all that time: too few to be counted."""
+    if lane.circuit not in _SHUT or lane.opened_at is None:
+        return False
+    return (now - lane.opened_at).total_seconds() >= at.endpoint_for
 
 
 def _fails(attempts: _Attempts, limit: float) -> bool:

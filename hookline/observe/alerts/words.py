@@ -52,10 +52,16 @@ def lines(notice: Notice, public_url: str | None) -> list[str]:
     """What, since when, how bad, and where to look; of one that is over, how long it lasted."""
     alert = notice.alert
     if notice.resolved:
-        lasted = lasting((notice.at - alert.began_at).total_seconds())
-        return [f"It lasted {lasted}, from {_instant(alert.began_at)} to {_instant(notice.at)}.", f"Last: {alert.text}"]
+        return [
+            f"It lasted {_lasted(notice)}, from {_instant(alert.began_at)} to {_instant(notice.at)}.",
+            f"Last: {alert.text}",
+        ]
     found = [_sentence(alert.text), f"Since {_instant(alert.began_at)}. Look at it: {look(alert)}"]
     return found if public_url is None else [*found, f"Dashboard: {public_url}/"]
+
+
+def _lasted(notice: Notice) -> str:
+    return lasting((notice.at - notice.alert.began_at).total_seconds())
 
 
 def look(alert: Alert) -> str:
@@ -172,6 +178,6 @@ def said(notice: Notice) -> dict[str, object]:
         "severity": alert.severity.value,
         "value": alert.value,
         "threshold": alert.threshold,
-        "text": alert.text,
+        "text": f"it lasted {_lasted(notice)}; last: {alert.text}" if notice.resolved else alert.text,
         "began_at": alert.began_at.isoformat(),
     }

@@ -91,11 +91,15 @@ def translated() -> Iterator[None]:
         ) from error
     except pg.InsufficientPrivilegeError as error:
         raise MigrationNeeded(f"the role may not do this ({error}): run `hookline migrate`") from error
-    except (*_AWAY, *_RACE) as error:
+    except _RACE as error:
+        raise StoreUnavailable(f"other transactions were in the way: {_text(error)}") from error
+    except _AWAY as error:
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, pg.InternalClientError):  # its words are about the driver's states
+        return "the connection broke"
     return str(error).partition("\n")[0] or type(error).__name__
 
 
