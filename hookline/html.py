@@ -1,4 +1,9 @@
-"""HTML by construction: every text and every attribute is escaped; only what `tag` made is taken as it is."""
+"""HTML by construction: every text and every attribute is escaped; only what `tag` made is taken as it is.
+
+Texts are to be seen, attributes and what is edited are to be used: characters that turn the order of writing around would let
+one tenant's text rewrite what stands beside it, and are shown as one that cannot be shown. Letters that are written from right
+to left need none of them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ class Safe(str):
 Child = Safe | str | int | None
 
 _SPECIAL = re.compile("""[&<>"']""")  # what `html.escape` replaces: most texts have none of it
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
@@ -26,17 +32,27 @@ def join(*children: Child) -> Safe:
 def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Safe:
     """`tag("td", text, class_="num")`. A trailing underscore in a name is dropped, others become hyphens."""
     head = f"<{name}{''.join([_attribute(key, value) for key, value in attributes.items()])}>"
-    return Safe(head) if name in _VOID else Safe(f"{head}{join(*children)}</{name}>")
+    if name in _VOID:
+        return Safe(head)
+    inner = _edited(children) if name == "textarea" else join(*children)
+    return Safe(f"{head}{inner}</{name}>")
 
 
 def page(*children: Child) -> Safe:
     return Safe(f"<!doctype html>{join(*children)}")
 
 
+def _edited(children: tuple[Child, ...]) -> str:
+    return "".join(_escaped(str(child)) for child in children if child is not None)
+
+
 def _text(child: Child) -> str:
     if child is None:
         return ""
-    return child if isinstance(child, Safe) else _escaped(str(child))
+    if isinstance(child, Safe):
+        return child
+    text = str(child)
+    return _escaped(text if text.isascii() else _TURNS.sub("\ufffd", text))
 
 
 def _escaped(text: str) -> str:

@@ -24,6 +24,7 @@ class Entry(Struct, frozen=True):
     letter: str  # after `g`, it leads there
     portal: bool = False
     deployment: bool = False  # for those who run it
+    full: bool = False  # for those who may change something
 
 
 RAIL = (
@@ -34,7 +35,7 @@ RAIL = (
     Entry("applications", "Applications", "/applications", "a"),
     Entry("event-types", "Event types", "/event-types", "t", portal=True),
     Entry("alerts", "Alerts", "/alerts", "l", deployment=True),
-    Entry("keys", "API keys", "/api-keys", "k"),
+    Entry("keys", "API keys", "/api-keys", "k", full=True),
     Entry("audit", "Audit log", "/audit", "u"),
     Entry("settings", "Settings", "/settings", "s", deployment=True),
 )
@@ -105,9 +106,7 @@ def _title(shown: Page) -> Safe:
 
 
 def _rail(look: Look, shown: Page) -> Safe:
-    entries = (
-        entry for entry in RAIL if (entry.portal or not look.viewer.portal) and (look.whole or not entry.deployment)
-    )
+    entries = (entry for entry in RAIL if _leads(look, entry))
     links = (
         tag(
             "li",
@@ -129,6 +128,12 @@ def _rail(look: Look, shown: Page) -> Safe:
         class_="rail",
         aria_label="Main",
     )
+
+
+def _leads(look: Look, entry: Entry) -> bool:
+    """Whether this viewer would be let in there."""
+    mine = entry.portal or not look.viewer.portal
+    return mine and (look.whole or not entry.deployment) and (look.may_change or not entry.full)
 
 
 def _brand(look: Look) -> Safe:

@@ -301,7 +301,7 @@ def picked(*children: Child) -> Safe:
     return tag("div", words, *children, class_="picked", data_picked_bar=True)
 
 
-def filters(look: Look, *children: Child) -> Safe:
+def filters(look: Look, *children: Child, press: str = "Filter") -> Safe:
     """A form that only asks: its fields become parameters of this page's URL."""
     kept = (
         tag("input", type="hidden", name=name, value=value)
@@ -309,5 +309,5 @@ def filters(look: Look, *children: Child) -> Safe:
         if (value := look.param(name)) is not None and not (name == "app" and look.viewer.portal)
     )
     path = look.request.url.path
-    press = tag("button", "Filter", class_="button")
-    return tag("form", *kept, *children, press, method="get", action=path, class_="filters", role="search")
+    ask = tag("button", press, class_="button")
+    return tag("form", *kept, *children, ask, method="get", action=path, class_="filters", role="search")

@@ -24,7 +24,7 @@ class Series(Struct, frozen=True, kw_only=True):
     delivered: list[int]
     retried: list[int]
     dead: list[int]
-    over: int  # steps that are over, and drawn: one that is not says less than it will, and would look like an outage
+    over: int  # steps that are drawn: one that is not over says less than it will, and would look like an outage
 
     @property
     def attempts(self) -> int:
@@ -71,7 +71,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     first: datetime  # when the first one begins: then, or a part of its length before
     length: timedelta
     many: int
-    over: int  # of these, see `Series`
+    over: int  # of these; the last one is not until all that was done in it is told
 
 
 def step(span: Range) -> timedelta:
@@ -115,7 +115,14 @@ def laid_out(found: Sequence[Activity], given: Steps) -> Series:
             retried[at] += each.retried
             dead[at] += each.dead
     times = [given.first + at * given.length for at in range(given.many)]
-    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=given.over)
+    over = drawn(given, delivered, retried, dead)
+    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=over)
+
+
+def drawn(given: Steps, *rows: Sequence[int]) -> int:
+    """How many steps are. One that is not over is where nothing was before it: it has nothing to drop from."""
+    first = next((at for at in range(given.many) if any(row[at] for row in rows)), 0)
+    return max(given.over, first + 1)
 
 
 def percent(part: float | None) -> str:

@@ -50,12 +50,12 @@ def _made(world: World) -> Customer:
     customer.endpoint(disabled=True)
     for number in range(1, 7):
         customer.publish({"order": number}, eventId=f"evt-{number}", channels=["shop-1"], tags=["eu"])
-    customer.wait_for_dead(6)
+    customer.wait_for_dead(6, refuses)
     well.wait_for(6)
     world.post("/api-key", {"name": "checkout service", "scope": "publish"})
     world.post(f"/app/{customer.id}/dead-letter/replay", {"endpointId": refuses.id})
     refuses.wait_for(12)
-    customer.wait_for_dead(6)
+    customer.wait_for_dead(6, refuses)
     return customer
 
 

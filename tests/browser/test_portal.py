@@ -51,6 +51,18 @@ def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, w
 
 
 @one_engine
+def test_a_link_over_the_address_of_the_door_itself(visitor: Visitor, world: World) -> None:
+    """No page is loaded by it: it leaves the address all the same, and waits for its reader."""
+    page = visitor.stranger()
+    page.goto("/login")
+    page.goto(f"/login#token={world.token}")
+    expect(page).to_have_url(f"{world.address}/login")
+    expect(page.get_by_role("button", name="Sign in with it")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+@one_engine
 def test_no_other_site_signs_anybody_out(visitor: Visitor, world: World) -> None:
     page = visitor.customer(world.customer())
     visitor.expected.append("403")

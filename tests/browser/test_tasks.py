@@ -39,7 +39,8 @@ def test_tasks_are_stopped(visitor: Visitor, world: World, dead: list[Endpoint])
     page.get_by_role("link", name="Replay all 2").click()
     page.get_by_role("button", name="Replay 2 deliveries to 2 endpoints").click()
     expect(page.get_by_role("progressbar").first).to_be_visible()
-    page.get_by_role("button", name="Stop all").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Stop all").click()
     noticed(page, "")
     expect(page.locator("main")).to_contain_text("All of it is over")
 
@@ -47,7 +48,9 @@ def test_tasks_are_stopped(visitor: Visitor, world: World, dead: list[Endpoint])
     page = visitor.customer(first.customer, f"/endpoints/{first.id}/recover")
     page.get_by_role("link", name="The last").first.click()
     page.get_by_role("button", name="Replay 1").click()
-    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("progressbar").first).to_be_visible()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Stop").click()
     noticed(page, "")
     assert [each["data"]["state"] for each in world.get("/background-task")["data"]] == ["canceled"] * 3
     assert [len(each.arrived()) for each in dead] == [1, 1]

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import one_engine
-from tests.browser.visitor import Visitor, noticed
+from tests.browser.visitor import PHONE, Visitor, chord, noticed
 from tests.browser.world import REFUSES, World
 from tests.support.receiver import OK
 
@@ -70,6 +70,33 @@ def test_a_live_part_changes_in_place(visitor: Visitor, world: World) -> None:
     assert page.evaluate("window.same") is True
 
 
+@one_engine
+def test_rows_stand_still_while_somebody_points_at_one(visitor: Visitor, world: World) -> None:
+    """A click would act on another one; and one that is ticked would fall off the page."""
+    customer = world.customer()
+    customer.endpoint(REFUSES)
+    customer.publish()
+    customer.wait_for_dead(1)
+    page = visitor.operator(f"/dead-letters?app={customer.id}")
+    rows, verdict, alive = page.locator(".table tbody tr"), page.locator(".verdict").first, page.locator("[data-alive]")
+    rows.get_by_role("button", name="Replay").hover()
+    customer.publish()
+    expect(verdict).to_contain_text("2 dead letters")
+    expect(alive).to_have_text("Live, the list waits")
+    expect(rows).to_have_count(1)
+    page.get_by_role("heading", level=1).hover()
+    expect(rows).to_have_count(2)
+    expect(alive).to_have_text("Live")
+    rows.last.get_by_role("checkbox").check()
+    page.get_by_role("heading", level=1).click()
+    customer.publish()
+    expect(verdict).to_contain_text("3 dead letters")
+    expect(rows).to_have_count(2)
+    rows.last.get_by_role("checkbox").uncheck()
+    page.get_by_role("heading", level=1).click()
+    expect(rows).to_have_count(3)
+
+
 def test_without_scripts(visitor: Visitor, world: World) -> None:
     """Every form is a form."""
     customer = world.customer()
@@ -98,9 +125,9 @@ def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
-    page.keyboard.press("g")
-    page.keyboard.press("d")
+    chord(page, "gd")
     expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
+    page.wait_for_load_state()  # its scripts hear the keys from then on
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(page.locator("input[name=id]:checked")).to_have_count(1)
@@ -127,6 +154,31 @@ def tab_to(page: Page, words: str) -> None:
         if focused[0] == words:
             return
     raise AssertionError(f"{words!r} is not reached by Tab")
+
+
+@one_engine
+def test_a_phone_shows_where_one_is(visitor: Visitor) -> None:
+    page = visitor.operator("/settings", viewport=PHONE)
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings")).to_be_in_viewport()
+    assert page.evaluate("scrollY") == 0
+
+
+@one_engine
+def test_a_name_without_a_space_pushes_nothing_out_of_sight(visitor: Visitor, world: World) -> None:
+    """One customer's would move the buttons of all the others."""
+    customer = world.customer("L" * 200)
+    endpoint = customer.endpoint(REFUSES, description="D" * 200)
+    customer.publish()
+    customer.wait_for_dead(1)
+    for viewport in ({"width": 1280, "height": 900}, PHONE):
+        page = visitor.operator("/applications", viewport=viewport)
+        for path in ("/applications", "/endpoints", "/dead-letters", f"/endpoints/{endpoint.id}"):
+            page.goto(path)
+            assert page.evaluate(TOO_WIDE) == 0, (path, viewport)
+
+
+TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".table")]
+    .filter((each) => each.scrollWidth > each.clientWidth).length"""
 
 
 @one_engine

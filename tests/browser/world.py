@@ -15,12 +15,12 @@ import msgspec
 
 from hookline.vault import new_key
 from tests.support.certs import Authority
-from tests.support.processes import environment
+from tests.support.processes import PATIENT, environment
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import Served, serving
 from tests.support.tls import TlsFront
 
-PATIENCE = 30.0  # seconds that another process may take
+PATIENCE = 60.0  # seconds that another process may take
 REFUSES = Behaviour(status=404, body=b"there is no such shop", headers={"content-type": "text/plain"})
 FAILS = Behaviour(status=503, body=b"the database is in maintenance")
 
@@ -58,7 +58,7 @@ class World:
         return self.call("GET", path)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        connection = http.client.HTTPConnection(urlsplit(self._served.address).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(self._served.address).netloc, timeout=PATIENCE)
         try:
             raw = None if body is None else msgspec.json.encode(body)
             connection.request(method, f"/api/v1{path}", raw, {"authorization": f"Bearer {self.token}"})
@@ -117,9 +117,14 @@ class Customer:
         found: list[dict[str, Any]] = self.world.get(f"/app/{self.id}/dead-letter?resolved=false")["data"]
         return found
 
-    def wait_for_dead(self, count: int) -> list[dict[str, Any]]:
+    def wait_for_dead(self, count: int, at: Endpoint | None = None) -> list[dict[str, Any]]:
+        """So many in all, or of one endpoint."""
+
+        def letters() -> list[dict[str, Any]]:
+            return [each for each in self.dead() if at is None or each["endpointId"] == at.id]
+
         found: list[dict[str, Any]] = self.world.wait(
-            f"{count} dead letters of {self.id}", lambda: len(letters := self.dead()) >= count and letters
+            f"{count} dead letters of {self.id}", lambda: len(seen := letters()) >= count and seen
         )
         return found
 
@@ -192,6 +197,7 @@ def opened(engine: str, database_url: str, directory: Path, *, role: str = "all"
             "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # one that is open stays so until somebody closes it
             "HOOKLINE_CIRCUIT_COOLDOWN_CAP": "10m",
             "HOOKLINE_SECRET_KEY": new_key(),
+            **PATIENT,
         }
         with serving(database_url, directory, role=role, **settings) as served:
             front.to = int(served.address.rpartition(":")[2])

@@ -107,7 +107,7 @@ class Client:
         given = dict(headers)
         if (cookie := self._cookie(urlsplit(path).path)) and "cookie" not in given:
             given["cookie"] = cookie
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             connection.request(method, path, body, given)
             answer = connection.getresponse()

@@ -51,6 +51,24 @@ async def test_says_what_is_wrong_and_what_to_do(operator: Client, scene: Scene)
         assert len(shown(await operator.page(links[name]))) == chosen, name
 
 
+async def test_one_is_told_of_as_one_and_a_resolved_one_as_resolved(operator: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    dead = await bury(scene)
+    page = await operator.page("/dead-letters")
+    assert verdict(page).startswith(
+        f"✕ 1 dead letter at {endpoint.url}. permanent_failure: the endpoint refused it for good"
+    )
+    assert [node.text for node in page.all("a", class_="button") if "all=1" in node["href"]] == [
+        "Replay it",
+        "Resolve it",
+    ]
+    assert [node.text for node in page.all(class_="number")][:3] == ["1dead letter", "1endpoint", "1application"]
+    await operator.post("/dead-letters/resolve", {"id": [dead], "note": "done by hand"})
+    page = await operator.page("/dead-letters?state=resolved")
+    assert verdict(page) == "✓ 1 resolved dead letter."
+    assert not page.first(class_="numbers").all(class_="dead")
+
+
 async def test_a_row_says_what_happened_and_leads_on(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene, Reason.UNSENDABLE, event_type="order.paid")
@@ -102,7 +120,7 @@ async def test_the_letters_of_a_deleted_endpoint_are_found(operator: Client, sce
     await scene.store.sweep_deleted()
     page = await operator.page(f"/dead-letters?endpoint={endpoint.id}")
     assert len(shown(page)) == 1
-    assert "endpoint_deleted: their endpoint was deleted" in verdict(page)
+    assert "endpoint_deleted: its endpoint was deleted" in verdict(page)
 
 
 BAD = (
@@ -283,5 +301,5 @@ async def test_from_a_red_endpoint_to_replayed_dead_letters(operator: Client, sc
                 await reaches(scene.store, message, DeliveryState.DELIVERED)
             arrived = [each.headers["webhook-id"] for each in receiver.requests[before:]]
             assert sorted(arrived) == sorted(messages)
-        assert "Finished: 2 sent again" in verdict(await operator.page(task.location))
+        assert "Finished: 2 replayed." in verdict(await operator.page(task.location))
         assert "No dead letters" in verdict(await operator.page("/dead-letters"))

@@ -143,12 +143,13 @@ async def test_all_that_match_are_replayed_by_a_task(operator: Client, scene: Sc
     later = await bury(scene, event_type="b", channels=("l",), ago=0)  # it was not counted
     answer = await operator.submit(form)
     assert answer.location.startswith("/tasks/qtask_")
-    assert "Started 1 task" in (await operator.follow(answer)).page().first(class_="notice").text
+    started = "✓ Started 1 task. You can leave this page: it goes on by itself."
+    assert started.endswith((await operator.follow(answer)).page().first(class_="notice").text)
     await work(scene)
     assert await left(scene) == {*others, later}
     assert not set(gone) & await left(scene, resolved=None)
     page = await operator.page(answer.location)
-    assert "Finished: 3 sent again" in verdict(page)
+    assert "Finished: 3 replayed." in verdict(page)
 
 
 async def test_all_of_several_applications_are_several_tasks_shown_together(

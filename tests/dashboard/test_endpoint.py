@@ -17,6 +17,7 @@ from hookline.observe.activity import Deed
 from hookline.observe.pulse import Pulse
 from hookline.states import EndpointStatus, ErrorKind, Health
 from tests.dashboard.conftest import Client
+from tests.dashboard.graves import posting
 from tests.dashboard.seen import again, numbers, section, verdict
 from tests.support import factory
 from tests.support.scene import Scene
@@ -61,7 +62,10 @@ async def test_a_well_one_is_calm_and_dead_letters_are_told(operator: Client, sc
     assert verdict(page) == "✕ The endpoint is well; 2 dead letters can be replayed."
     [link] = [each for each in page.all("a", class_="number") if "dead letters" in each.text]
     assert link["href"] == f"/dead-letters?endpoint={endpoint.id}"
-    assert page.first("a", href=f"/endpoints/{endpoint.id}/recover").text == "Replay 2 dead letters…"
+    (replay,) = [each for each in page.all("a", class_="button") if each.text == "Replay 2 dead letters…"]
+    asked = await operator.page(replay["href"])
+    assert posting(asked, "/dead-letters/replay").first("button").text == "Replay 2 deliveries to 1 endpoint"
+    assert page.first("a", href=f"/endpoints/{endpoint.id}/recover").text == "Recover since…"
 
 
 async def test_attempts_by_outcome_and_in_pages(operator: Client, scene: Scene) -> None:

@@ -22,6 +22,26 @@ def fault(page: Node, name: str) -> str:
     return page.first(id=f"{name}-error").text
 
 
+async def test_the_first_one_is_told_what_a_test_event_takes(operator: Client, portal: Client, scene: Scene) -> None:
+    """One of the catalogue, which may be empty."""
+
+    async def added(client: Client, path: str) -> Node:
+        form = posting(await client.page(path), NEW)
+        return (await client.follow(await client.submit(form, url="https://hooks.example.com/first"))).page()
+
+    def leads_to_the_catalogue(page: Node) -> bool:
+        return any("/new-event-type" in link["href"] for link in page.first("main").all("a"))
+
+    page = await added(operator, f"{NEW}?app={scene.app.id}")
+    assert page.first(class_="notice").text == "The endpoint is there."
+    assert leads_to_the_catalogue(page)
+    assert not leads_to_the_catalogue(await added(portal, f"/portal{NEW}"))
+    await scene.store.save_event_type(factory.event_type(scene.organization.id))
+    page = await added(operator, f"{NEW}?app={scene.app.id}")
+    assert "Send it a test event" in page.first(class_="notice").text
+    assert not leads_to_the_catalogue(page)
+
+
 async def test_adding_one_with_all_it_can_have(operator: Client, scene: Scene) -> None:
     types = [await scene.store.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
     page = await operator.page(f"{NEW}?app={scene.app.id}")

@@ -139,6 +139,16 @@ async def test_who_may_only_look_sees_and_changes_nothing(reader: Client, portal
             check(refused)
 
 
+async def test_every_form_has_a_way_out_of_it(operator: Client, portal: Client, own: Holding) -> None:
+    forms = {action.path for action in pages.ACTIONS}
+    for client in (operator, portal):
+        for view in views(portal=client.portal):
+            answer = await client.get(path(view, own, portal=client.portal) + asked(view, own))
+            if view.path in forms and answer.status == 200:
+                ways = [link["href"] for link in parse(answer.text).first("main").all("a")]
+                assert [way for way in ways if not way.startswith(answer.path.partition("?")[0])], answer.path
+
+
 async def test_no_form_without_its_proof(operator: Client, portal: Client, enter: Enter, own: Holding) -> None:
     others = await (await enter()).csrf()
     for client in (operator, portal):

@@ -35,6 +35,12 @@ async def test_those_who_do_not_run_the_deployment_are_not_shown_its_places(oper
     assert not {entry.words for entry in frame.RAIL if entry.deployment} & set(found)
 
 
+async def test_those_who_may_only_look_are_not_led_to_the_keys(reader: Client, operator: Client) -> None:
+    assert "API keys" in rail(await operator.page("/"))
+    for path in (link["href"] for link in (await reader.page("/")).first("nav", class_="rail").all("a")):
+        assert (await reader.get(path)).status == 200, path
+
+
 async def test_every_place_of_the_rail_is_there_and_says_that_one_is_in_it(chief: Client) -> None:
     for entry in frame.RAIL:
         page = await chief.page(entry.path)

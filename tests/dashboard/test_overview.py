@@ -11,6 +11,7 @@ from hookline.model import Application
 from hookline.states import EndpointStatus, Reason
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
+from tests.dashboard.graves import posting
 from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.alerts import Fleet, only
@@ -101,7 +102,9 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     assert row[1].startswith("✕ deliveries die for")
     assert row[4] == "3"
     replay = next(link for link in page.all("a", class_="button") if link.text == "Replay 3…")
-    assert replay["href"] == f"/dead-letters?endpoint={endpoint.id}"
+    asked = await operator.page(replay["href"])
+    assert posting(asked, "/dead-letters/replay").first("button").text == "Replay 3 deliveries to 1 endpoint"
+    assert page.first("section", id="troubled").all("a", href=f"/dead-letters?endpoint={endpoint.id}")
     # Once it takes what it is sent, nothing dies there, and nothing holds up the replay.
     await scene.send(20)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -111,13 +114,16 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     assert (await operator.get(replay["href"])).status == 200
 
 
-async def test_several_are_counted(operator: Client, scene: Scene) -> None:
+async def test_several_are_counted_and_the_first_is_named(operator: Client, scene: Scene) -> None:
     for _ in range(2):
         endpoint = await scene.endpoint()
         await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     await scene.send(3)
     page = await operator.page("/")
-    assert verdicts(page) == ["❚❚ 2 endpoints held back: 6 deliveries wait behind them."]
+    (verdict,) = verdicts(page)
+    first = page.first("section", id="troubled").rows()[0][0].partition("⧉")[0]
+    begin = first[: len(endpoint.url)]
+    assert verdict.startswith(f"❚❚ 2 endpoints held back: 6 deliveries wait behind them. Begin with {begin}: paused")
     assert [row[1].partition(" for ")[0] for row in page.first("section", id="troubled").rows()] == ["❚❚ paused"] * 2
 
 
@@ -231,6 +237,7 @@ async def test_who_runs_the_deployment_sees_all_of_it(chief: Client, scene: Scen
     # Pages of another organization's endpoints are not theirs: what leads there is a command.
     assert not page.has("a", href=f"/endpoints/{theirs.id}")
     assert f"hookline endpoints show {theirs.id} --org {scene.organization.id}" in page.text
+    assert "4" in {cell for row in page.first("figure", class_="chart").rows() for cell in row}  # and at once
     assert {"latency", "backlog", "dead"} <= {section.get("id") for section in page.all("section")}
 
 

@@ -28,7 +28,8 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
     grain = timedelta(seconds=span.grain)
     start = NOW - (NOW - datetime(1970, 1, 1, tzinfo=UTC)) % grain
     found = [Activity(at=start - ago * grain, delivered=many, retried=2 * many, dead=0) for ago, many in given]
-    laid = series.laid_out(found, series.steps(span, NOW))
+    fine = series.steps(span, NOW)
+    laid = series.laid_out(found, fine)
     inside = [each for each in found if each.at >= series.begins(span, NOW)]
     assert (sum(laid.delivered), sum(laid.retried)) == (
         sum(each.delivered for each in inside),
@@ -46,7 +47,7 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
         sum(inside[: laid.over]) for inside in (laid.delivered, laid.retried) if any(inside[: laid.over])
     ]
     assert 15 <= steps.over <= series.FEW
-    assert small.times[steps.over] == laid.times[laid.over]
+    assert small.times[steps.over] == laid.times[fine.over]
 
 
 @pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
@@ -59,6 +60,22 @@ def test_a_step_that_is_not_over_is_not_drawn_as_if_traffic_had_dropped(span: Ra
     (small,) = series.laid_out(steady, series.few_steps(span, NOW)).line()
     assert small.values[-1] == max(filter(None, small.values))
     assert sum(laid.delivered) == 9 * span.steps  # what is counted is all of it
+
+
+@pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
+def test_what_has_only_just_begun_is_drawn_at_once(span: Range) -> None:
+    """Nothing was there before that it could seem to drop from; and whoever has sent their first message looks for it."""
+    begun = [Activity(at=NOW, delivered=3, retried=0, dead=0)]
+    delivered, *_ = series.laid_out(begun, series.steps(span, NOW)).curves()
+    assert delivered.values == [*[0] * (span.steps - 1), 3]
+    (small,) = series.laid_out(begun, series.few_steps(span, NOW)).line()
+    assert small.values[-1] == 3
+    # Until all of a step is told, the next one is not drawn beside it.
+    just = series.begins(span, NOW) + span.length  # a step has begun this moment
+    delivered, *_ = series.laid_out(
+        [Activity(at=just - series.step(span), delivered=3, retried=0, dead=0)], series.steps(span, just)
+    ).curves()
+    assert delivered.values[-2:] == [3, None]
 
 
 def test_a_chart_moves_on_by_whole_steps() -> None:

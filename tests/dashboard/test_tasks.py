@@ -60,7 +60,7 @@ async def test_its_progress_from_the_first_step_to_the_last(operator: Client, sc
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     await work(scene)
     page = await operator.page(f"/tasks/{task.id}")
-    assert "Finished: 4 sent again; 1 stay as they are: nothing could be sent." in verdict(page)
+    assert "Finished: 4 replayed; 1 stays as it is: nothing could be sent." in verdict(page)
     assert bar(page) == ("5", "5")
     assert not page.all("button", aria_label=f"Stop {task.id}")
 
@@ -101,7 +101,7 @@ async def test_it_is_stopped_and_the_rest_is_as_it_was(operator: Client, scene: 
     page = await operator.page(f"/tasks/{task.id}")
     page = (await operator.follow(await operator.submit(posting(page, f"/tasks/{task.id}/stop")))).page()
     assert "Stopped: 2 done." in page.first(class_="notice").text
-    assert "Stopped: 2 sent again, the rest is as it was." in verdict(page)
+    assert "Stopped: 2 replayed, the rest is as it was." in verdict(page)
     await work(scene)
     assert len(await left(scene)) == 3
     (rest,) = [node["href"] for node in page.all("a") if node.text == "Replay the rest"]
@@ -119,7 +119,7 @@ async def test_one_that_is_over_is_not_stopped(operator: Client, scene: Scene) -
     await work(scene)
     page = await operator.done(f"/tasks/{task.id}/stop")
     assert "It is finished already." in page.first(class_="notice").text
-    assert "Finished: 0 sent again" in verdict(page)
+    assert "Finished: 0 replayed." in verdict(page)
 
 
 async def test_one_that_failed_says_why(operator: Client, scene: Scene) -> None:

@@ -138,7 +138,12 @@ def _edit_page(look: Look, app: Application, draft: Draft, error: str | None) ->
         class_="fill",
     )
     return Page(
-        title="Edit the application", rail="applications", body=[form], every=None, status=422 if error else 200
+        title="Edit the application",
+        rail="applications",
+        body=[form],
+        aside=tag("a", "Back to the application", href=look.link(path(app))),
+        every=None,
+        status=422 if error else 200,
     )
 
 

@@ -181,7 +181,14 @@ def _new_page(look: Look, draft: Draft, error: str | None) -> Page:
         parts.actions(tag("button", "Add the application", class_="button main")),
         class_="fill",
     )
-    return Page(title="Add an application", rail="applications", body=[form], every=None, status=422 if error else 200)
+    return Page(
+        title="Add an application",
+        rail="applications",
+        body=[form],
+        aside=tag("a", "Back to the applications", href=look.link("/applications")),
+        every=None,
+        status=422 if error else 200,
+    )
 
 
 async def create(look: Look, form: Form) -> Done | Page:

@@ -35,7 +35,7 @@ async def show(look: Look) -> Page:
         _verdict(asked, summary),
         await task_parts.running(look),
         _mend(look, asked, summary) if asked.state == "dead" else None,
-        _numbers(look, summary) if summary.groups else None,
+        _numbers(look, asked, summary) if summary.groups else None,
         _groups(look, asked, summary) if summary.groups else None,
     )
     return Page(
@@ -51,7 +51,8 @@ async def show(look: Look) -> Page:
 
 def _verdict(asked: Asked, summary: DeadSummary) -> Safe:
     if asked.state != "dead":
-        return parts.verdict("resolved", parts.count(summary.dead, "dead letter", summary.more), " here.")
+        kind = "resolved dead letter" if asked.state == "resolved" else "dead letter"
+        return parts.verdict("resolved", parts.count(summary.dead, kind, summary.more), ".")
     if not summary.groups:
         words = "No dead letter matches." if asked.narrow else "No dead letters: nothing has given up."
         return parts.verdict("delivered", words)
@@ -60,7 +61,7 @@ def _verdict(asked: Asked, summary: DeadSummary) -> Safe:
     many = parts.count(summary.dead, "dead letter", summary.more).capitalize()
     where = "" if len(ends) == 1 else f"{parts.count(len(ends), 'endpoint')}, {of_worst:,} of them at "
     mostly = "" if of_reason == summary.dead else "Mostly "
-    why, what = story.of_dead(reason, many=True)
+    why, what = story.of_dead(reason, many=summary.dead != 1)
     return parts.verdict(
         "dead",
         f"{many} at {where}",
@@ -74,7 +75,7 @@ def _verdict(asked: Asked, summary: DeadSummary) -> Safe:
 def _mend(look: Look, asked: Asked, summary: DeadSummary) -> Safe | None:
     if not summary.groups or not look.may_change:
         return None
-    words = f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (" that match" if asked.narrow else "")
+    words = "it" if summary.dead == 1 else _all_of(asked, summary)
     query = {**asked.typed, "all": "1"}
     return parts.actions(
         parts.link_button(look.link("/dead-letters/replay", **query), f"Replay {words}", kind="main"),
@@ -82,24 +83,33 @@ def _mend(look: Look, asked: Asked, summary: DeadSummary) -> Safe | None:
     )
 
 
-def _numbers(look: Look, summary: DeadSummary) -> Safe:
+def _all_of(asked: Asked, summary: DeadSummary) -> str:
+    return f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (" that match" if asked.narrow else "")
+
+
+def _numbers(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
     endpoints = len({group.endpoint_no for group in summary.groups})
     applications = len({group.app_id for group in summary.groups})
     oldest = min(group.oldest for group in summary.groups)
-    some = "≥ " if summary.more else ""
+    shade = _shade(asked)
+
+    def counted(many: int, noun: str, href: str) -> Safe:
+        value, _, words = parts.count(many, noun).partition(" ")
+        return parts.number(shade, f"≥ {value}" if summary.more else value, words, href=href)
+
     found = [
-        parts.number("dead", f"{some}{summary.dead:,}", "dead letters", href=look.here(after=None)),
-        parts.number("dead", f"{some}{endpoints:,}", "endpoints", href=look.link("/endpoints")),
+        counted(summary.dead, "dead letter", look.here(after=None)),
+        counted(endpoints, "endpoint", look.link("/endpoints")),
     ]
     if look.app is None:
-        found.append(parts.number("dead", f"{some}{applications:,}", "applications", href=look.link("/applications")))
+        found.append(counted(applications, "application", look.link("/applications")))
     if not summary.more:
-        found.append(parts.number("dead", parts.when(oldest, look.now), "the oldest died"))
+        found.append(parts.number(shade, parts.when(oldest, look.now), "the oldest died"))
     return parts.numbers(*found)
 
 
 def _groups(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
-    shade = "resolved" if asked.state == "resolved" else "dead"
+    shade = _shade(asked)
     reasons = [
         charts.Bar(
             name=reason.value,
@@ -121,6 +131,10 @@ def _groups(look: Look, asked: Asked, summary: DeadSummary) -> Safe:
         for group, many in _by_endpoint(summary)[:MOST_GROUPS]
     ]
     return parts.columns(charts.bars("By reason", reasons), charts.bars("By endpoint", endpoints))
+
+
+def _shade(asked: Asked) -> str:
+    return "resolved" if asked.state == "resolved" else "dead"
 
 
 def _by_reason(summary: DeadSummary) -> list[tuple[Reason, int]]:

@@ -270,7 +270,8 @@ async def _add_tasks(look: Look, chosen: Chosen, kind: TaskKind, note: str = "")
             refused = str(error)
     if not made:
         raise Conflict(refused)
-    notice = f"Started {parts.count(len(made), 'task')}. You can leave this page: they go on by themselves."
+    goes_on = "it goes on by itself" if len(made) == 1 else "they go on by themselves"
+    notice = f"Started {parts.count(len(made), 'task')}. You can leave this page: {goes_on}."
     if refused:
         notice += f" Not everywhere: {refused}."
     if len(apps) > MOST_APPLICATIONS:

@@ -8,6 +8,7 @@ from hookline.dashboard import parts
 from hookline.dashboard.health import Condition
 from hookline.dashboard.look import Look
 from hookline.dashboard.pages.endpoints import mend
+from hookline.dashboard.pages.event_type_edit import NEW
 from hookline.html import Child, Safe, join, tag
 from hookline.model import DeadSummary, Endpoint, EventType
 from hookline.states import EndpointStatus
@@ -27,16 +28,20 @@ def path(found: Endpoint, rest: str = "") -> str:
     return f"/endpoints/{found.id}{rest}"
 
 
+def back(look: Look, found: Endpoint) -> Safe:
+    return tag("a", "Back to the endpoint", href=look.link(path(found)))
+
+
 def bar(
     look: Look, found: Endpoint, how: Condition, event_types: Sequence[EventType], dead: DeadSummary
 ) -> Safe | None:
     """What is done every day; the rest is below, in `hold` and `danger`."""
     if not look.may_change:
         return None
-    letters = f"Replay {parts.count(dead.dead, 'dead letter', dead.more)}…" if dead.dead else "Replay dead letters…"
     return parts.actions(
         mend(look, found.id, how),
-        _link(look, found, "/recover", letters, kind="main" if how.well and dead.dead else ""),
+        _replay(look, found, how, dead) if dead.dead and how.name != "disabled" else None,
+        _link(look, found, "/recover", "Recover since…"),
         _link(look, found, "/replay-missing", "Replay missing…"),
         parts.button(look, look.link(path(found, "/pause")), "Pause")
         if how.name not in ("paused", "disabled")
@@ -45,13 +50,22 @@ def bar(
     )
 
 
-def _link(look: Look, found: Endpoint, rest: str, words: str, kind: str = "") -> Safe:
-    return parts.link_button(look.link(path(found, rest)), words, kind=kind)
+def _replay(look: Look, found: Endpoint, how: Condition, dead: DeadSummary) -> Safe:
+    """All of them, after they were counted."""
+    href = look.link("/dead-letters/replay", endpoint=found.id, all="1")
+    words = f"Replay {parts.count(dead.dead, 'dead letter', dead.more)}…"
+    return parts.link_button(href, words, kind="main" if how.well else "")
+
+
+def _link(look: Look, found: Endpoint, rest: str, words: str) -> Safe:
+    return parts.link_button(look.link(path(found, rest)), words)
 
 
 def _test(look: Look, found: Endpoint, event_types: Sequence[EventType]) -> Safe | None:
-    if found.status == EndpointStatus.DISABLED or not event_types:
+    if found.status == EndpointStatus.DISABLED:
         return None
+    if not event_types:
+        return None if look.viewer.portal else _no_types(look)
     return parts.form(
         look,
         look.link(path(found, "/test")),
@@ -60,6 +74,11 @@ def _test(look: Look, found: Endpoint, event_types: Sequence[EventType]) -> Safe
         tag("button", "Send test event", class_="button"),
         class_="inline",
     )
+
+
+def _no_types(look: Look) -> Safe:
+    add = tag("a", "add an event type", href=look.link(NEW))
+    return tag("span", "To send it a test event, ", add, " first.", class_="quiet")
 
 
 def _test_types(names: Sequence[str]) -> Safe:

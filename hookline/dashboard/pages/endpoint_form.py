@@ -12,7 +12,7 @@ from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages import endpoint_draft as drafts
 from hookline.dashboard.pages.endpoint_actions import done, find
-from hookline.dashboard.pages.endpoint_controls import path
+from hookline.dashboard.pages.endpoint_controls import back, path
 from hookline.dashboard.pages.endpoint_draft import Draft
 from hookline.dashboard.pages.endpoint_settings import DEATHS, ORDERINGS, SCHEMES
 from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
@@ -78,7 +78,14 @@ async def _new_page(look: Look, draft: Draft, application: str, wrong: Fault | N
         options, more = [(app.id, app.name) for app in apps[:MOST_APPS]], len(apps) > MOST_APPS
         chooser = parts.chooser("application", "Application", options, application, more=more, nothing="Choose one")
     body = await _form(look, draft, wrong, look.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
-    return Page(title="Add an endpoint", rail="endpoints", body=body, every=None, status=422 if wrong else 200)
+    return Page(
+        title="Add an endpoint",
+        rail="endpoints",
+        body=body,
+        aside=tag("a", "Back to the endpoints", href=look.link("/endpoints")),
+        every=None,
+        status=422 if wrong else 200,
+    )
 
 
 async def create(look: Look, form: Form) -> Done | Page:
@@ -88,7 +95,9 @@ async def create(look: Look, form: Form) -> Done | Page:
         made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft))
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _new_page(look, draft, named, fault(error, portal=look.viewer.portal))
-    return done(look, made, "The endpoint is there. Send it a test event, to see that it works.", made.url)
+    types = await look.store.event_types(look.org_id, Rows(limit=1), archived=False)
+    onward = " Send it a test event, to see that it works." if types else ""
+    return done(look, made, f"The endpoint is there.{onward}", made.url)
 
 
 async def _application(look: Look, named: str) -> Application:
@@ -113,7 +122,14 @@ async def show_edit(look: Look) -> Page:
 async def _edit_page(look: Look, found: Endpoint, draft: Draft, wrong: Fault | None) -> Page:
     seen = tag("input", type="hidden", name="revision", value=str(found.revision))
     body = await _form(look, draft, wrong, look.link(path(found, "/edit")), "Save", seen)
-    return Page(title="Edit the endpoint", rail="endpoints", body=body, every=None, status=422 if wrong else 200)
+    return Page(
+        title="Edit the endpoint",
+        rail="endpoints",
+        body=body,
+        aside=back(look, found),
+        every=None,
+        status=422 if wrong else 200,
+    )
 
 
 async def edit(look: Look, form: Form) -> Done | Page:

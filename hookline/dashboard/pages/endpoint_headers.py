@@ -10,7 +10,7 @@ from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages.endpoint_actions import done, find
-from hookline.dashboard.pages.endpoint_controls import path
+from hookline.dashboard.pages.endpoint_controls import back, path
 from hookline.errors import Conflict, InvalidInput
 from hookline.flow.guard import is_sensitive
 from hookline.html import Child, Safe, tag
@@ -39,7 +39,14 @@ def _page(look: Look, found: Endpoint, typed: Sequence[Line], error: str | None)
             class_="fill",
         ),
     ]
-    return Page(title="Headers", rail="endpoints", body=body, every=None, status=422 if error else 200)
+    return Page(
+        title="Headers",
+        rail="endpoints",
+        body=body,
+        aside=back(look, found),
+        every=None,
+        status=422 if error else 200,
+    )
 
 
 def _kept(found: Endpoint) -> Safe:

@@ -11,7 +11,7 @@ from hookline.dashboard import instants, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages.endpoint_actions import done, find
-from hookline.dashboard.pages.endpoint_controls import path
+from hookline.dashboard.pages.endpoint_controls import back, path
 from hookline.errors import Conflict, InvalidInput
 from hookline.flow.replay import refusal
 from hookline.html import Child, Safe, tag
@@ -51,7 +51,7 @@ class Again(Struct, frozen=True, kw_only=True):
 RECOVER = Again(
     kind=TaskKind.RECOVER,
     rest="/recover",
-    title="Replay dead letters",
+    title="Recover",
     what="Dead letters of this endpoint whose messages were accepted since an instant are sent again.",
     noun="dead letter",
 )
@@ -84,7 +84,14 @@ async def _page(look: Look, again: Again, found: Endpoint, typed: str, error: st
         tag("p", "To ", parts.ident(found.url, href=look.link(path(found)), most=80)),
         _choose(look, await look.store.lane_events(found.no, EVENTS), since, error),
     ]
-    return Page(title=again.title, rail="endpoints", body=body, every=None, status=422 if error else 200)
+    return Page(
+        title=again.title,
+        rail="endpoints",
+        body=body,
+        aside=back(look, found),
+        every=None,
+        status=422 if error else 200,
+    )
 
 
 def _since(look: Look, typed: str) -> datetime:
@@ -125,7 +132,7 @@ def _choose(look: Look, events: Sequence[LaneEvent], since: datetime | None, err
     if began is not None:
         words = f"Since {_BEGINNINGS[began.kind]}, {parts.when(began.at, look.now)}"
         links.append(parts.link_button(_here(look, began.at - _BEFORE), words, kind="main" if since is None else ""))
-    custom = parts.filters(look, parts.moment("since", "Since", since, error=error))
+    custom = parts.filters(look, parts.moment("since", "Since", since, error=error), press="Count")
     return parts.section("Since when?", parts.actions(*links), custom)
 
 

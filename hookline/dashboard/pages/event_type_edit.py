@@ -187,7 +187,13 @@ def _page(look: Look, title: str, to: str, draft: Draft, error: HooklineError | 
     wrong = None if error is None else parts.verdict("dead", f"Nothing was saved: {error}")
     status = 200 if error is None else 409 if isinstance(error, Conflict) else 422
     body: list[Child] = [wrong, _form_of(look, to, draft, faults)]
-    return Page(title=title, rail="event-types", body=body, status=status, every=None)
+    return Page(title=title, rail="event-types", body=body, aside=_back(look, to), status=status, every=None)
+
+
+def _back(look: Look, to: str) -> Safe:
+    if to == NEW:
+        return tag("a", "Back to the event types", href=look.link("/event-types"))
+    return tag("a", "Back to the event type", href=look.link(to.removesuffix("/edit")))
 
 
 def _fault(error: HooklineError) -> tuple[str, str]:

@@ -197,6 +197,7 @@ async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str])
     return Page(
         title="New API key",
         rail="keys",
+        aside=tag("a", "Back to the keys", href=look.link("/api-keys")),
         body=[wrong if faults else None, form],
         status=422 if faults else 200,
         every=None,

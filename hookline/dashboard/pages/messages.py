@@ -236,7 +236,10 @@ def _known_by(look: Look, found: Found) -> Safe:
     message = found.message
     known: list[Safe] = [] if message.event_id is None else [parts.ident(message.event_id, most=24)]
     for param, values in (("channel", message.channels), ("tag", message.tags)):
-        known += [tag("a", value, href=look.here(**{param: value}, after=None, before=None)) for value in values or ()]
+        known += [
+            tag("a", value, href=look.here(**{param: value}, after=None, before=None), title=f"{param} {value}")
+            for value in values or ()
+        ]
     return join(*(join(" " if at else None, each) for at, each in enumerate(known)))
 
 

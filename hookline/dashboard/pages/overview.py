@@ -79,13 +79,11 @@ def _steps(look: Look, found: Sequence[Work]) -> list[Work]:
 
 
 def _outcomes(look: Look, steps: Sequence[Work]) -> Series:
-    return Series(
-        times=[each.at for each in steps],
-        delivered=[round(each.delivered) for each in steps],
-        retried=[round(each.retried) for each in steps],
-        dead=[round(each.dead) for each in steps],
-        over=series.steps(look.span, look.now).over,
-    )
+    delivered = [round(each.delivered) for each in steps]
+    retried = [round(each.retried) for each in steps]
+    dead = [round(each.dead) for each in steps]
+    over = series.drawn(series.steps(look.span, look.now), delivered, retried, dead)
+    return Series(times=[each.at for each in steps], delivered=delivered, retried=retried, dead=dead, over=over)
 
 
 def _backlog(depths: Depths) -> Backlog:

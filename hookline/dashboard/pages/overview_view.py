@@ -119,7 +119,8 @@ def _held(look: Look, picture: Picture) -> Safe | None:
         return parts.verdict("held", *_one(look, named[0]), f"; {waiting} {_wait(picture.backlog.held)}.")
     count = parts.count(picture.backlog.held_lanes, "endpoint")
     behind = "it" if picture.backlog.held_lanes == 1 else "them"
-    return parts.verdict("held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.")
+    begin = (" Begin with ", *_one(look, named[0]), ".") if named else ()
+    return parts.verdict("held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.", *begin)
 
 
 def _one(look: Look, each: Troubled) -> list[Child]:
@@ -310,7 +311,9 @@ def _who(look: Look, each: Troubled, *, own: bool) -> Safe:
 def _mend(look: Look, each: Troubled, found: Condition) -> Safe | None:
     if not look.may_change:
         return None
-    replay = parts.link_button(_letters(look, each), f"Replay {each.dead:,}…") if each.dead else None
+    all_of_it = look.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
+    takes = each.dead and found.name != "disabled"
+    replay = parts.link_button(all_of_it, f"Replay {each.dead:,}…") if takes else None
     return parts.actions(endpoints.mend(look, each.view.endpoint_id, found), replay)
 
 

@@ -135,9 +135,7 @@ async def find(look: Look, task_id: str) -> Task:
 
 def _told(look: Look, task: Task) -> Safe:
     """What happened, in a sentence."""
-    deed = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "sent again"
-    if task.kind == TaskKind.REPLAY_MISSING:
-        deed = "sent"
+    deed = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "replayed"
     match task.status:
         case TaskStatus.RUNNING if look.now - task.updated_at > STALE:
             why = "it goes on by itself" if look.viewer.portal else "is a worker running? It goes on when there is one"
@@ -145,7 +143,8 @@ def _told(look: Look, task: Task) -> Safe:
         case TaskStatus.RUNNING:
             return parts.verdict("pending", "It is running. You can leave this page.")
         case TaskStatus.FINISHED:
-            stay = f"; {task.skipped:,} stay as they are: nothing could be sent" if task.skipped else ""
+            left = "1 stays as it is" if task.skipped == 1 else f"{task.skipped:,} stay as they are"
+            stay = f"; {left}: nothing could be sent" if task.skipped else ""
             return parts.verdict("delivered", f"Finished: {task.done:,} {deed}{stay}.")
         case TaskStatus.CANCELED:
             return parts.verdict("resolved", f"Stopped: {task.done:,} {deed}, the rest is as it was.")

@@ -9,6 +9,7 @@ const LONGEST = 60_000;
 let asked = null; // what ends the stream that is open
 let later = 0;
 let delay = FIRST;
+const waiting = new Map(); // parts that have come, and would move a row that somebody is about to use
 
 async function open() {
   close();
@@ -29,7 +30,7 @@ async function read(body) {
   let rest = "";
   for await (const text of chunks(body.pipeThrough(new TextDecoderStream()))) {
     delay = FIRST;
-    tell("on", "Live");
+    alive();
     const events = (rest + text).split("\n\n");
     rest = events.pop();
     for (const event of events) take(event);
@@ -48,13 +49,42 @@ function take(event) {
 
 function show(parts) {
   for (const [id, html] of Object.entries(parts)) {
-    const part = document.getElementById(id);
-    if (!part) continue;
     const made = document.createElement("template");
     made.innerHTML = html;
-    morph(part, made.content.firstElementChild);
+    waiting.set(id, made.content.firstElementChild);
+  }
+  settle();
+  alive();
+}
+
+function settle() {
+  for (const [id, made] of waiting) {
+    const part = document.getElementById(id);
+    if (part && moves(part, made)) continue;
+    waiting.delete(id);
+    if (!part) continue;
+    morph(part, made);
     part.dispatchEvent(new CustomEvent("morphed", { bubbles: true }));
   }
+}
+
+// ── rows stand still while somebody points at one, has the focus in it or has selected it: a click would act on another one ──
+
+const HOVERS = matchMedia("(hover: hover)").matches ? "tr[data-key]:hover, " : ""; // what a finger has touched stays hovered
+const USED = `${HOVERS}tr[data-key]:focus-within, tr[data-key]:has([data-pick]:checked)`;
+
+function moves(part, made) {
+  const there = (row) => made.querySelector(`tr[data-key="${CSS.escape(row.dataset.key)}"]`);
+  return [...part.querySelectorAll(USED)].some((row) => there(row)?.sectionRowIndex !== row.sectionRowIndex);
+}
+
+function soon() {
+  if (waiting.size) setTimeout(release); // once the focus is where it goes, and not on its way
+}
+
+function release() {
+  settle();
+  if (document.querySelector("[data-alive=on]")) alive(); // a stream that has ended meanwhile stays ended
 }
 
 function close() {
@@ -70,6 +100,10 @@ function again() {
   delay = Math.min(2 * delay, LONGEST);
 }
 
+function alive() {
+  tell("on", waiting.size ? "Live, the list waits" : "Live");
+}
+
 function tell(state, words) {
   const node = document.querySelector("[data-alive]");
   if (!node || node.textContent === words) return;
@@ -80,6 +114,8 @@ function tell(state, words) {
 if ("live" in document.body.dataset) {
   // Nobody looks at a hidden page: it need not be read again and again.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  for (const kind of ["pointerover", "focusin", "focusout", "change"]) document.addEventListener(kind, soon);
+  document.documentElement.addEventListener("pointerleave", soon);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && open());
   if (!document.hidden) open();

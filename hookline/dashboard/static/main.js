@@ -8,3 +8,4 @@ import "./select.js";
 import "./submit.js";
 import "./theme.js";
 import "./keys.js";
+import "./rail.js";
