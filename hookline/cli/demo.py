@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -125,29 +126,30 @@ async def _received() -> AsyncIterator[str]:
 async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
     """`hookline serve`; its address and a token."""
     pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(*SERVER, env=_environment(directory, port), stdin=pipe, stdout=pipe)
+    with _bound(port) as listener:
+        env, bound = _environment(directory), listener.fileno()
+        child = await asyncio.create_subprocess_exec(
+            *SERVER, "--listener", str(bound), env=env, stdin=pipe, stdout=pipe, pass_fds=[bound]
+        )
     try:
         yield await _announced(child)
     finally:
         await _end(child)
 
 
-def _environment(directory: Path, port: int) -> dict[str, str]:
+def _environment(directory: Path) -> dict[str, str]:
     """Nothing of the caller's own deployment."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    given = SETTINGS | {"DATABASE_URL": f"sqlite:///{directory}/hookline.db", "PORT": str(_free(port))}
+    given = SETTINGS | {"DATABASE_URL": f"sqlite:///{directory}/hookline.db"}
     return kept | {PREFIX + name: value for name, value in given.items()}
 
 
-def _free(port: int) -> int:
-    """This one, or any."""
+def _bound(port: int) -> socket.socket:
+    """To this one, or any. The server inherits it: a port that was only found free could be somebody's when it starts."""
     try:
-        listener = listeners.bind("127.0.0.1", port)
+        return listeners.bind("127.0.0.1", port)
     except ConfigError:
-        listener = listeners.bind("127.0.0.1", 0)
-    with listener:
-        found: int = listener.getsockname()[1]
-    return found
+        return listeners.bind("127.0.0.1", 0)
 
 
 async def _announced(child: asyncio.subprocess.Process) -> tuple[str, str]:

@@ -23,7 +23,7 @@ class DemoFailed(HooklineError):
 
 
 class Api:
-    """One connection that is kept. Not for several threads at once."""
+    """A connection for each call: the server closes one that is silent for seconds. Not for several threads at once."""
 
     def __init__(self, address: str, token: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT)
@@ -38,8 +38,9 @@ class Api:
             answer = self._connection.getresponse()
             raw = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
             raise DemoFailed(f"the server does not answer: {error}") from None
+        finally:
+            self._connection.close()
         if answer.status >= 300:
             raise DemoFailed(f"{path}: {answer.status} {raw.decode(errors='replace')[:500]}")
         return msgspec.json.decode(raw) if raw else None

@@ -40,9 +40,14 @@ class Role(StrEnum):
 Processes = Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
 
 
+# Bound by the process that has started this one, and handed down.
+Listener = Annotated[int | None, typer.Option("--listener", hidden=True)]
+
+
 def serve(
     role: Annotated[Role, typer.Option("--role", help="What this process does.")] = Role.ALL,
     processes: Processes = 1,
+    bound: Listener = None,
     as_json: params.Json = False,
 ) -> None:
     """Run Hookline: API and dashboard, worker, or both.
@@ -62,7 +67,7 @@ def serve(
         run_parts(_workers(config, processes, Output(as_json)))
     else:
         # Bound before the database is touched: a second server on the port must not even migrate.
-        listener = listeners.bind(config.host, config.port)
+        listener = listeners.bind(config.host, config.port) if bound is None else socket.socket(fileno=bound)
         run_parts(_serve(config, listener, role, processes, Output(as_json)))
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,8 +17,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from hookline.cli import demo as demos
 from hookline.cli import demo_cast
 from hookline.cli.demo_cast import CUSTOMERS, HAPPENINGS, Moment
+from hookline.cli.demo_stream import Api
+from tests.support.ports import free_port
 from tests.support.processes import environment
 
 
@@ -29,14 +35,16 @@ def demo(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        yield process, json.loads(line)
     finally:
         process.kill()
         process.communicate()
 
 
 def call(shown: dict[str, Any], path: str) -> Any:
-    with closing(http.client.HTTPConnection(urlsplit(shown["address"]).netloc, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection(urlsplit(shown["address"]).netloc, timeout=60)) as connection:
         connection.request("GET", f"/api/v1{path}", headers={"authorization": f"Bearer {shown['token']}"})
         answer = connection.getresponse()
         assert answer.status == 200
@@ -55,7 +63,7 @@ def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
             assert process.poll() is None
         assert len(list(tmp_path.iterdir())) == 1
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
         assert process.returncode == 0
         assert "Fatal" not in said
     assert list(tmp_path.iterdir()) == []
@@ -68,15 +76,59 @@ def test_its_server_ends_with_it(tmp_path: Path) -> None:
         while True:
             try:
                 socket.create_connection((host, int(port)), timeout=5).close()
-            except ConnectionRefusedError:
+            except ConnectionError:  # refused, or on its way to that
                 break
             time.sleep(0.05)  # it is nobody's child any more: there is nothing to wait for
 
 
 def test_it_ends_by_itself(tmp_path: Path) -> None:
     with demo(tmp_path, "--for", "1s") as (process, _shown):
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_its_port_is_nobody_elses_before_the_server_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it held by anybody but the server: it would not be refused when that has ended."""
+    monkeypatch.setattr(demos, "SERVER", (sys.executable, "-c", HEIR))
+    async with demos._served(tmp_path, int(port := free_port())) as (address, _):
+        assert address == port
+        socket.create_connection(("127.0.0.1", int(port)), timeout=60).close()
+        async with demos._served(tmp_path, int(port)) as (another, _):  # it is taken
+            assert another != port
+    with pytest.raises(ConnectionError):
+        socket.create_connection(("127.0.0.1", int(port)), timeout=60)
+
+
+# The server, before it has done anything with what it is given.
+HEIR = """
+import json, socket, sys
+assert sys.argv[1] == "--listener"
+listener = socket.socket(fileno=int(sys.argv[2]))
+print(json.dumps({"address": str(listener.getsockname()[1]), "token": "hk_token"}), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_connection_that_the_server_has_closed_meanwhile_is_no_failure() -> None:
+    """Servers do that when nothing was said for some seconds: between two messages, or while the machine slept."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer_once_a_connection, args=(listener, 2), daemon=True)
+        server.start()
+        api = Api(f"http://127.0.0.1:{listener.getsockname()[1]}", "hk_token")
+        assert [await api.post("/app"), await api.post("/app")] == [{}, {}]
+        server.join(60)
+
+
+def answer_once_a_connection(listener: socket.socket, connections: int) -> None:
+    for _ in range(connections):
+        connection, _ = listener.accept()
+        with connection:
+            received = b""
+            while not received.endswith(b"\r\n\r\n{}"):
+                received += connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 
 
 def moment(**fields: Any) -> Moment:
