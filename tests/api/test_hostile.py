@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -90,11 +90,17 @@ async def test_a_body_that_never_comes(served: Services, token: str) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
 async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
-    whole = b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\n\r\n"
     async with serving(served) as address:
+        monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
         assert await read_to_end(address, sent) == b""
-        assert (await read_to_end(address, whole + b"GET /")).startswith(b"HTTP/1.1 204 ")
+        monkeypatch.setattr(http, "REQUEST_TIME", 60.0)
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
+        monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
+        writer.write(b"GET /")  # the next one, which does not come either
+        assert await reader.read() == b""
+        writer.close()
 
 
 async def test_more_connections_than_there_is_room_for(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,32 +125,73 @@ def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "bind", narrow)
 
 
+class Looks(http._Protocol):
+    """Looks at what was taken when the test says so: how long a busy machine takes must not decide."""
+
+    made: ClassVar[list[Looks]] = []
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.made.append(self)
+
+    @property
+    def left(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def look(self) -> None:
+        """The time is over."""
+        assert self._untaken is not None
+        self._untaken._run()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
+    """One for each connection."""
+    monkeypatch.setattr(Looks, "made", [])
+    monkeypatch.setattr(http, "_Protocol", Looks)
+    monkeypatch.setattr(http, "TAKING_TIME", 3600.0)
+    return Looks.made
+
+
+async def untaken(looks: list[Looks], number: int) -> Looks:
+    """That connection, once something waits there to be taken."""
+    async with asyncio.timeout(60):
+        while len(looks) <= number or looks[number]._untaken is None:
+            await asyncio.sleep(0.01)
+    return looks[number]
+
+
 @pytest.mark.usefixtures("narrow_road")
 @pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
-async def test_an_answer_that_nobody_takes(served: Services, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+async def test_an_answer_that_nobody_takes(served: Services, looks: list[Looks], path: str) -> None:
     """Otherwise whoever asks and does not listen holds a connection for as long as they like, without a token."""
     async with serving(served) as address:
         whole = await Client(address).get(path)
         assert len(whole.body) == int(whole.headers["content-length"])
-        monkeypatch.setattr(http, "TAKING_TIME", 0.1)
         reader, writer = await ask(address, path)
-        await asyncio.sleep(0.5)  # whoever does not listen is told nothing
+        (await untaken(looks, 1)).look()
         assert len(await reader.read()) < len(whole.body)
         writer.close()
 
 
 @pytest.mark.usefixtures("narrow_road")
-async def test_an_answer_that_is_taken_slowly(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TAKING_TIME", 0.8)
+async def test_an_answer_that_is_taken_slowly(
+    served: Services, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that is enough, however many it takes."""
     monkeypatch.setattr(http, "LEAST_TAKEN", 1024)
     async with serving(served) as address:
         reader, writer = await ask(address, "/docs")
-        found = b""
+        there = await untaken(looks, 0)
+        found, before, looked = b"", there.left, 0
         while part := await reader.read(8192):
             found += part
-            await asyncio.sleep(0.05)  # all in all several times as long as nothing may be taken
+            if 0 < there.left <= before - http.LEAST_TAKEN:
+                there.look()
+                before, looked = there.left, looked + 1
         head, _, body = found.partition(b"\r\n\r\n")
         assert f"content-length: {len(body)}".encode() in head
+        assert looked > 3
         writer.close()
 
 

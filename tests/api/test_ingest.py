@@ -453,7 +453,7 @@ async def _exchange(address: str, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(sent)
-        return await asyncio.wait_for(reader.readuntil(b"}"), 20)
+        return await asyncio.wait_for(reader.readuntil(b"}"), 60)
     finally:
         writer.close()
 

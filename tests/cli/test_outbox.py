@@ -51,7 +51,7 @@ def shop_url(postgres_databases: Databases) -> Iterator[str]:
 
 
 def publish(path: Path, app: str, count: int = 1) -> list[str]:
-    with closing(sqlite3.connect(path)) as conn, conn:
+    with closing(sqlite3.connect(path, timeout=60)) as conn, conn:
         return [outbox.publish(conn, app, "order.paid", {"n": factory.number()}) for _ in range(count)]
 
 

@@ -58,7 +58,7 @@ async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=a"
     (message,) = await scene.send(trace=trace)
     (job,) = await scene.claim()
-    await scene.record(factory.retry(job))
+    await scene.record(factory.retry(job, after=3000))
 
     story = await cli.json("trace", message)
     assert (story["message"]["id"], story["message"]["traceId"]) == (message, trace[3:35])

@@ -8,7 +8,9 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
+import msgspec
 import pytest
 
 from hookline.cli.receiver import Behaviour, command
@@ -26,17 +28,21 @@ async def test_a_webhook_arrives_verified_in_two_terminals(cli: Cli) -> None:
     async with served.running("serve", "--json") as server:
         banner = await server.json_line()
         async with cli.running("listen", "--port", "0", "--register", "demo", "--ping", "--json") as listener:
-            assert (await listener.json_line())["verifies"]
+            shown = await listener.json_line()
+            control = shown["control"]
+            assert shown["verifies"]
             ping = await listener.json_line()
             assert (ping["eventType"], ping["verified"], ping["status"]) == ("hookline.ping", True, 200)
 
-            sent = await cli.json("send", "demo", "order.paid", "--data", '{"id": 7}', "--wait", "30")
+            sent = await cli.json("send", "demo", "order.paid", "--data", '{"id": 7}', "--wait", "60")
             assert [each["state"] for each in sent["states"]] == ["delivered"]
             arrival = await listener.json_line()
             assert (arrival["webhookId"], arrival["body"], arrival["verified"]) == (sent["id"], '{"id": 7}', True)
 
             listener.type("status 404")
-            rejected = await cli("send", "demo", "order.paid", "--wait", "30", "--json")
+            while await asyncio.to_thread(_behaviour, control) != 404:
+                await asyncio.sleep(0.05)  # another process reads it
+            rejected = await cli("send", "demo", "order.paid", "--wait", "60", "--json")
             assert rejected.code == 1, rejected
             assert (await listener.json_line())["status"] == 404
         assert banner["address"].startswith("http://127.0.0.1:")
@@ -154,8 +160,15 @@ async def test_listen_is_switched_while_it_runs(cli: Cli) -> None:
     assert "Traceback" not in stopped.err
 
 
+def _behaviour(control: str) -> int:
+    """The status that it answers with from now on."""
+    with urlopen(control, timeout=60) as answer:
+        status: int = msgspec.json.decode(answer.read())["status"]
+    return status
+
+
 def _post(address: str, path: str, body: bytes, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection(address, timeout=30)
+    connection = http.client.HTTPConnection(address, timeout=60)
     try:
         connection.request("POST", path, body, headers)
         return connection.getresponse().status

@@ -18,6 +18,7 @@ from hookline.states import DeliveryState, ErrorKind
 from tests.support.copies import send_copies
 from tests.support.receiving import Receiving, sending, settings, until
 
+LEASE = 5  # seconds
 RATE = 200  # copies a second
 SECONDS = 10 if os.environ.get("HOOKLINE_TEST_FULL") else 1
 
@@ -28,13 +29,13 @@ SECONDS = 10 if os.environ.get("HOOKLINE_TEST_FULL") else 1
 async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_one_effect(
     keys: str, tmp_path: Path
 ) -> None:
-    with Receiving(settings(keys, tmp_path), tmp_path) as receiving:
+    with Receiving(settings(keys, tmp_path, lease=LEASE), tmp_path) as receiving:
         await receiving.start()
         async with sending(receiving, tmp_path) as sent:
 
             async def turned_away() -> bool:
-                """Twice, so that the handler is still at work when its first lease would have run out."""
-                return (await sent.statuses()).count(409) >= 2
+                """Once a second, until the handler is still at work when its first lease would have run out."""
+                return (await sent.statuses()).count(409) >= LEASE
 
             await until(turned_away)
             assert receiving.steps("begun") == [sent.message_id]
@@ -46,8 +47,10 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
         assert (first.error, last.status_code) == (ErrorKind.TIMEOUT, 200)
         assert msgspec.json.decode(last.response_body) == {"paid": sent.message_id}
         for attempt in middle:
-            assert attempt.status_code == 409
             assert attempt.outcome == "retry"
+            if attempt.error == ErrorKind.TIMEOUT:
+                continue  # a receiver that stalls answers nothing in time
+            assert attempt.status_code == 409
             assert int(attempt.response_headers["retry-after"]) >= 1
             assert attempt.response_headers["content-type"] == "application/problem+json"
         assert receiving.steps("begun") == receiving.steps("effect") == [sent.message_id]
@@ -59,7 +62,7 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
 @pytest.mark.timeout(120)
 async def test_a_storm_of_copies_is_answered_200_or_409_and_has_one_effect(keys: str, tmp_path: Path) -> None:
     """All of it with `HOOKLINE_TEST_FULL=1`: 200 copies a second for 10 seconds. The handler takes a part of that time."""
-    given = settings(keys, tmp_path)
+    given = settings(keys, tmp_path, lease=60)
     body = b'{"type": "order.paid", "order": 7}'
     with Receiving(given, tmp_path) as receiving:
         await receiving.start()

@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from hookline.states import DeliveryState
+from tests.support.processes import PATIENT
 from tests.support.receiving import Receiving, sending, settings, until
+
+LEASE = 2.0  # seconds, after which the next life of the receiver may have the key
 
 
 async def test_killed_before_the_effect_it_runs_again_after_the_lease_once(keys: str, tmp_path: Path) -> None:
-    with Receiving(settings(keys, tmp_path), tmp_path) as receiving:
+    with Receiving(settings(keys, tmp_path, lease=LEASE), tmp_path) as receiving:
         await receiving.start()
-        async with sending(receiving, tmp_path) as sent:
+        # No second request is sent while the first one is under way: what runs twice does so because of the kill.
+        async with sending(receiving, tmp_path, **PATIENT) as sent:
             await until(_has_got_to(receiving, "begun"))
             receiving.kill()
             receiving.open("effect", "answer")
@@ -30,10 +34,10 @@ async def test_killed_after_the_effect_only_an_inbox_knows_of_it(
     keys: str, tmp_path: Path, with_inbox: bool, effects: int
 ) -> None:
     """The second row is no wish, it is what docs/receiving.md warns of: nobody can tell what became of the one that died."""
-    with Receiving(settings(keys, tmp_path, inbox=with_inbox), tmp_path) as receiving:
+    with Receiving(settings(keys, tmp_path, lease=LEASE, inbox=with_inbox), tmp_path) as receiving:
         await receiving.start()
         receiving.open("effect")
-        async with sending(receiving, tmp_path) as sent:
+        async with sending(receiving, tmp_path, **PATIENT) as sent:
             await until(_has_got_to(receiving, "effect"))
             receiving.kill()
             receiving.open("answer")

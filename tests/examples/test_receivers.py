@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from hookline.signing import new_secret
 from tests.support.ports import free_port
-from tests.support.processes import environment, running
+from tests.support.processes import PATIENT, environment, running
 from tests.support.serving import announced
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -72,7 +72,9 @@ class Place:
         found = [line for line in self._lines if line.startswith(start)]
         assert found, start
         return [
-            line.replace(f":{self._example.port}/", f":{self.port}/").replace(":8071/", f":{self.hookline_port}/")
+            line.replace(f":{self._example.port}/", f":{self.port}/")
+            .replace(":8071/", f":{self.hookline_port}/")
+            .replace("--wait 10", "--wait 60")  # on a busy machine
             for line in found
         ]
 
@@ -110,8 +112,7 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if not theirs.match(name)}
         hookline_url = f"sqlite:///{self.directory}/hookline.db" if self._example.engine == "sqlite" else database_url
         # An answer that a busy machine takes long for is waited for, and no second attempt is made.
-        patient = {"HOOKLINE_REQUEST_TIMEOUT": "30s", "HOOKLINE_LEASE": "60s"}
-        given = environment(hookline_url, HOOKLINE_PORT=self.hookline_port, **patient)
+        given = environment(hookline_url, HOOKLINE_PORT=self.hookline_port, **PATIENT)
         (exported,) = self.typed("export ")
         assert exported.startswith(
             "export HOOKLINE_ALLOW_NETS=127.0.0.0/8 WEBHOOK_SECRET=whsec_$(openssl rand -base64 32)"

@@ -19,6 +19,7 @@ import pytest
 from msgspec import Struct
 from standardwebhooks import Webhook
 
+from tests.support.processes import PATIENT
 from tests.support.receiver import Receiver
 from tests.support.serving import Served, serving
 
@@ -136,7 +137,7 @@ def test_paid_orders_arrive_and_a_failed_refund_does_not(shop: Shop, database_ur
     place.set_up()
     with (
         Receiver() as receiver,
-        serving(database_url, tmp_path, **place.settings()) as served,
+        serving(database_url, tmp_path, **PATIENT | place.settings()) as served,
         place.running() as address,
     ):
         api(served, "/app", {"name": "Demo", "uid": "demo"})
@@ -146,7 +147,7 @@ def test_paid_orders_arrive_and_a_failed_refund_does_not(shop: Shop, database_ur
 
         assert (paid[0], refunded[0], later[0], again[0]) == (201, 503, 201, 503)
         assert [order["refunded"] for order in listed[1]] == [False]
-        arrived = receiver.wait_for(2, timeout=30)
+        arrived = receiver.wait_for(2)
 
         verifier = Webhook(api(served, "/app/demo/endpoint/theirs/secret")["key"])
         bodies = [verifier.verify(each.body, each.headers) for each in arrived]

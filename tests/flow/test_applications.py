@@ -39,10 +39,11 @@ async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -
     await scene.ingest(factory.new_messages(app.no, messages))
 
 
+@pytest.mark.store_options(lease=600.0)
 async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
     await hog(scene, receiver, lanes=60)
     await scene.endpoint(url=f"{receiver.url}/well")
-    async with working(scene.store, drain=0.5, deadline=30.0):
+    async with working(scene.store, drain=0.5, deadline=500.0):
         await receiver.arrived(48)
         for _ in range(5):
             for message_id in await scene.send(10):
@@ -51,6 +52,7 @@ async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene
     assert paths == {"/hangs": 48, "/well": 50}
 
 
+@pytest.mark.store_options(lease=600.0)
 async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +67,7 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
         return batch
 
     monkeypatch.setattr(scene.store, "claim", counted)
-    async with working(scene.store, drain=0.2, deadline=30.0, poll=5.0):
+    async with working(scene.store, drain=0.2, deadline=500.0, poll=5.0):
         await receiver.arrived(48)
         async with asyncio.timeout(60):
             while sum(looks) < 202:

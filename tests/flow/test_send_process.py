@@ -21,7 +21,19 @@ from hookline.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import request
 
-SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, connect_timeout=3.0)
+SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, connect_timeout=60.0)
+
+
+class Noted(asyncio.Event):
+    """Somebody can wait for its end, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cleared = asyncio.Event()
+
+    def clear(self) -> None:
+        super().clear()
+        self.cleared.set()
 
 
 class Apart:
@@ -106,13 +118,12 @@ async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart
         await apart.sender.ready.wait()
     [sent] = await apart.send(request(receiver.url))
     assert sent.status == 200
-    pid = apart.pid()
-    os.kill(pid, signal.SIGKILL)
-    await _gone(pid)
+    apart.sender.ready = ready = Noted()
+    ready.set()
+    os.kill(apart.pid(), signal.SIGKILL)
     async with asyncio.timeout(60):
-        while apart.sender.ready.is_set():
-            await asyncio.sleep(0.01)  # there is no event to await for it
-        await apart.sender.ready.wait()
+        await ready.cleared.wait()
+        await ready.wait()
 
 
 async def test_what_goes_in_comes_back(apart: Apart, receiver: Receiver) -> None:

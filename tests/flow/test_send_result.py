@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import struct
 import threading
@@ -51,7 +52,7 @@ def test_a_body_that_the_receiver_breaks_off(receiver: Receiver, sending: Sendin
 
 def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(status=200, body=b"d" * 500, drip=0.05))
-    sent = sending.one(receiver.url, deadline=0.5)
+    sent = sending.one(receiver.url, deadline=3.0)
     assert (sent.status, sent.error, sent.truncated) == (200, None, True)
     assert 0 < len(sent.body) < 500
 
@@ -136,7 +137,7 @@ def test_a_flood_of_headers_is_cut_off(receiver: Receiver, sending: Sending, flo
 
 def test_endless_interim_responses_are_cut_off(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(endless=b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"))
-    assert sending.one(receiver.url, deadline=20).error == ErrorKind.MALFORMED
+    assert sending.one(receiver.url).error == ErrorKind.MALFORMED
 
 
 def test_interim_responses_are_skipped(receiver: Receiver, sending: Sending) -> None:
@@ -148,7 +149,7 @@ def test_interim_responses_are_skipped(receiver: Receiver, sending: Sending) -> 
 
 def test_a_switch_of_protocols_is_no_final_response(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(raw=b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"))
-    sent = sending.one(receiver.url, deadline=2)
+    sent = sending.one(receiver.url)
     assert sent.status is None
     assert sent.error in {ErrorKind.MALFORMED, ErrorKind.RESET}
 
@@ -185,7 +186,7 @@ def test_a_reset_before_the_body_was_read(receiver: Receiver, sending: Sending) 
 
 def test_a_receiver_that_hangs_before_its_headers(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(hang=True))
-    sent = sending.one(receiver.url, deadline=0.3)
+    sent = sending.one(receiver.url, deadline=3.0)
     assert (sent.error, sent.status, sent.untouched) == (ErrorKind.TIMEOUT, None, False)
-    assert sent.detail.startswith("waiting for the response: timed out after 0.3")
+    assert re.fullmatch(r"waiting for the response: timed out after \d+\.\d s", sent.detail)
     assert sent.address == f"127.0.0.1:{receiver.port}"

@@ -299,7 +299,7 @@ async def test_the_request_is_that_of_a_real_delivery(scene: Scene, shop_file: s
         await scene.endpoint(url=endpoint.url, secrets=(Secret(key=endpoint.secret),))
         await scene.send(payload=event.body, event_type="order.paid", trace=PARENT)
         async with working(scene.store):
-            await asyncio.to_thread(endpoint.wait, 1)
+            await asyncio.to_thread(endpoint.wait, 1, timeout=60.0)
         deliver([event], endpoint)
         theirs, ours = endpoint.requests
     assert theirs.verified

@@ -25,9 +25,10 @@ from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 
 CLAIM = Claim(b"k" * 32, b"f" * 32)
-SETTINGS = IdempotencySettings(lease=3)
+SETTINGS = IdempotencySettings(lease=60)
+BRISK = IdempotencySettings(lease=3)  # what could not be kept is offered again after a sixth of it
 KEPT = StoredResponse(200, (), b"done")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def recording() -> Recording:
@@ -115,8 +116,9 @@ async def test_the_same_with_a_store_that_is_awaited(client: redis.Redis, redis_
 
 def test_an_answer_that_could_not_be_kept_is_kept_when_the_store_is_back(keys_file: str) -> None:
     store = SqliteKeys(keys_file, timeout=0.05)
-    hold = taken(Holder(store, SETTINGS))
+    hold = taken(Holder(store, BRISK))
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute(FOR_AN_HOUR)
         other.execute("BEGIN IMMEDIATE")
         hold.settle(recording())
         assert isinstance(copy_of(store), InProgress)
@@ -125,13 +127,17 @@ def test_an_answer_that_could_not_be_kept_is_kept_when_the_store_is_back(keys_fi
 
 
 async def test_an_answer_is_kept_later_under_asyncio_too(keys_file: str) -> None:
-    hold = await taken_async(AsyncHolder(AsyncSqliteKeys(keys_file, timeout=0.05), SETTINGS))
+    hold = await taken_async(AsyncHolder(AsyncSqliteKeys(keys_file, timeout=0.05), BRISK))
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
+        other.execute(FOR_AN_HOUR)
         other.execute("BEGIN IMMEDIATE")
         await hold.settle(recording())
         assert isinstance(copy_of(SqliteKeys(keys_file)), InProgress)
         other.execute("ROLLBACK")
     await asyncio.to_thread(_await_replay, SqliteKeys(keys_file))
+
+
+FOR_AN_HOUR = "UPDATE hookline_idempotency SET lease_until = lease_until + 3600000000"  # longer than any stall
 
 
 def _await_replay(store: SqliteKeys) -> None:
@@ -148,14 +154,17 @@ async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effe
     """As a session does that the framework closes after the answer: the store has to wait for the handler, and that for it."""
     effects: list[int] = []
     async with asyncpg.create_pool(keys_url, min_size=1, max_size=1) as pool:
-        store = AsyncPostgresKeys(pool, timeout=0.2)
+        store = AsyncPostgresKeys(pool, timeout=PATIENCE)
         await store.create_table()
+        asking: Any = store._asking
 
         async def pay(scope: Any, receive: Any, send: Any) -> None:
             async with pool.acquire():
                 effects.append(1)
+                asking._timeout = 0.2  # it waits in vain
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"done"})
+                asking._timeout = PATIENCE
 
         app = IdempotencyMiddleware(pay, store, IdempotencySettings(lease=6))
         statuses = [await _call(app)]

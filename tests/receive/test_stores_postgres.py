@@ -233,7 +233,8 @@ async def test_what_another_session_took_in_between_is_seen(
 
 async def _until_somebody_waits(url: str) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-        while not (await (await conn.execute("SELECT 1 FROM pg_locks WHERE NOT granted")).fetchone()):
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        while not (await (await conn.execute(waiting)).fetchone()):
             await asyncio.sleep(0.01)  # the database has no event for this
 
 

@@ -144,7 +144,7 @@ def test_threads_at_once_wait_for_a_connection(redis_url: str) -> None:
         client.client_pause(PAUSE)
 
         def begin(number: int) -> Answer:
-            together.wait(30)
+            together.wait(60)
             return keys.begin(KEY, PRINT, token=b"%d" % number, lease=30)
 
         assert _sorts(list(threads.map(begin, range(25)))) == {"Fresh": 1, "InProgress": 24}
@@ -186,7 +186,7 @@ def test_a_thread_waits_for_connections_that_the_application_has(redis_url: str)
             beginning.result(0.05)
         for connection in theirs:
             pool.release(connection)
-        assert beginning.result(30) == Fresh(1)
+        assert beginning.result(60) == Fresh(1)
 
 
 async def test_who_waits_too_long_for_its_turn_is_told(redis_url: str) -> None:
@@ -208,11 +208,11 @@ def test_who_waits_too_long_for_its_turn_is_told_in_a_thread(redis_url: str) -> 
         keys = RedisKeys(client, timeout=0.05)
         client.client_pause(60_000, all=False)
         calls = [threads.submit(keys.begin, KEY, PRINT, token=b"%d" % n, lease=30) for n in range(2)]
-        (late,), (first,) = wait(calls, 30, FIRST_COMPLETED)
+        (late,), (first,) = wait(calls, 60, FIRST_COMPLETED)
         with pytest.raises(KeyStoreUnavailable, match="became free"):
             late.result()
         client.client_unpause()
-        assert first.result(30) == Fresh(1)
+        assert first.result(60) == Fresh(1)
 
 
 async def test_who_is_cancelled_gives_its_turn_back(redis_url: str) -> None:
@@ -235,7 +235,7 @@ FORKS = """
 
     client = redis.from_url(sys.argv[1], max_connections=2)
     keys = RedisKeys(client)
-    client.client_pause(300)
+    client.client_pause(60_000, all=False)  # of what writes, such as scripts
     beginning = threading.Thread(target=keys.begin, args=(b"parent's", b"f"), kwargs={"token": b"p", "lease": 30})
     beginning.start()
     while not client.connection_pool._in_use_connections:
@@ -244,6 +244,7 @@ FORKS = """
     if child == 0:
         assert keys.begin(b"child's", b"f", token=b"c", lease=30) == Fresh(1)
         os._exit(0)
+    client.client_unpause()
     beginning.join()
     assert os.waitpid(child, 0)[1] == 0
 """

@@ -132,7 +132,7 @@ FORK_ASYNC = """
     assert asyncio.run(begin(b"1")) == Fresh(1)
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         os._exit(0 if asyncio.run(begin(b"2")) == Fresh(1) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert asyncio.run(begin(b"3")) == Fresh(1)

@@ -20,7 +20,7 @@ from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 
 Headers = Iterable[tuple[str, str]]
 
-PATIENCE = 30.0  # seconds: for what is going to happen, on a busy machine
+PATIENCE = 60.0  # seconds: for what is going to happen, on a busy machine
 
 
 class Reply(NamedTuple):
@@ -181,8 +181,8 @@ class Watched:
 
 
 class Keys(SqliteKeys):
-    def __init__(self, path: str) -> None:
-        super().__init__(path, timeout=1.0)
+    def __init__(self, path: str, timeout: float = PATIENCE) -> None:
+        super().__init__(path, timeout=timeout)
         self.seen = Watched()
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
@@ -201,8 +201,8 @@ class Keys(SqliteKeys):
 
 
 class AsyncKeys(AsyncSqliteKeys):
-    def __init__(self, path: str) -> None:
-        super().__init__(path, timeout=1.0)
+    def __init__(self, path: str, timeout: float = PATIENCE) -> None:
+        super().__init__(path, timeout=timeout)
         self.seen = Watched()
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
@@ -224,6 +224,14 @@ def let_leases_run_out(path: str) -> None:
     """As if their holders had died long ago."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as conn:
         assert conn.execute("UPDATE hookline_idempotency SET lease_until = 1 WHERE response IS NULL").rowcount > 0
+
+
+def outlive_leases(keys: Keys | AsyncKeys, path: str) -> None:
+    """Their holders, which are alive, run for longer than that: until a heartbeat has renewed each of them."""
+    let_leases_run_out(path)
+    with closing(sqlite3.connect(path, timeout=PATIENCE)) as conn:
+        while conn.execute("SELECT 1 FROM hookline_idempotency WHERE lease_until = 1").fetchone():
+            assert keys.seen.renewed.acquire(timeout=PATIENCE)
 
 
 class _Ear(logging.Handler):

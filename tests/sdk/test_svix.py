@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from hookline.api.app import PREFIX
 from hookline.api.routes import OPERATIONS
+from tests.support.processes import PATIENT
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent
@@ -72,7 +73,7 @@ class Report(Struct, frozen=True, kw_only=True):
 @pytest.mark.parametrize("name", SDKS)
 def test_every_operation_through_the_sdk(name: str, database_url: str, tmp_path: Path) -> None:
     sdk = SDKS[name]
-    with serving(database_url, tmp_path) as served:
+    with serving(database_url, tmp_path, **PATIENT) as served:
         report = _run(sdk, served.address, served.token)
         served.ended_well()
     assert report.version.startswith(sdk.version)

@@ -190,13 +190,15 @@ async def relaying(source: PostgresSource) -> AsyncIterator[None]:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    while not done():
-        await asyncio.sleep(0.01)  # the relay has no event for it
+    async with asyncio.timeout(60):
+        while not done():
+            await asyncio.sleep(0.01)  # the relay has no event for it
 
 
 async def until_messages(scene: Scene, count: int) -> None:
-    while await scene.raw.count("message") < count:
-        await asyncio.sleep(0.01)  # another task does the work
+    async with asyncio.timeout(60):
+        while await scene.raw.count("message") < count:
+            await asyncio.sleep(0.01)  # another task does the work
 
 
 # ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -392,6 +392,9 @@ async def test_a_file_that_is_locked_for_long_is_said(
         conn.execute("BEGIN EXCLUSIVE")
         with pytest.raises(SourceUnavailable, match="locked"):
             await source.move(BATCH)
+        monkeypatch.setattr(sqlite_file, "_PATIENCE", 600.0)
+        assert (await source.move(BATCH)).more  # for a while it is only not looked at
+    assert not (await source.move(BATCH)).more
 
 
 async def test_a_read_that_never_ends_is_given_up(

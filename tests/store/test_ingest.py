@@ -177,7 +177,7 @@ async def test_ingest_waits_for_no_lane(scene: Scene) -> None:
     if isinstance(scene.raw, RawPostgres):
         async with scene.raw.connection.transaction():
             await scene.raw.execute("SELECT * FROM lane FOR UPDATE")
-            answers = await asyncio.wait_for(scene.ingest(factory.new_messages(scene.app.no, 3)), 20)
+            answers = await asyncio.wait_for(scene.ingest(factory.new_messages(scene.app.no, 3)), 60)
     else:
         answers = await scene.ingest(factory.new_messages(scene.app.no, 3))  # one writer: there is no row to wait for
     assert [answer.deliveries for answer in answers] == [1, 1, 1]

@@ -174,7 +174,7 @@ async def test_what_was_taken_wakes_its_lane(scene: Scene) -> None:
     await scene.store.arm()
     waiting = asyncio.create_task(scene.store.wait(120))
     await scene.store.take([row(scene)], source=SHOP)
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
     assert len(await scene.claim()) == 1
 
 
@@ -320,11 +320,11 @@ async def test_the_outbox_at_a_glance(scene: Scene) -> None:
 async def test_a_wait_ends_and_may_be_left_at_any_time(store: Store) -> None:
     await store.leave_outbox()
     for _ in range(3):
-        await asyncio.wait_for(store.wait_outbox(0.01), 30)
+        await asyncio.wait_for(store.wait_outbox(0.01), 60)
     waiting = asyncio.create_task(store.wait_outbox(120))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     await store.leave_outbox()
-    await asyncio.wait_for(store.wait_outbox(0.01), 30)
+    await asyncio.wait_for(store.wait_outbox(0.01), 60)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from hookline.model import EndpointChange, LaneEventKind, PolicyOverride
 from hookline.states import DeliveryState, EndpointStatus, Reason
 from hookline.store.base import Store
@@ -23,11 +25,12 @@ async def test_nothing_to_sweep(store: Store) -> None:
 # ── leases ──
 
 
+@pytest.mark.store_options(lease=600.0)
 async def test_a_lease_that_holds_is_left_alone(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     await scene.claim()
-    await scene.age(58)
+    await scene.age(500)
     assert (await scene.store.sweep_leases()).leases == 0
     assert await scene.state(message) == DeliveryState.DELIVERING
 

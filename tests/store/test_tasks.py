@@ -502,7 +502,8 @@ async def test_a_letter_that_somebody_keeps_holding_is_left_to_a_later_step(
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene) -> None:
+async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookline.store.postgres.tasks._LOCK_TIMEOUT", "SET LOCAL lock_timeout = '60s'")
     await scene.endpoint()
     await bury(scene, 3)
     task = await add(scene, TaskKind.REPLAY_DEAD)

@@ -15,6 +15,12 @@ from tests.support.scene import Scene
 WANT = 8
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for turns that took long is not repeated for a while: how long it takes is the machine's affair."""
+    monkeypatch.setattr("hookline.flow.claim.LOOK_REST", 0.0)
+
+
 async def neighbour(scene: Scene, lanes: int = 1) -> Application:
     app = await scene.store.create_application(scene.organization.id, factory.new_application())
     for _ in range(lanes):

@@ -14,7 +14,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
-SOON = 30.0
+SOON = 60.0
 
 
 async def asleep(store: Store, scene: Scene) -> asyncio.Task[None]:

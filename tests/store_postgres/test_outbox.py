@@ -27,7 +27,7 @@ from tests.support.ear import ear
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
-SOON = 30.0
+SOON = 60.0
 LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
 PUBLISH = "SELECT hookline.publish($1, 'order.paid', '{}', ordering_key => $2, event_id => $3)"
 LOCKS = (
@@ -44,7 +44,7 @@ async def connect(store: Store, database_url: str) -> AsyncIterator[Callable[[],
 
         async def connected() -> asyncpg.Connection:
             session = await asyncpg.connect(database_url)
-            stack.push_async_callback(session.close, timeout=5)
+            stack.push_async_callback(session.close, timeout=60)
             return session
 
         yield connected

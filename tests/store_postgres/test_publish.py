@@ -205,7 +205,7 @@ async def stranger(scene: Scene, database_url: str) -> AsyncIterator[asyncpg.Con
     session = await asyncpg.connect(database_url)
     await session.execute(f"SET SESSION AUTHORIZATION {name}")
     yield session
-    await session.close(timeout=5)
+    await session.close(timeout=60)
     await scene.raw.execute(f"DROP OWNED BY {name}")
     await scene.raw.execute(f"DROP ROLE {name}")
 
@@ -285,7 +285,7 @@ async def test_an_outbox_that_was_there_first_becomes_hooklines_own(empty_url: s
         finally:
             await store.close()
     finally:
-        await session.close(timeout=5)
+        await session.close(timeout=60)
 
 
 async def test_who_may_publish_still_may_after_the_set_up_has_run_again(empty_url: str, vault: Vault) -> None:
@@ -303,4 +303,4 @@ async def test_who_may_publish_still_may_after_the_set_up_has_run_again(empty_ur
         assert await session.fetchval(may) is True
     finally:
         await store.close()
-        await session.close(timeout=5)
+        await session.close(timeout=60)

@@ -135,7 +135,7 @@ async def test_what_happened_since_the_sweep_looked_stays(scene: Scene, second: 
 async def waits_for_a_lock(scene: Scene) -> None:
     """Nobody tells when a session begins to wait."""
     waiting = "datname = current_database() AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await scene.raw.count("pg_stat_activity", waiting):
             pass
 

@@ -19,7 +19,7 @@ from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
 LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
-SOON = 30.0
+SOON = 60.0
 MANY = 21
 HELD = (
     "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1214541"

@@ -147,7 +147,7 @@ async def test_a_large_log_is_cut_back_when_nobody_writes(
     await scene.ingest(factory.new_messages(scene.app.no, 50, payload=b'"%s"' % (b"x" * 10_000)))
     assert size_of_log(database_url) > 500_000
     monkeypatch.setattr(writer, "WAL_BYTES", 100_000)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while size_of_log(database_url) > 0:  # SQLite tells nobody when it has truncated the file
             await asyncio.sleep(0.01)
     assert len(await scene.claim(100)) == 50

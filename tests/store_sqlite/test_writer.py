@@ -26,7 +26,7 @@ def file_of(database_url: str) -> Path:
 @pytest.fixture
 async def other(store: Store, database_url: str) -> AsyncIterator[sqlite3.Connection]:
     """Another process's connection, as far as SQLite can tell."""
-    connection = sqlite3.connect(file_of(database_url), isolation_level=None, timeout=5)
+    connection = sqlite3.connect(file_of(database_url), isolation_level=None, timeout=60)
     yield connection
     connection.close()
 
@@ -119,7 +119,7 @@ async def test_another_process_gets_a_word_in(scene: Scene, database_url: str) -
     await scene.endpoint()
     code = (
         "import sqlite3, sys\n"
-        "c = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=20)\n"
+        "c = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)\n"
         "for n in range(10):\n"
         "    c.execute('BEGIN IMMEDIATE')\n"
         "    c.execute('INSERT INTO wake (endpoint_no, at, floor) VALUES (?, 1, 1)', (9000 + n,))\n"

@@ -37,7 +37,7 @@ class AppFile:
         return self
 
     def connect(self, **options: Any) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, **options)
+        return sqlite3.connect(self.path, **({"timeout": 60} | options))
 
     def publish(self, app: str, count: int = 1, **fields: Any) -> list[str]:
         """In one transaction; the event ids."""

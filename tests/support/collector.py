@@ -71,8 +71,9 @@ class Collector:
     async def told(self, count: int, timeout: float = 60.0) -> list[Told]:
         """Once there are so many, by their instants."""
         async with asyncio.timeout(timeout):
+            seen = len(self.receiver.requests)  # counted before they are read: the next may arrive meanwhile
             while len(found := self.spans) < count:
-                await self.receiver.arrived(len(self.receiver.requests) + 1, timeout)
+                seen = len(await self.receiver.arrived(seen + 1, timeout))
         return sorted(found, key=lambda span: (span.start, -span.end))
 
 

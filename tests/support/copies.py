@@ -74,7 +74,7 @@ class _Line:
         if not self._idle:
             return None
         since, reader, writer = self._idle.pop()
-        return (reader, writer) if time.monotonic() - since < LONGEST_IDLE else None
+        return (reader, writer) if time.monotonic() - since < LONGEST_IDLE and not reader.at_eof() else None
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(self._host, self._port)

@@ -47,17 +47,19 @@ async def read(port: str, path: str = "/metrics", token: str = "") -> tuple[int,
         answer = await reader.read()
     finally:
         writer.close()
+    if not answer:
+        raise ConnectionResetError("it hung up without an answer")
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), body
 
 
-async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool]) -> Scrape:
+async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool], token: str = "") -> Scrape:
     """Once it does. Another process does the work: there is no event to wait for."""
     last: object = None
     deadline = clock.monotonic() + 60
     while clock.monotonic() < deadline:
         try:
-            status, body = await read(port)
+            status, body = await read(port, token=token)
             if status == 200:
                 last = found = Scrape(body.decode())
                 if wanted(found):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from tests.support.raw import RawPostgres
 
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 @asynccontextmanager

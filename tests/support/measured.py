@@ -102,7 +102,7 @@ class Measured:
     def _request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()

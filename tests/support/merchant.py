@@ -110,8 +110,10 @@ async def main(port: int) -> None:
     kept = IdempotencySettings(verifier=Verifier(settings.secret), required=True, lease=settings.lease)
     app = Starlette(routes=[Route(PATH, Merchant(settings).paid, methods=["POST"])])
     async with opened(settings.keys) as keys:
-        server = uvicorn.Server(uvicorn.Config(IdempotencyMiddleware(app, keys, kept), port=port, lifespan="off"))
-        await server.serve()
+        front = IdempotencyMiddleware(app, keys, kept)
+        # Whoever is about to use a connection again must not find it closed, on a machine that stalls in between.
+        config = uvicorn.Config(front, port=port, lifespan="off", timeout_keep_alive=300)
+        await uvicorn.Server(config).serve()
 
 
 if __name__ == "__main__":

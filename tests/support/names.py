@@ -16,8 +16,10 @@ class NameServer:
     """UDP only. A name that was not told about does not exist."""
 
     def __init__(self) -> None:
-        self.queries: list[tuple[str, int]] = []
-        self._zone: dict[str, list[tuple[str, ...] | None]] = {}
+        self.queries: list[tuple[str, int]] = []  # each once, however often it was asked again for want of an answer
+        self._seen: dict[bytes, int] = {}  # how many of the same name and kind came before
+        self._lost: set[tuple[str, int]] = set()
+        self._zone: dict[str, list[tuple[str, ...]]] = {}  # nothing: never answered
         self._ttl: dict[str, int] = {}
         self._news = threading.Condition()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -50,16 +52,17 @@ class NameServer:
 
     def lose_first(self, name: str, *addresses: str) -> None:
         """The first question gets no answer, as if it was lost on the way."""
-        self._zone[name], self._ttl[name] = [None, addresses], 30
+        self.answer(name, *addresses)
+        self._lost |= {(name, A), (name, AAAA)}
 
     def silence(self, name: str) -> None:
-        self._zone[name] = [None]
+        self._zone[name] = []
 
     def asked(self, name: str) -> int:
         """How many look-ups of this name came; both families of one count once."""
         return sum(1 for asked, kind in self.queries if asked == name and kind == A)
 
-    def wait_for(self, name: str, timeout: float = 10.0) -> None:
+    def wait_for(self, name: str, timeout: float = 60.0) -> None:
         with self._news:
             if not self._news.wait_for(lambda: self.asked(name) > 0, timeout):
                 raise TimeoutError(f"nobody asked for {name} in {timeout} s")
@@ -75,19 +78,26 @@ class NameServer:
 
     def _reply(self, query: bytes) -> bytes | None:
         name, kind, end = _question(query)
-        with self._news:
-            earlier = sum(1 for pair in self.queries if pair == (name, kind))
-            self.queries.append((name, kind))
-            self._news.notify_all()
+        earlier = self._noted(query, name, kind)
         answers = self._zone.get(name)
         if answers is None:
             return query[:2] + struct.pack(">HHHHH", 0x8183, 1, 0, 0, 0) + query[12:end]
-        addresses = answers[min(earlier, len(answers) - 1)]
-        if addresses is None:
+        if not answers or (name, kind) in self._lost:
+            self._lost.discard((name, kind))
             return None
+        addresses = answers[min(earlier, len(answers) - 1)]
         records = [record for address in addresses if (record := _record(address, kind, self._ttl[name]))]
         head = struct.pack(">HHHHH", 0x8180, 1, len(records), 0, 0)
         return query[:2] + head + query[12:end] + b"".join(records)
+
+    def _noted(self, query: bytes, name: str, kind: int) -> int:
+        """How many look-ups of this kind were there before it. One that is asked again has the same number."""
+        with self._news:
+            if query not in self._seen:
+                self._seen[query] = self.queries.count((name, kind))
+                self.queries.append((name, kind))
+                self._news.notify_all()
+            return self._seen[query]
 
 
 def _question(query: bytes) -> tuple[str, int, int]:

@@ -27,6 +27,9 @@ QUICK = {
     "HOOKLINE_SHUTDOWN_TIMEOUT": "5s",
 }
 
+# Where a request that a busy machine takes long for must not be sent a second time.
+PATIENT = {"HOOKLINE_REQUEST_TIMEOUT": "60s", "HOOKLINE_CONNECT_TIMEOUT": "60s", "HOOKLINE_LEASE": "120s"}
+
 
 def environment(database_url: str, **settings: str) -> dict[str, str]:
     """What a `hookline` process is told, without the caller's own HOOKLINE_ variables; the secrets are made up."""

@@ -118,7 +118,7 @@ class RawPostgres(Raw):
         await self.connection.executemany(statement, rows)
 
     async def close(self) -> None:
-        await self.connection.close(timeout=5)
+        await self.connection.close(timeout=60)
 
     async def now(self) -> datetime:
         found: datetime = await self.value("SELECT clock_timestamp() AS at")

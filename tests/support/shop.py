@@ -90,6 +90,8 @@ def orders(url: str) -> set[str]:
         file.close()
         return found
     with psycopg.connect(url) as database:
+        # A shop that was killed may still have a COMMIT under way at the server: it is waited for.
+        database.execute("LOCK TABLE orders IN SHARE MODE")
         return {order for (order,) in database.execute("SELECT id FROM orders")}
 
 

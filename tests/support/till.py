@@ -2,13 +2,14 @@
 
     python -m tests.support.till FILE APP COUNT TIMEOUT session|request
 
-One transaction after the other, so that nobody but Hookline could be in its way. It prints what it committed, what it rolled
-back and every error, as one JSON document.
+One transaction after the other, so that nobody but Hookline could be in its way: so many, and then on until its input ends, and
+one more that pays. It prints what it committed, what it rolled back and every error, as one JSON document.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import sqlite3
 import sys
 import time
@@ -22,9 +23,16 @@ WORK = 0.001  # seconds between the read and the write
 
 def main(file: str, app: str, count: str, timeout: str, lifetime: str) -> None:
     till = Till(Path(file), app, float(timeout), per_request=lifetime == "request")
-    for number in range(int(count)):
+    number = 0
+    while number < int(count) or not _input_ended():
         till.order(number, pays=number % 5 != 0)
+        number += 1
+    till.order(number, pays=True)
     print(json.dumps({"committed": till.committed, "rolled_back": till.rolled_back, "errors": till.errors}))
+
+
+def _input_ended() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 class Till:

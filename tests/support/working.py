@@ -25,13 +25,13 @@ PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much 
 
 def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
     settings = Settings(
-        allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, ca_bundle=None, connect_timeout=2.0
+        allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, ca_bundle=None, connect_timeout=30.0
     )
     return SenderProcess(settings, on_results)
 
 
 def make_worker(store: Store, *, tally: Tally | None = None, traces: Traces | None = None, **settings: Any) -> Worker:
-    given = {"slots": 64, "share": 64, "deadline": 5.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
+    given = {"slots": 64, "share": 64, "deadline": 30.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
     return Worker(
         store,
         WorkerSettings(**(given | settings)),

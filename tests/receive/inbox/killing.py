@@ -101,7 +101,7 @@ class Child:
         os.close(self._read)
         return PLACES[self.told[-1:]]
 
-    def wait(self, seconds: float = 30.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         if not select.select([self._read], [], [], seconds)[0]:
             os.kill(self.pid, signal.SIGKILL)
         self.await_told(1000)

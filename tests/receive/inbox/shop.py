@@ -23,7 +23,7 @@ class Shop:
     def connect(self) -> Any:
         if self.engine == "postgres":
             return psycopg.connect(self.url)
-        return sqlite3.connect(self.url, timeout=30)
+        return sqlite3.connect(self.url, timeout=60)
 
     def set_up(self) -> None:
         with closing(self.connect()) as conn:

@@ -53,7 +53,7 @@ def test_of_copies_in_processes_one_is_first(any_shop: Shop) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(120)
     assert [process.exitcode for process in processes] == [0] * 5
     assert any_shop.payments() == sorted(f"k{number}" for number in range(ROUNDS))
     assert any_shop.report().arrivals == 5 * ROUNDS
@@ -77,7 +77,7 @@ def test_on_postgres_a_copy_waits_for_the_end_of_the_first(shop_of: Callable[[st
         _until_blocked(observer, other.info.backend_pid)
         assert found == []
         getattr(one, ends)()
-        waiting.join(30)
+        waiting.join(60)
     assert found == [ends == "rollback"]
 
 

@@ -80,7 +80,7 @@ def test_accept_and_the_worker_until_sigterm(shop: Shop, tmp_path: Path) -> None
         while shop.states() != {"msg_1": "done"}:
             assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
     finally:
         worker.kill()
         worker.wait()

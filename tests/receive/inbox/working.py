@@ -13,7 +13,7 @@ from tests.receive.inbox.shop import Shop, pay
 
 AT_ONCE = RetryPolicy(strategy=Strategy.FIXED, schedule=(0.0,), max_attempts=3)
 QUICK: dict[str, Any] = {"policy": AT_ONCE, "poll": 0.02, "keep": None}
-PATIENCE = 30
+PATIENCE = 60
 
 
 def worker(shop: Shop, handler: Callable[[Any, Event], Any] = pay, **settings: Any) -> InboxWorker:

@@ -3,7 +3,7 @@
 import { createServer } from "node:http";
 import { svix } from "./sdk.mjs";
 
-export const PATIENCE = 30_000;
+export const PATIENCE = 60_000;
 
 class Arrival {
   constructor(headers, body) {
@@ -31,7 +31,8 @@ export class Receiver {
   #arrivals = new Map();
   #answers = new Map();
   #waiting = new Map();
-  #server = createServer((request, response) => this.#received(request, response));
+  // Connections stay open: one that is closed under a request costs another attempt.
+  #server = createServer({ keepAliveTimeout: 600_000 }, (request, response) => this.#received(request, response));
 
   async start() {
     await new Promise((ready) => this.#server.listen(0, "127.0.0.1", ready));

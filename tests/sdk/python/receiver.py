@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from svix.webhooks import Webhook, WebhookVerificationError
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Arrival(NamedTuple):

@@ -25,7 +25,7 @@ class World:
         return sdk.Client(api.Svix(token, self.options()), self.called)
 
     def options(self) -> api.SvixOptions:
-        return api.SvixOptions(server_url=self.server, retry_schedule=[])
+        return api.SvixOptions(server_url=self.server, retry_schedule=[], timeout=PATIENCE)
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has."""
