@@ -5,18 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import signal
 import socket
 from collections.abc import Iterator
 
-import structlog
-
 from hookline.errors import ConfigError
-
-log = structlog.get_logger(__name__)
-
-STDIN = 0
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -70,34 +63,6 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in ends:
             loop.remove_signal_handler(number)
-
-
-@contextlib.contextmanager
-def stop_with_parent(stop: asyncio.Event) -> Iterator[None]:
-    """Sets it once whoever has started this process is gone, however that ended: it holds the other end of our standard input."""
-    loop = asyncio.get_running_loop()
-
-    def heard() -> None:
-        if _ended(STDIN):
-            loop.remove_reader(STDIN)
-            stop.set()  # first: whoever read our lines may be gone too
-            with contextlib.suppress(OSError, ValueError):
-                log.warning("supervisor_gone")
-
-    loop.add_reader(STDIN, heard)
-    try:
-        yield
-    finally:
-        loop.remove_reader(STDIN)
-
-
-def _ended(descriptor: int) -> bool:
-    try:
-        return not os.read(descriptor, 1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
 
 
 async def stop_after(leaving: asyncio.Event, delay: float, stop: asyncio.Event) -> None:

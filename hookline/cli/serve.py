@@ -18,8 +18,8 @@ import typer
 import uvloop
 
 from hookline import clock, manage, runtime
+from hookline.cli import lifeline, logs, params
 from hookline.cli import listener as listeners
-from hookline.cli import logs, params
 from hookline.cli.fleet import gathered, told
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
@@ -71,7 +71,7 @@ def serve(
         run_parts(_serve(config, listener, role, processes, Output(as_json)))
 
 
-# Of the process that has started this one, and lives as long as our standard input.
+# Of the process that has started this one: our standard input is the line to it.
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
 Report = Annotated[Path | None, typer.Option("--report", hidden=True)]
 
@@ -128,8 +128,9 @@ async def _workers(config: Config, processes: int, out: Output) -> None:
 
 async def _worker(config: Config, report: Path | None) -> None:
     """One of several: the one that has started them has the port and says the words; it has `report`."""
-    with listeners.stop_on_signals() as stop, listeners.stop_with_parent(stop):
-        await _work(config, stop, report)
+    with listeners.stop_on_signals() as stop:
+        async with lifeline.tied(stop):
+            await _work(config, stop, report)
 
 
 async def _work(config: Config, stop: asyncio.Event, report: Path | None = None) -> None:

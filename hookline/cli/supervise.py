@@ -1,15 +1,17 @@
-"""Several worker processes under one: started, restarted when they die, stopped together."""
+"""Several worker processes under one: started, restarted when they die or stand still, stopped together."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import structlog
 
 from hookline import clock
+from hookline.cli import lifeline
 from hookline.errors import ConfigError
 from hookline.observe.fleet import Fleet
 
@@ -18,17 +20,25 @@ log = structlog.get_logger(__name__)
 WORKER = (sys.executable, "-m", "hookline.cli", "worker", "--supervised")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a dead one is started again; doubles while it keeps dying
 STEADY = 60.0  # one that lived this long starts anew at the first pause
+PATIENCE = 60  # beats in a row without a sign of life: its event loop stands still, and it is replaced
 KILL_MARGIN = 10.0  # beyond the grace, to close what is open
 REFUSED_CONFIG = 2  # the exit code that no restart will mend
 
 
 class Supervisor:
     def __init__(
-        self, processes: int, *, grace: float, command: Sequence[str] = WORKER, fleet: Fleet | None = None
+        self,
+        processes: int,
+        *,
+        grace: float,
+        command: Sequence[str] = WORKER,
+        patience: int = PATIENCE,
+        fleet: Fleet | None = None,
     ) -> None:
         self._processes = processes
         self._grace = grace
         self._command = command
+        self._patience = patience
         self._fleet = fleet  # where each life is told of, for metrics
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -65,19 +75,35 @@ class Supervisor:
 
     async def _live(self, stop: asyncio.Event, report: Sequence[str]) -> int:
         """One life of one process; its exit code."""
-        # Standard output is the answer of the one command that was started; the workers' own lines are not part of it.
-        # Its standard input ends when we do, even killed: that is how it knows that nobody looks after it any more.
-        child = await asyncio.create_subprocess_exec(
-            *self._command, *report, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
-        )
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                # Standard output is the answer of the one command that was started; its workers' lines are not part of it.
+                child = await asyncio.create_subprocess_exec(
+                    *self._command, *report, stdin=theirs.fileno(), stdout=asyncio.subprocess.DEVNULL
+                )
+            return await self._watch(child, ours, stop)
+
+    async def _watch(self, child: asyncio.subprocess.Process, line: socket.socket, stop: asyncio.Event) -> int:
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
+        stuck = asyncio.create_task(lifeline.silent(line, self._patience))
         try:
-            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            first, _ = await asyncio.wait({ended, stopped, stuck}, return_when=asyncio.FIRST_COMPLETED)
+            if first == {stuck}:
+                await self._replace(child, ended)
         finally:  # also when a sibling's failure cancels us: no process is left behind
             stopped.cancel()
+            stuck.cancel()
             if not ended.done():
                 await self._end(child, ended)
         return ended.result()
+
+    async def _replace(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
+        """It can finish nothing any more. What it holds is made again once its leases run out."""
+        with suppress(ProcessLookupError):
+            child.kill()  # before the line: whoever stands still may do so for want of a reader of standard error
+        log.error("worker_process_stuck", pid=child.pid, missed_beats=self._patience)
+        await ended
 
     async def _end(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
         child.terminate()

@@ -1,0 +1,96 @@
+"""A process whose event loop stands still is replaced; one that only had no chance to turn is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hookline.cli import lifeline
+from hookline.cli.supervise import WORKER, Supervisor
+from tests.support.processes import environment
+
+# Gives its signs as a worker does, and says over a socket that it lives and who it is.
+STAND_IN = """
+import asyncio, os, signal, sys
+from hookline.cli import lifeline
+lifeline.BEAT = 0.05
+
+async def live():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with lifeline.tied(stop):
+        _, writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+        writer.write(b"%d\\n" % os.getpid())
+        await stop.wait()
+
+asyncio.run(live())
+"""
+
+
+async def test_a_process_that_stands_still_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifeline, "BEAT", 0.05)
+    born: asyncio.Queue[int] = asyncio.Queue()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        born.put_nowait(int(await reader.readline()))
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    command = (sys.executable, "-c", STAND_IN, str(server.sockets[0].getsockname()[1]))
+    stop = asyncio.Event()
+    running = asyncio.create_task(Supervisor(1, grace=5, command=command, patience=60).run(stop))
+    stopped = await born.get()
+    os.kill(stopped, signal.SIGSTOP)
+    second = await born.get()
+    assert second != stopped
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped, 0)
+    assert "worker_process_stuck" in capsys.readouterr().out
+    stop.set()
+    await running
+    server.close()
+
+
+async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifeline, "BEAT", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        silence = asyncio.create_task(lifeline.silent(ours, 20))
+        await asyncio.sleep(0)
+        time.sleep(0.5)  # noqa: ASYNC251 - as a machine that is suspended: nothing turns, for far more than twenty beats
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not silence.done()
+        theirs.send(b".")
+        await asyncio.wait_for(silence, 60)  # after that, it was heard of no more
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+async def test_a_worker_gives_signs_and_ends_when_the_line_does(database_url: str, tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, (tmp_path / "log").open("wb") as log:
+        with theirs:
+            worker = await asyncio.create_subprocess_exec(
+                *WORKER, env=environment(database_url), stdin=theirs.fileno(), stdout=log, stderr=log
+            )
+        try:
+            for _ in range(2):
+                assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(ours, 1), 60) == b"."
+            ours.close()
+            assert await asyncio.wait_for(worker.wait(), 60) == 0, (tmp_path / "log").read_text()
+        finally:
+            if worker.returncode is None:
+                worker.kill()
+                await worker.wait()
