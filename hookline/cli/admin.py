@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from hookline import clock
-from hookline.cli import params
+from hookline.cli import logs, params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, load_config, run, session
 from hookline.config import Config, shown_url
@@ -37,6 +37,7 @@ def migrate(as_json: params.Json = False) -> None:
     """
     out = Output(as_json)
     config = load_config()
+    logs.configure(config)
     applied = run(_migrate(config))
     outboxes, failure = run(_install(config.outbox_urls))
     document = {"applied": applied, "version": SCHEMA_VERSION, "outboxes": outboxes}

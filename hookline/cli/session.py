@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hookline import audit, config, manage, runtime
 from hookline.access import NewAudit
+from hookline.cli import logs
 from hookline.config import Config
 from hookline.errors import NotFound, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Endpoint
@@ -76,6 +77,7 @@ def existing_config() -> Config:
 async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) -> AsyncIterator[Session]:
     """`creates`: the command may be the first one ever, so the database and the default organization are made."""
     settings = load_config() if creates else existing_config()
+    logs.configure(settings)  # a migration may have to wait, and says so
     async with runtime.opened(settings, migrate=None if creates else False) as store:
         now = await store.now()
         if creates:

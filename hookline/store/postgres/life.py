@@ -11,6 +11,7 @@ from asyncpg import InsufficientPrivilegeError
 
 from hookline.errors import ConfigError, MigrationNeeded
 from hookline.store.base import SCHEMA_VERSION
+from hookline.store.postgres import lock
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, translated
 
@@ -29,37 +30,43 @@ class Life(Part):
         return number
 
     async def migrate(self) -> list[int]:
-        """On a connection of its own, without a time limit: whoever comes second waits for the first."""
+        """On a connection of its own: whoever comes second waits for the first, which holds its lock until all is done."""
         connection = await self._db.connect()
         try:
             with translated():
                 try:
-                    async with connection.transaction():
-                        return await self._migrate(connection)
+                    await connection.execute(self._sql["migration_lock"])
+                    return await self._migrate(connection)
                 except InsufficientPrivilegeError as error:
                     raise _denied(error, await connection.fetchrow(self._sql["migration_owner"])) from error
         finally:
             await connection.close()
 
     async def _migrate(self, connection: Connection) -> list[int]:
-        await connection.execute(self._sql["migration_lock"])
         before = await self._version(connection)
         if before > SCHEMA_VERSION:
             raise MigrationNeeded(
                 f"the database is at version {before}, newer than this release ({SCHEMA_VERSION}): upgrade"
             )
-        if before == SCHEMA_VERSION:
-            return []
         if before == 0:
             await self._check_encoding(connection)
-        await connection.execute(self._sql["migration_table"])
-        applied = []
-        for number, text in migrations():
-            if before < number <= SCHEMA_VERSION:
-                await connection.execute(text)
-                await connection.execute(self._sql["migration_add"], number)
-                applied.append(number)
-        return applied
+        missing = [(number, text) for number, text in migrations() if before < number <= SCHEMA_VERSION]
+        for number, text in missing:
+            await self._add_migration(connection, number, text)
+        return [number for number, _ in missing]
+
+    async def _add_migration(self, connection: Connection, number: int, text: str) -> None:
+        """Each in a transaction of its own: what it locks is free before the next one waits for its locks."""
+
+        async def whole(connection: Connection) -> None:
+            await connection.execute(self._sql["migration_table"])
+            await connection.execute(text)
+            await connection.execute(self._sql["migration_add"], number)
+
+        async def blockers() -> list[Any]:
+            return await self._db.fetch("migration_blockers", connection.get_server_pid())
+
+        await lock.patiently(connection, whole, blockers, f"migration {number}")
 
     async def _check_encoding(self, connection: Connection) -> None:
         """In another one a text of any client may be none for the driver, and a whole batch fails on it."""

@@ -11,7 +11,17 @@ SELECT to_regclass('hookline.migration') IS NOT NULL
 SELECT current_setting('server_encoding')
 
 -- name: migration_lock
-SELECT pg_advisory_xact_lock(1214540, 1)
+SET lock_timeout = 0;
+SELECT pg_advisory_lock(1214540, 1)
+
+-- name: migration_blockers
+SELECT coalesce(c.relnamespace::regnamespace || '.' || c.relname, l.locktype) AS wanted, b.pid,
+       a.application_name AS application, a.usename AS role
+FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)
+LEFT JOIN pg_class c ON c.oid = l.relation
+LEFT JOIN pg_stat_activity a ON a.pid = b.pid
+WHERE l.pid = $1 AND NOT l.granted
+ORDER BY a.xact_start, b.pid
 
 -- name: migration_owner
 SELECT quote_ident(current_user) AS me, quote_ident(current_database()) AS database,

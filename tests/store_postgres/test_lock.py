@@ -1,0 +1,73 @@
+"""A migration beside those who work: somebody's long transaction makes it wait, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hookline.errors import StoreUnavailable
+from hookline.store import Store
+from hookline.store.base import SCHEMA_VERSION
+from hookline.store.postgres import life, lock
+from tests.support import factory
+from tests.support.raw import RawPostgres
+from tests.support.scene import Scene
+
+NEXT = SCHEMA_VERSION + 1
+STEP = "ALTER TABLE hookline.wake ADD COLUMN of_the_next_release bigint"
+
+
+def install_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that alters the table which every ingest writes to; and it is quick to lose patience."""
+    known = life.migrations()
+    monkeypatch.setattr(life, "migrations", lambda: [*known, (NEXT, STEP)])
+    monkeypatch.setattr(life, "SCHEMA_VERSION", NEXT)
+    monkeypatch.setattr(lock, "TIMEOUT", 0.3)
+    monkeypatch.setattr(lock, "FIRST_PAUSE", 0.1)
+
+
+async def test_a_dump_keeps_a_migration_waiting_and_no_ingest(
+    scene: Scene, second: Store, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.endpoint()
+    install_next_release(monkeypatch)
+    dump = other.connection.transaction()
+    await dump.start()
+    await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")  # as pg_dump does, of every table
+    pid = await other.value("SELECT pg_backend_pid()")
+    with capture_logs() as told:
+        migrating = asyncio.create_task(second.migrate())
+        await until(lambda: told or migrating.done())
+        async with asyncio.timeout(30):
+            for _ in range(20):
+                await scene.store.ingest(factory.new_messages(scene.app.no, 1))
+        assert not migrating.done()
+        await dump.rollback()
+        assert await migrating == [NEXT]
+    assert (told[0]["event"], told[0]["what"]) == ("migration_waits", f"migration {NEXT}")
+    assert told[0]["waits_for"].startswith(f"a lock on hookline.wake held by pid {pid}")
+    assert await second.version() == NEXT
+
+
+async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
+    store: Store, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_next_release(monkeypatch)
+    monkeypatch.setattr(lock, "TRIES", 2)
+    async with other.connection.transaction():
+        await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")
+        with pytest.raises(StoreUnavailable, match=r"migration \d+ has changed nothing: .* hookline\.wake held by pid"):
+            await store.migrate()
+        assert await store.version() == SCHEMA_VERSION
+    assert await store.migrate() == [NEXT]
+
+
+async def until(met: Callable[[], Any]) -> None:
+    """Nobody tells when a line is logged."""
+    async with asyncio.timeout(60):
+        while not met():
+            await asyncio.sleep(0.01)
