@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -18,7 +20,7 @@ from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 from hookline.receive.idempotency.core import Claim
 from hookline.receive.idempotency.hold import Hold, Holder
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
-from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, Replay, StoredResponse
+from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable, Replay, StoredResponse
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.stores.postgres import AsyncPostgresKeys
 from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
@@ -103,12 +105,76 @@ async def test_the_same_with_a_store_that_is_awaited(client: redis.Redis, redis_
     async with redis.asyncio.Redis.from_url(redis_url) as awaited:
         hold = await taken_async(AsyncHolder(AsyncRedisKeys(awaited), SETTINGS))
         client.flushall()
-        assert await hold.is_renewed()
+        assert await hold.renew()
         assert isinstance(copy_of(RedisKeys(client)), InProgress)
         client.flushall()
         await hold.settle(recording())
         assert copy_of(RedisKeys(client)) == Replay(KEPT)
-        assert not await hold.is_renewed()
+        assert not await hold.renew()
+
+
+# ── a store that cannot be asked about one key ────────────────────────────────────────────────────────────────────
+
+OTHER = Claim(b"o" * 32, b"f" * 32)
+SHORT = IdempotencySettings(lease=1.2)
+
+
+class Partly:
+    """Of a store: it is away for `CLAIM`, and there for `OTHER`. How often each was renewed, and a bell at the twelfth try."""
+
+    def __init__(self) -> None:
+        self.tried: Counter[bytes] = Counter()
+        self.bell = threading.Event()
+
+    def note(self, key: bytes) -> None:
+        self.tried[key] += 1
+        if self.tried[CLAIM.key] == 12:
+            self.bell.set()
+        if key == CLAIM.key:
+            raise KeyStoreUnavailable("away")
+
+
+class PartlyAway(SqliteKeys):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.part = Partly()
+
+    def renew(self, key: bytes, token: bytes, lease: float) -> bool:
+        self.part.note(key)
+        return super().renew(key, token, lease)
+
+
+class AsyncPartlyAway(AsyncSqliteKeys):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.part = Partly()
+
+    async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
+        self.part.note(key)
+        return await super().renew(key, token, lease)
+
+
+def test_a_renewal_that_failed_is_tried_again_sooner_than_the_next_is_due(keys_file: str) -> None:
+    store = PartlyAway(keys_file)
+    holder = Holder(store, SHORT)
+    holds = [holder.take(claim) for claim in (CLAIM, OTHER)]
+    assert store.part.bell.wait(PATIENCE)
+    assert 0 < store.part.tried[OTHER.key] <= 6  # three or four; it goes on beside the one that fails
+    for hold in holds:
+        assert hold is not None
+        hold.release()
+
+
+async def test_the_same_under_asyncio(keys_file: str) -> None:
+    store = AsyncPartlyAway(keys_file)
+    holder = AsyncHolder(store, SHORT)
+    holds = [await holder.take(claim) for claim in (CLAIM, OTHER)]
+    assert await asyncio.to_thread(store.part.bell.wait, PATIENCE)
+    assert 0 < store.part.tried[OTHER.key] <= 6
+    for hold in holds:
+        assert hold is not None
+        await hold.release()
+    await store.aclose()
 
 
 # ── a store that is away when the answer is there ─────────────────────────────────────────────────────────────────

@@ -17,14 +17,10 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable
+from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable, Replay
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 from tests.receive.conftest import OpenStage
-from tests.receive.stages import (
-    KEY,
-    PRINT,
-    verbs,
-)
+from tests.receive.stages import DONE, KEY, PRINT, verbs
 
 
 async def test_the_loop_runs_on_while_a_file_is_locked(keys_file: str, open_stage: OpenStage) -> None:
@@ -197,3 +193,47 @@ def test_the_file_is_its_owners_and_has_a_write_ahead_log(keys_file: str) -> Non
     keys.close()
     assert keys.renew(KEY, b"1", 30)  # opened again
     keys.close()
+
+
+# ── a clock that is set back ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_lease_is_no_longer_than_itself_after_the_clock_was_set_back(open_stage: OpenStage) -> None:
+    """A holder that died would keep its key until the instant at which the clock was before."""
+    stage = await open_stage("sqlite")
+    dead, copy = stage.copies(2)
+    await dead.begin(lease=30)
+    await stage.age(dead.key, -86_400)
+    refused = await copy.begin(lease=10)
+    assert isinstance(refused, InProgress)
+    assert refused.retry_after <= 30
+    await stage.age(dead.key, 29)
+    assert isinstance(await copy.begin(lease=10), InProgress)
+    await stage.age(dead.key, 2)
+    assert await copy.begin(lease=10) == Fresh(2)
+
+
+async def test_a_holder_that_lives_keeps_its_key_when_the_clock_is_set_back(open_stage: OpenStage) -> None:
+    stage = await open_stage("sqlite")
+    holder, copy = stage.copies(2)
+    await holder.begin(lease=3600)
+    await stage.age(holder.key, -86_400)
+    assert isinstance(await copy.begin(lease=10), InProgress)
+    assert await holder.renew(lease=3600)
+    await stage.age(holder.key, 1800)  # far more than the copy's own lease: it is the holder's that counts
+    assert isinstance(await copy.begin(lease=10), InProgress)
+
+
+async def test_a_file_of_an_earlier_release_goes_on_with_what_it_has(keys_file: str, open_stage: OpenStage) -> None:
+    stage = await open_stage("sqlite")
+    held, done, copy = stage.copy(), stage.copy(), stage.copy()
+    await held.begin()
+    await done.begin()
+    await done.finish(DONE)
+    with closing(sqlite3.connect(keys_file, isolation_level=None)) as earlier:
+        earlier.execute("ALTER TABLE hookline_idempotency DROP COLUMN lease")
+    keys = AsyncSqliteKeys(keys_file)
+    beginnings = [keys.begin(one.key, one.fingerprint, token=b"1", lease=30) for one in (held, done, copy)]
+    found = [type(answer) for answer in await asyncio.gather(*beginnings)]
+    assert found == [InProgress, Replay, Fresh]
+    await keys.aclose()

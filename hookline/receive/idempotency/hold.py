@@ -19,8 +19,10 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings
 
-__all__ = ["BATCH", "Hold", "Holder", "Hourly", "check_store"]
+__all__ = ["AGAIN", "BATCH", "BEAT", "Hold", "Holder", "Hourly", "check_store"]
 
+BEAT = 1 / 3  # of a lease: when it is renewed ...
+AGAIN = 1 / 12  # ... and how long after a try that failed the next one is made
 BATCH = 1000  # keys per clean-up statement
 IDLE = 30.0  # seconds after which the heart stops, with nothing to beat for
 OWED = 600.0  # seconds for which the store is asked again to keep an answer
@@ -79,13 +81,13 @@ class Hold:
         except KeyStoreUnavailable as fault:
             log.warning("idempotency key not released, its lease has to run out: %s", fault)
 
-    def renew(self) -> bool:
-        """False: there is nothing left to renew."""
+    def renew(self) -> bool | None:
+        """False: there is nothing left to renew. None: the store could not be asked, and the lease may outlive that."""
         try:
             held = self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease) or self._retake()
         except KeyStoreUnavailable as fault:
             log.warning("lease of an idempotency key not renewed: %s", fault)
-            return True  # it may outlive the outage
+            return None
         if not held and not self.is_over:
             log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
         return held
@@ -137,7 +139,8 @@ class Heart:
     starts with the first and stops when idle."""
 
     def __init__(self, lease: float) -> None:
-        self._every = lease / 3
+        self._every = lease * BEAT
+        self._again = lease * AGAIN
         self._lock = threading.Lock()
         self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # one that is dropped is not renewed for ever
         self._owed: dict[Hold, tuple[StoredResponse, float]] = {}  # until when
@@ -168,9 +171,11 @@ class Heart:
 
     def _run(self) -> None:
         """It looks twice per third of a lease instead of being woken for each request, of which most are over by then."""
+        pause = self._every / 2
         while self._is_needed():
-            time.sleep(self._every / 2)
-            self._renew_late()  # with names of its own: asleep, the thread must not hold on to what all others have dropped
+            time.sleep(pause)
+            # With names of its own: asleep, the thread must not hold on to what all others have dropped.
+            pause = self._every / 2 if self._renew_late() else self._again
             self._offer_owed()
 
     def _is_needed(self) -> bool:
@@ -183,26 +188,28 @@ class Heart:
                 return False
             return True
 
-    def _renew_late(self) -> None:
+    def _renew_late(self) -> bool:
+        """Until one fails, which goes to the back: the store may be away, and each would cost its timeout. True: all of them."""
         now = time.monotonic()
         with self._lock:
-            late = [hold for hold, due in self._due.items() if due <= now]
-        for hold in late:
-            self._renew(hold)
+            late = sorted((hold for hold, due in self._due.items() if due <= now), key=self._due.__getitem__)
+        return all(self._renew(hold) for hold in late)
 
-    def _renew(self, hold: Hold) -> None:
+    def _renew(self, hold: Hold) -> bool:
+        """False: the store could not be asked."""
         try:
             held = hold.renew()
         except Exception:
             log.exception("lease of an idempotency key not renewed")
-            held = True
+            held = None
         with self._lock:
             if hold not in self._due:
-                return  # it ended meanwhile
-            if held:
-                self._due[hold] = time.monotonic() + self._every
-            else:
+                pass  # it ended meanwhile
+            elif held is False:
                 del self._due[hold]
+            else:
+                self._due[hold] = time.monotonic() + (self._every if held else self._again)
+        return held is not None
 
     def _offer_owed(self) -> None:
         """Until one fails, which goes to the back: while the store is away, each costs its timeout, and leases are due too."""

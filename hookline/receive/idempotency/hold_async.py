@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from hookline.receive.idempotency.core import Claim, answer_to
-from hookline.receive.idempotency.hold import BATCH, OWED, Hourly, check_store, note_outage, note_takeover
+from hookline.receive.idempotency.hold import AGAIN, BATCH, BEAT, OWED, Hourly, check_store, note_outage, note_takeover
 from hookline.receive.idempotency.keys import AsyncKeyStore, Fresh, KeyStoreUnavailable, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
@@ -49,28 +49,30 @@ class AsyncHold:
         except KeyStoreUnavailable as fault:
             log.warning("idempotency key not released, its lease has to run out: %s", fault)
 
-    def beat(self) -> None:
+    def beat(self, part: float = BEAT) -> None:
         """A timer, not a task: most handlers are done before it rings."""
-        pause = self._holder.settings.lease / 3
+        pause = self._holder.settings.lease * part
         self._timer = asyncio.get_running_loop().call_later(pause, self._holder.spawn, self._renew)
 
-    async def is_renewed(self) -> bool:
-        """False: there is nothing left to renew."""
+    async def renew(self) -> bool | None:
+        """False: there is nothing left to renew. None: the store could not be asked, and the lease may outlive that."""
         lease = self._holder.settings.lease
         try:
             return await self._holder.store.renew(self.claim.key, self.token, lease) or await self._retake()
         except KeyStoreUnavailable as fault:
             log.warning("lease of an idempotency key not renewed: %s", fault)
-            return True  # it may outlive the outage
+        except Exception:
+            log.exception("lease of an idempotency key not renewed")
+        return None
 
     async def _renew(self) -> None:
-        held = await self.is_renewed()
+        held = await self.renew()
         if self.is_over:
             return  # a call under way is not cancelled for this: that would cost the store a connection
-        if held:
-            self.beat()
-        else:
+        if held is False:
             log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
+        else:
+            self.beat(BEAT if held else AGAIN)
 
     def _end(self) -> bool:
         if self.is_over:

@@ -40,7 +40,8 @@ __all__ = ["AsyncSqliteKeys", "SqliteKeys"]
 
 T = TypeVar("T")
 
-# Instants are microseconds since 1970. `expires_at` alone decides whether the row still counts.
+# Instants are microseconds since 1970. `expires_at` alone decides whether the row still counts. `lease` is how long a lease is,
+# in microseconds: one that ends later than if it began now was left behind by a clock that was set back.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS hookline_idempotency (
     key         BLOB PRIMARY KEY,
@@ -49,19 +50,23 @@ CREATE TABLE IF NOT EXISTS hookline_idempotency (
     runs        INTEGER NOT NULL,
     lease_until INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
-    response    BLOB
+    response    BLOB,
+    lease       INTEGER NOT NULL DEFAULT 0
 )
 """
+# To a file of a release before it, whose processes may still use it; 0 is what they write.
+_ADD_LEASE = "ALTER TABLE hookline_idempotency ADD COLUMN lease INTEGER NOT NULL DEFAULT 0"
 _INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
 _READ = """
-SELECT fingerprint, token, runs, lease_until, response FROM hookline_idempotency WHERE key = ? AND expires_at > ?
+SELECT fingerprint, token, runs, lease_until, lease, response FROM hookline_idempotency WHERE key = ? AND expires_at > ?
 """
 _TAKE = """
-INSERT OR REPLACE INTO hookline_idempotency (key, fingerprint, token, runs, lease_until, expires_at)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO hookline_idempotency (key, fingerprint, token, runs, lease_until, expires_at, lease)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 _RENEW = """
-UPDATE hookline_idempotency SET lease_until = ?, expires_at = ? WHERE key = ? AND token = ? AND response IS NULL
+UPDATE hookline_idempotency SET lease_until = ?, expires_at = ?, lease = ?
+WHERE key = ? AND token = ? AND response IS NULL
 """
 _FINISH = "UPDATE hookline_idempotency SET response = ?, expires_at = ? WHERE key = ? AND token = ?"
 _RELEASE = "DELETE FROM hookline_idempotency WHERE key = ? AND token = ? AND response IS NULL"
@@ -81,7 +86,13 @@ class _Held(Struct, frozen=True):
     token: bytes
     runs: int
     lease_until: int
+    lease: int
     response: bytes | None
+
+    @property
+    def is_too_far(self) -> bool:
+        """The clock was set back."""
+        return self.response is None and 0 < self.lease < self.lease_until - _after(0)
 
 
 class _Own:
@@ -101,20 +112,25 @@ class SqliteKeys:
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
         with self._lent() as conn:
-            answer = _judge(_read(conn, key), fingerprint, token)
-            if not isinstance(answer, Fresh):
+            held = _read(conn, key)
+            answer = _judge(held, fingerprint, token)
+            if not isinstance(answer, Fresh) and not (held and held.is_too_far):
                 return answer  # most copies end here, without the lock that writers share
             # Not flushed to the disk: what loses it, a machine that goes down, ends the handler that it stands for, too.
             with _writing(conn, "NORMAL"):
-                answer = _judge(_read(conn, key), fingerprint, token)
+                held = _read(conn, key)
+                answer = _judge(held, fingerprint, token)
                 if isinstance(answer, Fresh):
-                    until, expires = _after(lease), _after(lease + ABANDONED)
-                    conn.execute(_TAKE, (key, fingerprint, token, answer.run, until, expires))
+                    conn.execute(_TAKE, (key, fingerprint, token, answer.run, *_until(lease)))
+                elif isinstance(answer, InProgress) and held and held.is_too_far:
+                    # Anew from now: a holder that lives renews it before that ends, and a dead one's does not stay.
+                    answer = InProgress(held.lease / 1e6)
+                    conn.execute(_RENEW, (*_until(answer.retry_after), key, held.token))
             return answer
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
         with self._lent() as conn, _writing(conn, "NORMAL"):
-            return conn.execute(_RENEW, (_after(lease), _after(lease + ABANDONED), key, token)).rowcount > 0
+            return conn.execute(_RENEW, (*_until(lease), key, token)).rowcount > 0
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
         kept = encode(response)
@@ -226,6 +242,11 @@ def _read(conn: sqlite3.Connection, key: bytes) -> _Held | None:
     return None if row is None else _Held(*row)
 
 
+def _until(lease: float) -> tuple[int, int, int]:
+    """The columns `lease_until`, `expires_at` and `lease` of one that begins now."""
+    return _after(lease), _after(lease + ABANDONED), round(lease * 1e6)
+
+
 def _after(seconds: float) -> int:
     return clock.to_micros(clock.wall()) + round(seconds * 1e6)
 
@@ -272,6 +293,14 @@ def _set_up(conn: sqlite3.Connection) -> None:
         conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(_TABLE)
     conn.execute(_INDEX)
+    if not _has_lease(conn):
+        with _writing(conn, "NORMAL"):
+            if not _has_lease(conn):
+                conn.execute(_ADD_LEASE)
+
+
+def _has_lease(conn: sqlite3.Connection) -> bool:
+    return any(name == "lease" for _, name, *_ in conn.execute("PRAGMA table_info(hookline_idempotency)"))
 
 
 @contextmanager
