@@ -70,6 +70,13 @@ def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
     return made
 
 
+def state_of(word: str | None) -> tuple[int | None, bool | None]:
+    """The state, and whether its lane keeps it, of a delivery with this word; None: any."""
+    if word is None:
+        return None, None
+    return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)
+
+
 def joined(messages: Sequence[Message], counted: Mapping[str, dict[str, int]]) -> list[Found]:
     return [Found(message=message, states=counted.get(message.id, {})) for message in messages]
 

@@ -209,6 +209,7 @@ async def test_all_deliveries_are_listed_by_state(
     assert list(numbers) == ["2❚❚ held", "3● delivered"]
     for words, number in (("2❚❚ held", 2), ("3● delivered", 3)):
         listed = await operator.page(numbers[words])
+        assert [node.text for node in listed.first(class_="tabs").all("a")] == ["All 5", "2 held", "3 delivered"]
         found = listed.first("main").rows()
         if number > 2:
             [more] = [node for node in listed.first("main").all("a") if node.text == "More →"]

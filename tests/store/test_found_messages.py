@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hookline import story
-from hookline.model import Application, DeadFilter, Endpoint, Found, FoundFilter, Ordering
+from hookline.model import Application, DeadFilter, Delivery, Endpoint, Found, FoundFilter, Ordering
 from hookline.states import EndpointStatus, Health
 from hookline.store import found, walk
 from hookline.store.base import Page, Walk
@@ -208,6 +208,28 @@ async def test_by_state(
         assert by_ref == ([message_id] if name in names else []), name
 
 
+async def test_the_deliveries_of_a_message_in_pages(scene: Scene) -> None:
+    """One of each word; in pages of one, each word has its own and no other's."""
+    endpoints = [await scene.endpoint(event_types=("order.paid",)) for _ in range(6)]
+    [message_id] = await scene.send(1, event_type="order.paid")
+    job = {each.endpoint_no: each for each in await scene.claim()}
+    done, died, resolved, again, kept = (job[endpoint.no] for endpoint in endpoints[:5])
+    await scene.record(factory.delivered(done), factory.dead(died), factory.dead(resolved), factory.retry(again))
+    await scene.store.resolve(DeadFilter(ids=(resolved.delivery_id,)), "known", limit=5)
+    await scene.store.release([kept])
+    await scene.store.set_endpoint_status(kept.endpoint_no, EndpointStatus.PAUSED, "they asked")
+    message = await scene.store.message_by_id(message_id)
+    assert message is not None
+    every = await scene.store.deliveries(message_id)
+    words = await scene.store.delivery_words(message)
+    assert words == dict.fromkeys(("delivered", "dead", "resolved", "scheduled", "held", "delivering"), 1)
+    for word in (None, *words, "pending"):
+        listed: list[Delivery] = []
+        while found := await scene.store.deliveries_page(message, word, after=listed[-1].id if listed else 0, limit=1):
+            listed += found
+        assert listed == [each for each in every if word in (None, story.word(each))]
+
+
 async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoint], way: int | None) -> None:
     await scene.send(1, event_type="order.paid")
     one, two = sorted(await scene.claim(), key=lambda job: job.endpoint_no)
@@ -217,7 +239,7 @@ async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoin
     async def seen() -> dict[str, int]:
         [shown] = await first(scene, FoundFilter(app_no=way, state="open"))
         told = Counter(story.word(each) for each in await scene.store.deliveries(shown.message.id))
-        assert told == shown.states
+        assert told == shown.states == await scene.store.delivery_words(shown.message)
         return shown.states
 
     assert await seen() == {"scheduled": 1, "pending": 1}

@@ -158,6 +158,8 @@ class TestPostgres:
         await self.look(store, app_no, lane, found)
         await self.search(store, lanes[0], found)
         await store.deliveries(message.id)
+        await store.delivery_words(found)
+        await store.deliveries_page(found, "delivered", after=0, limit=5)
         await store.attempts(message.id)
         await store.lane_view(lane)
         where = DeadFilter(endpoint_no=lane, reason=Reason.PERMANENT_FAILURE, since=now - timedelta(days=1))

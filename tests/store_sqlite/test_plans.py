@@ -24,6 +24,7 @@ SORTS = {
     "dead_stats_applications",
     "dead_attempts",
     "deliveries",
+    "deliveries_page",
     "attempts",
     "lane_view",
     "counts_waiting",

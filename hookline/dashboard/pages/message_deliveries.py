@@ -20,20 +20,20 @@ SHOWN = 100  # on one page
 
 async def show(look: Look) -> Page:
     message = await look.message(look.path("message_id"))
-    found = sorted(await look.store.deliveries(message.id), key=lambda each: each.id)
     state, after = _state(look), after_number(look.param("after")) or 0
-    wanted = [each for each in found if state in (None, story.word(each)) and each.id > after]
-    rows = wanted[:SHOWN]
+    counted = await look.store.delivery_words(message)
+    found = await look.store.deliveries_page(message, state, after=after, limit=SHOWN + 1)
+    rows = found[:SHOWN]
     return Page(
         title=f"Deliveries of {message.event_type}",
         rail="messages",
         body=[
             tag("p", "Of the message ", parts.ident(message.id, href=look.link(f"/messages/{message.id}")), "."),
-            look.live("states", _tabs(look, Counter(story.word(each) for each in found), state)),
+            look.live("states", _tabs(look, Counter(counted), state)),
             look.live(
                 "deliveries",
                 await table(look, rows) if rows else parts.empty("No delivery is like this."),
-                parts.more(look, str(rows[-1].id) if len(wanted) > SHOWN else None, "More"),
+                parts.more(look, str(rows[-1].id) if len(found) > SHOWN else None, "More"),
             ),
         ],
     )

@@ -52,6 +52,12 @@ class Views(Protocol):
     async def deliveries(self, message_id: str) -> list[Delivery]:
         """All of one message: open, done, dead."""
 
+    async def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> list[Delivery]:
+        """Those with this word (as `delivery_words` has them; None: all) in the order of their ids, after this one."""
+
+    async def delivery_words(self, message: Message) -> dict[str, int]:
+        """How many of its deliveries are held, pending and so on: as `Found.states`."""
+
     async def attempts(self, message_id: str) -> list[Attempt]:
         """All of one message, oldest first."""
 

@@ -23,6 +23,7 @@ from hookline.model import (
     MessageFilter,
     TimelineEntry,
 )
+from hookline.store import found as shared
 from hookline.store import rows, walk
 from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
@@ -92,6 +93,14 @@ class Views(Part):
     async def deliveries(self, message_id: str) -> list[Delivery]:
         found = await self._db.fetch("deliveries", message_id, await self._accepted_at(message_id))
         return [rows.delivery(row, READ) for row in found]
+
+    async def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> list[Delivery]:
+        of, like = (message.id, message.created_at), shared.state_of(word)
+        return [rows.delivery(row, READ) for row in await self._db.fetch("deliveries_page", *of, after, *like, limit)]
+
+    async def delivery_words(self, message: Message) -> dict[str, int]:
+        counted = await self._db.fetch("found_states", [message.id], [message.created_at])
+        return shared.states(counted).get(message.id, {})
 
     async def attempts(self, message_id: str) -> list[Attempt]:
         found = await self._db.fetch("attempts", message_id, await self._accepted_at(message_id))

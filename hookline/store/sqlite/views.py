@@ -23,6 +23,7 @@ from hookline.model import (
     TimelineEntry,
 )
 from hookline.states import DeliveryState
+from hookline.store import found as shared
 from hookline.store import rows, walk
 from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
 from hookline.store.sqlite.base import Base
@@ -50,6 +51,12 @@ class Views(Base):
 
     async def deliveries(self, message_id: str) -> list[Delivery]:
         return await self._read(_deliveries, message_id)
+
+    async def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> list[Delivery]:
+        return await self._read(_deliveries_page, message, word, after, limit)
+
+    async def delivery_words(self, message: Message) -> dict[str, int]:
+        return await self._read(_delivery_words, message)
 
     async def attempts(self, message_id: str) -> list[Attempt]:
         return await self._read(_attempts, message_id)
@@ -140,6 +147,17 @@ def _expunge_message(tx: Tx, message: Message, force: bool) -> bool:
 
 def _deliveries(tx: Tx, message_id: str) -> list[Delivery]:
     return [rows.delivery(row, READ) for row in tx.rows("deliveries", {"id": message_id, "now": tx.now})]
+
+
+def _deliveries_page(tx: Tx, message: Message, word: str | None, after: int, limit: int) -> list[Delivery]:
+    state, held = shared.state_of(word)
+    params = {"id": message.id, "now": tx.now, "after": after, "state": state, "held": held, "limit": limit}
+    return [rows.delivery(row, READ) for row in tx.rows("deliveries_page", params)]
+
+
+def _delivery_words(tx: Tx, message: Message) -> dict[str, int]:
+    counted = tx.rows("found_states", {"ids": texts([message.id]), "now": tx.now})
+    return shared.states(counted).get(message.id, {})
 
 
 def _attempts(tx: Tx, message_id: str) -> list[Attempt]:

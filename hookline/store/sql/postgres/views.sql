@@ -68,7 +68,8 @@ RETURNING seq
 coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
                           OR (n.held_until > now() AND d.due_at < n.held_until)), false)
 
--- name: deliveries
+-- part: message_deliveries
+-- Of the message $1, accepted at $2: what became of it was done after that.
 SELECT d.id, d.state::integer AS state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts,
        d.sent, d.message_at, d.due_at, d.expires_at, NULL::timestamptz AS finished_at, NULL::text AS reason,
        NULL::text AS detail,
@@ -85,7 +86,17 @@ UNION ALL
 SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END, d.app_no, d.endpoint_no, e.id, d.message_id, d.event_type,
        d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail, false
 FROM hookline.dead_letter d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHERE d.message_id = $1::text
+
+-- name: deliveries
+-- include: message_deliveries
 ORDER BY 1
+
+-- name: deliveries_page
+-- $3 after this one; $4 state, $5 whether its lane keeps it: NULL for any.
+SELECT f.* FROM (
+-- include: message_deliveries
+) f WHERE f.id > $3::bigint AND ($4::integer IS NULL OR f.state = $4) AND ($5::boolean IS NULL OR f.held = $5)
+ORDER BY f.id LIMIT $6::integer
 
 -- name: attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url

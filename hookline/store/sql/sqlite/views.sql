@@ -62,7 +62,7 @@ UPDATE message SET payload = NULL
 coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
                           OR (n.held_until > :now AND d.due_at < n.held_until)), 0)
 
--- name: deliveries
+-- part: message_deliveries
 SELECT d.id, d.state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts, d.sent,
        d.message_at, d.due_at, d.expires_at, NULL AS finished_at, NULL AS reason, NULL AS detail,
 -- include: keeps
@@ -77,7 +77,17 @@ UNION ALL
 SELECT d.id, CASE WHEN d.resolved_at IS NULL THEN 4 ELSE 5 END, d.app_no, d.endpoint_no, e.id, d.message_id,
        d.event_type, d.attempts, d.sent, d.message_at, NULL, NULL, d.died_at, d.reason, d.detail, 0
   FROM dead_letter d JOIN endpoint e ON e.no = d.endpoint_no WHERE d.message_id = :id
+
+-- name: deliveries
+-- include: message_deliveries
 ORDER BY 1;
+
+-- name: deliveries_page
+SELECT f.* FROM (
+-- include: message_deliveries
+) f
+ WHERE f.id > :after AND (:state IS NULL OR f.state = :state) AND (:held IS NULL OR f.held = :held)
+ ORDER BY f.id LIMIT :limit;
 
 -- name: attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
