@@ -187,6 +187,22 @@ async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     assert buffers(plan) < 200
 
 
+async def test_the_oldest_that_nobody_has_resolved_is_found_without_stepping_over_the_others(scene: Scene) -> None:
+    """An endpoint with many that were resolved, beside one with many that were not: the planner takes them for alike."""
+    scene.broken_on_purpose = True
+    cleared, many = await scene.endpoint(), await scene.endpoint()
+    await bulk.load(scene.raw, [many])
+    await scene.raw.execute("UPDATE dead_letter SET resolved_at = NULL")
+    await scene.raw.execute("UPDATE dead_letter SET endpoint_no = $1 WHERE id % 2 = 0", cleared.no)
+    newest = await scene.raw.value(
+        "SELECT id FROM dead_letter WHERE endpoint_no = $1 ORDER BY died_at DESC LIMIT 1", cleared.no
+    )
+    await scene.raw.execute("UPDATE dead_letter SET resolved_at = now() WHERE id % 2 = 0 AND id <> $1", newest)
+    await scene.raw.execute("VACUUM ANALYZE dead_letter")
+    plan = await explain(engine_of(scene), "troubled", [cleared.no], 100, calm=True)
+    assert indexes(plan) & {"dead_letter_endpoint", "dead_letter_unresolved"} == {"dead_letter_unresolved"}
+
+
 @pytest.mark.parametrize("way", ["", "_back"])
 async def test_what_failed_is_listed_without_walking_over_what_succeeded(scene: Scene, way: str) -> None:
     scene.broken_on_purpose = True

@@ -108,6 +108,14 @@ def test_endpoints_with_dead_letters_are_found_without_stepping_over_the_letters
     assert onward in plan(empty, SQL["troubled_dead"])
 
 
+def test_the_oldest_that_nobody_has_resolved_is_found_without_stepping_over_the_others(
+    empty: sqlite3.Connection,
+) -> None:
+    steps = [step for step in plan(empty, SQL["troubled_about"]) if "dead_letter" in step]
+    assert len(steps) == 2
+    assert all(" INDEX dead_letter_unresolved (app_no=? AND endpoint_no=?)" in step for step in steps), steps
+
+
 def test_a_scan_would_be_noticed(empty: sqlite3.Connection) -> None:
     (step,) = plan(empty, "SELECT * FROM delivery WHERE attempts > 3")
     assert scanned(step) == "delivery"

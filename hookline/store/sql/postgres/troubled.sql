@@ -65,8 +65,9 @@ CROSS JOIN LATERAL (
 SELECT a.org_id, a.name AS app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
          SELECT d.died_at FROM hookline.dead_letter d
-         WHERE d.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND d.resolved_at IS NULL
-         ORDER BY d.endpoint_no, d.died_at LIMIT 1) END AS dead_since,
+         WHERE d.resolved_at IS NULL AND d.app_no BETWEEN l.app_no AND l.app_no
+           AND d.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no
+         ORDER BY d.app_no, d.endpoint_no, d.died_at LIMIT 1) END AS dead_since,
        (SELECT v.at FROM hookline.lane_event v
         WHERE v.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
         ORDER BY v.endpoint_no DESC, v.id DESC LIMIT 1) AS stopped_at,
