@@ -20,7 +20,7 @@ TRY_NETS := 127.0.0.0/8,::1/128
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve listen test sdk check format bench screenshots simulate lock clean
+.PHONY: help setup demo serve listen test compiled sdk check format bench screenshots simulate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the 
 
 test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; a PostgreSQL server is started for them, a Chromium is found or got
 	$(BIN)/python -m pytest -n 5 --dist worksteal
+
+# Five processes would each compile all tests the first time; what is wrong with them, the tests themselves say.
+compiled: $(VENV)/.dev
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || :
 
 sdk: $(SDK)/svix-1/.ready $(SDK)/node/.ready ## Install the Svix SDKs that the tests run against the API
 
