@@ -170,7 +170,6 @@ async def open_store_with(database_url: str, vault: Vault) -> AsyncIterator[Open
     async def open_with(options: StoreOptions) -> Store:
         handle = await open_store(database_url, vault=vault, options=options)
         opened.append(handle)
-        await handle.migrate()
         return handle
 
     yield open_with

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Iterator
 
 import structlog
@@ -22,12 +23,18 @@ CHUNK = 4096
 
 
 async def silent(line: socket.socket, beats: int) -> None:
-    """Returns once that many beats in a row brought no sign. They are counted by our own turns, not by a clock: while the machine
-    was suspended or starved, or we stood still, nobody could give one. What was given meanwhile is still in the line."""
-    missed = 0
+    """Returns once that many beats in a row brought no sign, after a first one, which may take long where many start at once.
+
+    They are counted by our own turns, not by a clock: while the machine was suspended or starved, or we stood still, nobody could
+    give one. What was given meanwhile is still in the line.
+    """
+    begun, missed = False, 0
     while missed < beats:
         await asyncio.sleep(BEAT)
-        missed = 0 if _heard(line) else missed + 1
+        if _heard(line):
+            begun, missed = True, 0
+        elif begun:
+            missed += 1
 
 
 def _heard(line: socket.socket) -> bool:
@@ -43,8 +50,8 @@ def _heard(line: socket.socket) -> bool:
 @contextlib.asynccontextmanager
 async def tied(stop: asyncio.Event) -> AsyncIterator[None]:
     """While the block runs: signs that our event loop turns, and the stop once the supervisor is gone."""
-    with socket.socket(fileno=os.dup(STDIN)) as line, _stop_with_supervisor(line, stop):
-        beating = asyncio.create_task(_beat(line))
+    with _stop_with_supervisor(stop):
+        beating = asyncio.create_task(_beat())
         try:
             yield
         finally:
@@ -52,34 +59,37 @@ async def tied(stop: asyncio.Event) -> AsyncIterator[None]:
             await asyncio.wait({beating})
 
 
-async def _beat(line: socket.socket) -> None:
-    while True:
-        with contextlib.suppress(OSError):  # it stands still, and the line is full; or it is gone
-            line.send(b".", socket.MSG_DONTWAIT)
-        await asyncio.sleep(BEAT)
+async def _beat() -> None:
+    if not stat.S_ISSOCK(os.fstat(STDIN).st_mode):
+        return  # a pipe, of a supervisor of the release before, which waits for no signs
+    with socket.socket(fileno=os.dup(STDIN)) as line:
+        while True:
+            with contextlib.suppress(OSError):  # it stands still, and the line is full; or it is gone
+                line.send(b".", socket.MSG_DONTWAIT)
+            await asyncio.sleep(BEAT)
 
 
 @contextlib.contextmanager
-def _stop_with_supervisor(line: socket.socket, stop: asyncio.Event) -> Iterator[None]:
+def _stop_with_supervisor(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def heard() -> None:
-        if _ended(line):
-            loop.remove_reader(line)
+        if _ended():
+            loop.remove_reader(STDIN)
             stop.set()  # first: whoever read our lines may be gone too
             with contextlib.suppress(OSError, ValueError):
                 log.warning("supervisor_gone")
 
-    loop.add_reader(line, heard)
+    loop.add_reader(STDIN, heard)
     try:
         yield
     finally:
-        loop.remove_reader(line)
+        loop.remove_reader(STDIN)
 
 
-def _ended(line: socket.socket) -> bool:
+def _ended() -> bool:
     try:
-        return not line.recv(1, socket.MSG_DONTWAIT)
+        return not os.read(STDIN, 1)
     except BlockingIOError:
         return False
     except OSError:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import asyncpg
+from msgspec.structs import replace
 
 from hookline.clock import monotonic
 from hookline.config import shown_url
@@ -103,7 +104,7 @@ class PostgresSource:
             with reaching(self.name):
                 await connection.execute(_DELETE, [row.id for row in found])
                 await transaction.commit()
-            return report
+            return replace(report, more=sum(len(row.payload) for row in found) >= MOST_BYTES)
 
     async def wait(self, timeout: float) -> None:
         await self._watch.wait(timeout)

@@ -59,7 +59,8 @@ class SqliteSource:
         except NotNow:
             report = RelayReport(more=True)
         else:
-            report = RelayReport() if batch is None else await self._take(batch, place)
+            gone = RelayReport(more=place is not None)  # one that was never there is behind with nothing
+            report = gone if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK:
             await self._mark()
         return report
@@ -72,7 +73,7 @@ class SqliteSource:
         report = await self._store.take(rows, source=self.name, place=batch.end, after=place)
         if report is None:  # another process was quicker: look again from where it came to
             self._more = True
-            return RelayReport()
+            return RelayReport(more=True)
         self._place = batch.end
         return replace(report, more=batch.more)
 
@@ -91,7 +92,7 @@ class SqliteSource:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def _read(self, place: OutboxPlace | None, limit: int) -> Batch | None:
-        """None: there is no such thing yet."""
+        """None: there is no such thing."""
         try:
             batch = await self._in_thread(partial(self._file.read, place, limit))
         except Absent as absent:

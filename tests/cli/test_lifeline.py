@@ -66,6 +66,7 @@ async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a
     monkeypatch.setattr(lifeline, "BEAT", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
+        theirs.send(b".")
         silence = asyncio.create_task(lifeline.silent(ours, 20))
         await asyncio.sleep(0)
         time.sleep(0.5)  # noqa: ASYNC251 - as a machine that is suspended: nothing turns, for far more than twenty beats
@@ -74,6 +75,41 @@ async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a
         assert not silence.done()
         theirs.send(b".")
         await asyncio.wait_for(silence, 60)  # after that, it was heard of no more
+
+
+async def test_nobody_is_missed_before_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many start at once, their imports may take minutes."""
+    monkeypatch.setattr(lifeline, "BEAT", 0.001)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        silence = asyncio.create_task(lifeline.silent(ours, 1))
+        await asyncio.wait({silence}, timeout=0.1)
+        assert not silence.done()
+        theirs.send(b".")
+        await asyncio.wait_for(silence, 60)
+
+
+async def test_a_supervisor_of_the_release_before_has_a_pipe() -> None:
+    code = """
+import asyncio
+from hookline.cli import lifeline
+
+async def live():
+    stop = asyncio.Event()
+    async with lifeline.tied(stop):
+        print("lives", flush=True)
+        await stop.wait()
+
+asyncio.run(live())
+"""
+    its, ours = os.pipe()
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdin=its, stdout=asyncio.subprocess.PIPE)
+    os.close(its)
+    assert child.stdout is not None
+    assert await asyncio.wait_for(child.stdout.readline(), 60) == b"lives\n"
+    os.close(ours)
+    await asyncio.wait_for(child.communicate(), 60)
+    assert child.returncode == 0
 
 
 @pytest.mark.parametrize("engine", ["postgres"])

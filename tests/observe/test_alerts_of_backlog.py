@@ -192,7 +192,7 @@ async def test_an_applications_outbox_that_is_not_relayed_for_a_minute_fires(sce
     await fleet.look()
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
-    assert alert.text.startswith("an application's outbox was last relayed to its end 1 min ")
+    assert alert.text.startswith("a worker has not come to the end of an application's outbox for 1 min ")
     fleet.tally.caught_up("sqlite:////srv/shop.db")
     await fleet.beat()
     await fleet.settle(60)

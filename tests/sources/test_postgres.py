@@ -101,7 +101,14 @@ async def test_large_payloads_come_a_few_at_a_time(
     monkeypatch.setattr(postgres, "MOST_BYTES", 1000)
     for size in (400, 400, 400, 4000, 4000, 1):
         await shop.write(scene.app.id, payload=f"convert_to('\"' || repeat('x', {size}) || '\"', 'UTF8')")
-    assert [(await source.move(10)).gone for _ in range(5)] == [3, 1, 1, 1, 0]
+    reports = [await source.move(10) for _ in range(5)]
+    assert [(report.gone, report.more) for report in reports] == [
+        (3, True),
+        (1, True),
+        (1, True),
+        (1, False),
+        (0, False),
+    ]
 
 
 # ── what dies on the way ──────────────────────────────────────────────────────────────────────────────────────────

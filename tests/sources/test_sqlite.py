@@ -222,6 +222,16 @@ async def test_two_processes_of_hookline_share_the_file(
     assert await scene.raw.count("message") == 60
 
 
+async def test_who_was_overtaken_does_not_take_the_file_for_empty(
+    scene: Scene, second: Store, open_source: OpenSource, shop: AppFile
+) -> None:
+    sources = [open_source(shop), open_source(shop, second)]
+    shop.publish(scene.app.id, 60)
+    await moved(sources[0], 1)
+    reports = await asyncio.gather(*(source.move(7) for _ in range(4) for source in sources))
+    assert [report.more for report in reports] == [True] * 8
+
+
 # ── garbage ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 GARBAGE: dict[str, tuple[dict[str, Any], str]] = {
@@ -327,6 +337,7 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
     source = open_source(file)
     with structlog.testing.capture_logs() as logs:
         assert (await drained(source)).gone == 0
+        assert not (await source.move(BATCH)).more  # it has nothing that anybody waits for
         file.execute("PRAGMA journal_mode = wal")
         assert (await drained(source)).gone == 0
         file.make()
@@ -431,6 +442,7 @@ async def test_the_file_is_deleted_and_made_anew(scene: Scene, source: SqliteSou
     await drained(source)
     shop.path.unlink()
     assert (await drained(source)).gone == 0
+    assert (await source.move(BATCH)).more  # who knows what was in it
     shop.make().publish(scene.app.id, 2)
     assert (await drained(source)).relayed == 2
     assert await scene.raw.count("message") == 5

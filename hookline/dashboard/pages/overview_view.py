@@ -119,7 +119,8 @@ def _held(look: Look, picture: Picture) -> Safe | None:
         return parts.verdict("held", *_one(look, named[0]), f"; {waiting} {_wait(picture.backlog.held)}.")
     count = parts.count(picture.backlog.held_lanes, "endpoint")
     behind = "it" if picture.backlog.held_lanes == 1 else "them"
-    begin = (" Begin with ", *_one(look, named[0]), ".") if named else ()
+    first = min(named, key=lambda each: endpoints_order(look, each), default=None)  # as in the table below
+    begin = (" Begin with ", *_one(look, first), ".") if first else ()
     return parts.verdict("held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.", *begin)
 
 
@@ -283,7 +284,7 @@ def endpoints_order(look: Look, each: Troubled) -> tuple[bool, int, int, str]:
 def _row(look: Look, each: Troubled) -> list[Child]:
     own = each.org_id == look.org_id
     found = _condition(look, each)
-    dead: Child = f"{each.dead:,}{'+' if each.dead >= MOST_WAITING else ''}" if each.dead else "–"
+    dead: Child = _dead(each) if each.dead else "–"
     if each.dead and own:
         dead = tag("a", dead, href=_letters(look, each))
     return [
@@ -308,12 +309,16 @@ def _who(look: Look, each: Troubled, *, own: bool) -> Safe:
     return tag("div", parts.ident(each.view.url, href=href, most=46), below)
 
 
+def _dead(each: Troubled) -> str:
+    return f"{each.dead:,}{'+' if each.dead >= MOST_WAITING else ''}"
+
+
 def _mend(look: Look, each: Troubled, found: Condition) -> Safe | None:
     if not look.may_change:
         return None
     all_of_it = look.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
     takes = each.dead and found.name != "disabled"
-    replay = parts.link_button(all_of_it, f"Replay {each.dead:,}…") if takes else None
+    replay = parts.link_button(all_of_it, f"Replay {_dead(each)}…") if takes else None
     return parts.actions(endpoints.mend(look, each.view.endpoint_id, found), replay)
 
 

@@ -238,7 +238,7 @@ def _outbox(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     text = (
         f"the oldest of {waiting:,} outbox rows waits for {lasting(own)}"
         if own >= others
-        else f"an application's outbox was last relayed to its end {lasting(others)} ago"
+        else f"a worker has not come to the end of an application's outbox for {lasting(others)}"
     )
     yield from _above(Name.OUTBOX_LAG, max(own, others), at.outbox_lag, f"{text} (limit {lasting(at.outbox_lag)})")
 
