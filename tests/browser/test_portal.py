@@ -63,6 +63,24 @@ def test_a_link_over_the_address_of_the_door_itself(visitor: Visitor, world: Wor
 
 
 @one_engine
+def test_a_link_over_the_address_of_the_portals_door_leads_into_no_other_portal_unasked(
+    visitor: Visitor, world: World
+) -> None:
+    """Neither by itself nor by the Enter that it waits for: what that would do is said first."""
+    mine, theirs = world.customer("Acme Store"), world.customer("Mallory Ltd")
+    page = visitor.customer(mine)
+    visitor.expected.append("409")
+    page.goto("/portal/login")
+    page.goto(theirs.portal().replace("/login", "/portal/login"))
+    expect(page.get_by_role("button", name="Open")).to_be_focused()
+    expect(page).to_have_url(f"{world.address}/portal/login")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").first).to_contain_text("out of it, into that of Mallory Ltd")
+    page.goto("/portal")
+    expect(page.locator(".who")).to_contain_text("Acme Store")
+
+
+@one_engine
 def test_no_other_site_signs_anybody_out(visitor: Visitor, world: World) -> None:
     page = visitor.customer(world.customer())
     visitor.expected.append("403")

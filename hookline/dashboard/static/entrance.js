@@ -26,12 +26,12 @@ function sendWith(name, value, alone) {
   const field = document.querySelector(`input[name="${name}"]`);
   if (field === null) return;
   field.value = value;
+  field.form.elements.pressed.value = ""; // whoever presses for a link is asked all the same where it leads out of a portal
   if (asks !== null || !alone) {
     asks?.removeAttribute("hidden");
     field.form.querySelector("button").focus();
     return;
   }
-  field.form.elements.pressed.value = "";
   field.form.closest("main").setAttribute("aria-busy", "true");
   field.form.submit();
 }

@@ -5,11 +5,17 @@ import { morph } from "./morph.js";
 const MEDIA = "text/event-stream";
 const FIRST = 2000; // milliseconds until it asks again; then twice as long each time
 const LONGEST = 60_000;
+const ATTENTION = 30_000; // milliseconds after the last move of a pointer or press of a key
 
 let asked = null; // what ends the stream that is open
 let later = 0;
 let delay = FIRST;
+
 const waiting = new Map(); // parts that have come, and would move a row that somebody is about to use
+const misfits = new WeakMap(); // those that were tried, with the row that they moved
+const hint = document.createElement("span"); // not in the status beside it, which is read out whenever it changes
+let stirred = performance.now(); // when somebody was here last
+let due = 0;
 
 async function open() {
   close();
@@ -60,31 +66,67 @@ function show(parts) {
 function settle() {
   for (const [id, made] of waiting) {
     const part = document.getElementById(id);
-    if (part && moves(part, made)) continue;
+    if (part && (reorders(part, made) || !fits(part, made))) continue;
     waiting.delete(id);
-    if (!part) continue;
-    morph(part, made);
-    part.dispatchEvent(new CustomEvent("morphed", { bubbles: true }));
   }
+  hint.textContent = waiting.size ? "The list waits" : "";
+  clearTimeout(due);
+  if (waiting.size && rest() > 0) due = setTimeout(settle, rest());
 }
 
-// ── rows stand still while somebody points at one, has the focus in it or has selected it: a click would act on another one ──
+function put(part, made) {
+  const before = stirred;
+  morph(part, made);
+  stirred = before; // it gives the focus back to a row that has moved, which is nobody's doing
+  part.dispatchEvent(new CustomEvent("morphed", { bubbles: true }));
+}
 
-const HOVERS = matchMedia("(hover: hover)").matches ? "tr[data-key]:hover, " : ""; // what a finger has touched stays hovered
-const USED = `${HOVERS}tr[data-key]:focus-within, tr[data-key]:has([data-pick]:checked)`;
+// ── rows stand still while somebody points at one, has the focus in it or has ticked it: a click would act on another one ──
 
-function moves(part, made) {
+const HOVERED = matchMedia("(hover: hover)").matches ? ["tr[data-key]:hover"] : []; // what a finger has touched stays hovered
+const POINTED = [...HOVERED, "tr[data-key]:focus-within"];
+const TICKED = "tr[data-key] [data-pick]:checked";
+
+// A pointer or a focus that was left there is nobody's after a while.
+const rest = () => stirred + ATTENTION - performance.now();
+
+function pointed() {
+  return rest() > 0 ? POINTED.map((query) => document.querySelector(query)).filter((row) => row) : [];
+}
+
+function reorders(part, made) {
   const there = (row) => made.querySelector(`tr[data-key="${CSS.escape(row.dataset.key)}"]`);
-  return [...part.querySelectorAll(USED)].some((row) => there(row)?.sectionRowIndex !== row.sectionRowIndex);
+  const ticked = [...part.querySelectorAll(TICKED)].map((box) => box.closest("tr"));
+  const used = [...pointed().filter((row) => part.contains(row)), ...ticked];
+  return used.some((row) => there(row)?.sectionRowIndex !== row.sectionRowIndex);
+}
+
+// Shows a part, unless that moves the row from its place on the screen and the page cannot be scrolled as far.
+function fits(part, made) {
+  const [row] = pointed();
+  if (row && misfits.get(made) === row) return false;
+  const top = row?.getBoundingClientRect().top;
+  const before = row && part.cloneNode(true);
+  put(part, made);
+  if (!row || scrolled(row, top)) return true;
+  put(part, before);
+  scrolled(row, top);
+  misfits.set(made, row);
+  return false;
+}
+
+function scrolled(row, top) {
+  const moved = () => row.getBoundingClientRect().top - top;
+  if (moved()) scrollBy({ top: moved(), behavior: "instant" });
+  return Math.abs(moved()) < 1;
+}
+
+function stir() {
+  stirred = performance.now();
 }
 
 function soon() {
-  if (waiting.size) setTimeout(release); // once the focus is where it goes, and not on its way
-}
-
-function release() {
-  settle();
-  if (document.querySelector("[data-alive=on]")) alive(); // a stream that has ended meanwhile stays ended
+  if (waiting.size) setTimeout(settle); // once the focus is where it goes, and not on its way
 }
 
 function close() {
@@ -101,7 +143,7 @@ function again() {
 }
 
 function alive() {
-  tell("on", waiting.size ? "Live, the list waits" : "Live");
+  tell("on", "Live");
 }
 
 function tell(state, words) {
@@ -112,8 +154,12 @@ function tell(state, words) {
 }
 
 if ("live" in document.body.dataset) {
+  hint.className = "alive scripted";
+  hint.setAttribute("aria-hidden", "true");
+  document.querySelector("[data-alive]")?.after(hint);
   // Nobody looks at a hidden page: it need not be read again and again.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  for (const kind of ["pointermove", "pointerdown", "keydown", "focusin", "change"]) document.addEventListener(kind, stir);
   for (const kind of ["pointerover", "focusin", "focusout", "change"]) document.addEventListener(kind, soon);
   document.documentElement.addEventListener("pointerleave", soon);
   addEventListener("pagehide", close);

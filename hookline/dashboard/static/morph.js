@@ -45,7 +45,7 @@ function children(from, to) {
       if (!isOurs(left)) left.remove();
     }
   };
-  for (const next of [...to.childNodes]) {
+  for (const next of [...to.childNodes].filter((each) => !isOurs(each))) {
     skip();
     const same = key(next) ? known.get(key(next)) : at && alike(at, next) ? at : null;
     known.delete(key(next));
