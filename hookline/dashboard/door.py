@@ -161,7 +161,7 @@ class Door:
             return self._wrong(request, asked, STALE, 403, portal=portal)
         try:
             arrival = await self._arrival(request, form, portal=portal)
-            if (question := await self._question(request, form, arrival)) is not None:
+            if (question := await self._question(request, form, arrival, portal=portal)) is not None:
                 key = form.text("key") or form.text("token")
                 return self._asked(request, replace(asked, news=question, key=key), 409, portal=True)
             return await self._welcome(request, arrival, asked.onward)
@@ -182,10 +182,12 @@ class Door:
         mark = self._cookies.get(request, MARK, portal=False)[:LONGEST_MARK]
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
-    async def _question(self, request: Request, form: Form, arrival: Arrival) -> str | None:
+    async def _question(self, request: Request, form: Form, arrival: Arrival, *, portal: bool) -> str | None:
         """A link alone leads nobody out of the portal that they are in; in a frame, only a site that may has put it there."""
         if arrival.app is None or form.flag("pressed") or origin.framed(request.headers):
             return None
+        if not portal:  # the portal's cookie is not sent here: which one they are in is not known
+            return f"This link leads into the portal of {arrival.app.name}: open it only if you expected that."
         try:
             inside = (await self.viewer(request, portal=True)).caller.app
         except SignatureError:

@@ -93,6 +93,17 @@ async def test_a_link_does_not_lead_into_another_portal_unasked(
     assert await inside() == other_app.name
 
 
+async def test_nor_by_the_operators_door_where_nobody_knows_which_portal_they_are_in(
+    portal: Client, api: Caller, other_app: Application
+) -> None:
+    token = (await link(api, other_app))["token"]
+    forms = (await portal.page("/login")).all("form")
+    form = next(each for each in forms if "token" in each.fields())
+    page = (await portal.submit(form, token=token, pressed="")).page(409)
+    assert f"leads into the portal of {other_app.name}" in page.first(role="status").text
+    assert (await portal.submit(page.first("form"))).location == "/portal"
+
+
 async def test_a_link_of_the_same_portal_or_in_a_frame_goes_on_by_itself(
     portal: Client, api: Caller, app: Application, other_app: Application
 ) -> None:
