@@ -109,8 +109,8 @@ def _waiting(depths: Depths, behind: float) -> Iterator[Text]:
     yield _row("dead", (f"{total:,} unresolved{reasons}", "red" if total else ""))
     lag = f", the oldest for {span(depths.outbox_lag)}" if depths.outbox_waiting else ""
     aside = f"; {depths.outbox_set_aside:,} set aside" if depths.outbox_set_aside else ""
-    late = f"; an application's: behind for {span(behind)}" if behind else ""
-    yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"), (late, "yellow"))
+    others = f"; an application's: behind for {span(behind)}" if behind else ""
+    yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"), (others, "yellow"))
 
 
 def _latencies(seen: Overview) -> Iterator[Text]:

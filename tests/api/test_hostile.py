@@ -130,7 +130,7 @@ class Looks(http._Protocol):
 
     made: ClassVar[list[Looks]] = []
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own, narrower type
         super().connection_made(transport)
         self.made.append(self)
 
@@ -157,7 +157,7 @@ async def untaken(looks: list[Looks], number: int) -> Looks:
     """That connection, once something waits there to be taken."""
     async with asyncio.timeout(60):
         while len(looks) <= number or looks[number]._untaken is None:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # the server has no event for it
     return looks[number]
 
 

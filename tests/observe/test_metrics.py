@@ -125,7 +125,7 @@ async def test_an_applications_outbox_that_cannot_be_read(measured: Measured, tm
             await asyncio.sleep(0.01)  # there is no event to await for it
         file.unlink()  # where there is none, nothing waits
         while (await measured.sampled())["hookline_outbox_lag_seconds"]:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # nor for this
     stop.set()
     await running
 

@@ -72,7 +72,7 @@ async def test_while_the_database_is_away_the_last_sample_stays(scene: Scene) ->
 
 async def test_it_goes_on_until_it_is_stopped(scene: Scene) -> None:
     store = Counted(scene)  # at no cost: after a count that took long on a busy machine, it rests for long
-    sampler, stop = Sampler(store, every=0.01), asyncio.Event()  # type: ignore[arg-type]
+    sampler, stop = Sampler(store, every=0.01), asyncio.Event()  # type: ignore[arg-type]  # it asks for nothing else of it
     running = asyncio.create_task(sampler.run(stop))
     await scene.endpoint()
     await scene.send(3)

@@ -67,7 +67,6 @@ async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
 
 
 async def until(met: Callable[[], Any]) -> None:
-    """Nobody tells when a line is logged."""
     async with asyncio.timeout(60):
         while not met():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # nobody tells when a line is logged
