@@ -31,10 +31,12 @@ from hookline.sources.examine import SourceView, examine
 from hookline.states import Circuit, EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
+from hookline.store.sealed import Seals
 from hookline.vault import Vault
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
 MOST_NAMES = 50
+MOST_SEALED = 10_000  # values of one key that are counted in one place
 SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
 LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
@@ -123,6 +125,7 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     views = await store.lanes()
     yield check_health(views)
     yield await _check_secrets(store, views)
+    yield check_keys(await store.seals(MOST_SEALED))
     yield check_guard(config.guard(), views)
     yield check_outbox(await store.outbox(), await store.now())
     for url in config.outbox_urls:
@@ -215,6 +218,27 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
     shown = f"{sealed[0].id}: {sealed[0].status_reason}"
     text = f"HOOKLINE_SECRET_KEY does not open those of {len(sealed)} of {len(views)} endpoints ({shown})"
     return Check("secrets", Finding.FAIL, text)
+
+
+def check_keys(seals: Seals) -> Check:
+    """By the heads of what is sealed, which an index has: nothing is opened."""
+    needed = [key for key in seals.older if key.count]
+    if needed:
+        each = ", ".join(f"{key.key_id} seals {_at_least(key.count)}" for key in needed)
+        return Check(
+            "keys", Finding.WARN, f"older keys of HOOKLINE_SECRET_KEY are in use ({each}): run hookline reseal"
+        )
+    if seals.unknown:
+        text = f"{_at_least(seals.unknown)} values are sealed with no key of HOOKLINE_SECRET_KEY: hookline reseal names them"
+        return Check("keys", Finding.WARN, text)
+    if seals.older:
+        each = ", ".join(key.key_id for key in seals.older)
+        return Check("keys", Finding.OK, f"{each} seals nothing any more: remove it from HOOKLINE_SECRET_KEY")
+    return Check("keys", Finding.OK, "everything is sealed with the one key of HOOKLINE_SECRET_KEY")
+
+
+def _at_least(count: int) -> str:
+    return f"{count:,}" if count < MOST_SEALED else f"{MOST_SEALED:,} or more"
 
 
 def check_guard(guard: Guard, views: list[LaneView]) -> Check:

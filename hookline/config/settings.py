@@ -145,8 +145,8 @@ SETTINGS: tuple[Setting, ...] = (
         "secret_keys",
         secret_keys,
         "",
-        "Keys that encrypt endpoint secrets and headers at rest, separated by commas: the first one seals, all of them "
-        "open. Required on PostgreSQL; made on the first start on SQLite.",
+        "Keys that encrypt secrets at rest, separated by commas: the first one seals, all of them open; `hookline reseal` "
+        "retires the others. Required on PostgreSQL; made on the first start on SQLite.",
         name="SECRET_KEY",
         secret=True,
     ),
