@@ -65,8 +65,9 @@ INSERT INTO hookline.older_secret (id, since) SELECT id, now() FROM unnest($1::b
 DELETE FROM hookline.older_secret WHERE id = $1
 
 -- name: secret_seen
-UPDATE hookline.older_secret SET seen_at = now()
-WHERE id = $1 AND (seen_at IS NULL OR seen_at <= now() - interval '1 minute')
+INSERT INTO hookline.older_secret AS known (id, since, seen_at) VALUES ($1, now(), now())
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+WHERE known.seen_at IS NULL OR known.seen_at <= now() - interval '1 minute'
 
 -- name: older_secrets
 SELECT id, since, seen_at FROM hookline.older_secret

@@ -42,7 +42,9 @@ INSERT INTO older_secret (id, since) VALUES (?, ?) ON CONFLICT DO NOTHING;
 DELETE FROM older_secret WHERE id = ?;
 
 -- name: secret_seen
-UPDATE older_secret SET seen_at = :now WHERE id = :id AND (seen_at IS NULL OR seen_at <= :now - 60000000);
+INSERT INTO older_secret (id, since, seen_at) VALUES (:id, :now, :now)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+ WHERE older_secret.seen_at IS NULL OR older_secret.seen_at <= :now - 60000000;
 
 -- name: older_secrets
 SELECT id, since, seen_at FROM older_secret;
