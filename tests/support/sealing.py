@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hookline.model import Secret
 from hookline.store.rows import seal_headers, seal_secrets
 from hookline.vault import Vault
@@ -26,6 +28,19 @@ async def crowd(scene: Scene, vault: Vault, count: int) -> None:
         " VALUES ($1, $2, $3, $4, $5, $6, $6)",
         rows,
     )
+
+
+async def everything(raw: Raw, database_url: str) -> bytes:
+    """All that the database holds, as whoever has a copy of it can read it."""
+    if raw.engine == "sqlite":
+        file = Path(database_url.removeprefix("sqlite:///"))
+        return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*") if path.suffix != ".keys")
+    held = b""
+    tables = await raw.rows("SELECT tablename AS name FROM pg_tables WHERE schemaname = 'hookline'")
+    for table in tables:
+        for row in await raw.rows(f"SELECT t.* FROM {table['name']} t"):
+            held += b"\n".join(value if isinstance(value, bytes) else str(value).encode() for value in row.values())
+    return held
 
 
 async def sealed_columns(raw: Raw) -> dict[str, list[bytes]]:
