@@ -19,6 +19,8 @@ from hookline.store.sealed import KeySeals, Place, Seals, Spot, others
 BATCH = 200  # values in one transaction
 MOST_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
 
+MOST_SHOWN = 100  # values that no key opens
+
 Advance = Callable[[int], None]
 
 
@@ -85,8 +87,10 @@ async def _walk(opened: Session, first: KeySeals, advance: Advance, stop: asynci
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:
-    for fault in report.failed:
+    for fault in report.failed[:MOST_SHOWN]:
         print(f"hookline: {clean(fault)}", file=sys.stderr)
+    if len(report.failed) > MOST_SHOWN:
+        print(f"hookline: and {len(report.failed) - MOST_SHOWN:,} more: --json names them all", file=sys.stderr)
     if dry_run:
         out.line(f"{report.left:,} values would be sealed with the first key of HOOKLINE_SECRET_KEY")
         return

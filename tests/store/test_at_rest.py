@@ -119,6 +119,20 @@ async def test_the_migration_seals_what_is_there_and_only_with_a_key_that_is_the
         assert endpoint.url == SLACK
 
 
+async def test_what_an_older_process_wrote_beside_a_sealed_one_counts_and_is_sealed(scene: Scene, vault: Vault) -> None:
+    """In a rolling upgrade it knows nothing of the other column."""
+    endpoint = await channel(scene)
+    await scene.raw.execute("UPDATE endpoint SET url = $1 WHERE no = $2", OTHER, endpoint.no)
+    for _ in range(2):
+        (found,) = await scene.store.endpoints_for([endpoint.no])
+        assert found.url == OTHER
+        await scene.store.seal_urls()
+    assert (
+        await scene.raw.value("SELECT url FROM endpoint WHERE no = $1", endpoint.no)
+        == "https://hooks.example.com:8443/…"
+    )
+
+
 async def test_what_an_older_process_still_wrote_is_sealed_later(scene: Scene, vault: Vault) -> None:
     id_ = await plain_channel(scene.store, scene.raw, vault)
     assert [await scene.store.seal_urls() for _ in range(2)] == [1, 0]
