@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ from hookline.cli import INTERRUPTED, params
 from hookline.cli import listener as listeners
 from hookline.cli.output import Output, clean
 from hookline.cli.session import Session, run, session
-from hookline.store.sealed import KeySeals, Place, Seals, Spot, others
+from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
 
 BATCH = 200  # values in one transaction
 MOST_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
@@ -64,26 +64,39 @@ async def _reseal(out: Output) -> tuple[Report, bool]:
         before = await _seals(opened)
         with listeners.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
             sealed = await opened.store.seal_urls()
-            done, failed = await _walk(opened, before.first, advance, stop)
+            done, failed = await _walk(out, opened, before.first, advance, stop)
         report = Report(resealed=sealed + done, failed=failed, left=(await _seals(opened)).left)
         if report.resealed:
             await opened.remember("secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{report.resealed:,} values")
         return report, stop.is_set()
 
 
-async def _walk(opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event) -> tuple[int, list[str]]:
-    """Every value that another key than the first has sealed, in batches. What is sealed so meanwhile may be missed."""
-    done = 0
+async def _walk(
+    out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
+) -> tuple[int, list[str]]:
+    """Every value that another key than the first has sealed. What is sealed so meanwhile may be missed."""
+    total = 0
     failed: list[str] = []
     for place in Place:
+        done = 0
         for within in others([first.head]):
-            after: Spot | None = Spot()
-            while after is not None and not stop.is_set():
-                step = await opened.store.reseal(place, within, after, BATCH)
-                done, after = done + step.done, step.last
+            async for step in _steps(opened, place, within, stop):
+                done += step.done
                 failed += step.faults
                 advance(step.done + len(step.faults))
-    return done, failed
+        if done and not (out.human or out.as_json):
+            out.line(f"{place}: {done:,} values")
+        total += done
+    return total, failed
+
+
+async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
+    """A batch that was begun is finished."""
+    after: Spot | None = Spot()
+    while after is not None and not stop.is_set():
+        step = await opened.store.reseal(place, within, after, BATCH)
+        after = step.last
+        yield step
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:
@@ -96,7 +109,7 @@ def _print(out: Output, report: Report, *, dry_run: bool) -> None:
         return
     out.line(f"{report.resealed:,} values sealed with the first key of HOOKLINE_SECRET_KEY")
     if report.left > len(report.failed):
-        others_left = report.left - len(report.failed)
-        out.line(f"{others_left:,} were sealed with an older key meanwhile, or were in use: run it again")
+        rest = report.left - len(report.failed)
+        out.line(f"{rest:,} are left: run it again. If some stay, a process still has an older key first")
     elif not report.left:
-        out.line("No older key is needed: remove it from HOOKLINE_SECRET_KEY.")
+        out.line("No other key of HOOKLINE_SECRET_KEY is needed")

@@ -25,7 +25,7 @@ from tests.support.sealing import crowd, heads, sealed_columns
 
 SLACK = "https://hooks.slack.com/services/T0/B0/only-slack-may-know"
 KEY = b"k" * 32
-MANY = 1_500
+MANY = 700  # endpoints: several batches
 
 
 async def fill(scene: Scene) -> list[Endpoint]:
@@ -79,7 +79,8 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
         rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")
         head = Vault([new]).heads[0]
         async with rotating.running("reseal") as command:
-            while head not in await heads(scene.raw) and command.process.returncode is None:
+            begun = ("endpoint", "substr(secrets, 1, 5) = $1", head)
+            while not await scene.raw.count(*begun) and command.process.returncode is None:
                 await asyncio.sleep(0.005)  # another process does the work
             await command.stop(signal.SIGKILL)
         halfway = await opened_with(database_url, new, secret_key)
@@ -90,7 +91,7 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
 
         done = await rotating("reseal")
         assert done.code == 0, done
-        assert "No older key is needed" in done.out
+        assert "No other key of HOOKLINE_SECRET_KEY is needed" in done.out
         env = environment(database_url, HOOKLINE_SECRET_KEY=new)
         with running(["worker"], env, tmp_path / "worker.log"):
             await scene.send()
