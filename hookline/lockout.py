@@ -8,6 +8,7 @@ instead. Addresses are guarded against trying many names; being right once does 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -78,6 +79,12 @@ def mark(key: bytes, name: str, chance: str) -> str:
 def marked(key: bytes, name: str, given: str) -> bool:
     chance, _, proof = given.partition(".")
     return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, chance).hex().encode())
+
+
+def renewed(keys: Sequence[bytes], name: str, given: str) -> str:
+    """A mark of any of these keys, as the first one would have made it; what is none stays as it is."""
+    made = (marked(key, name, given) for key in keys[1:])
+    return mark(keys[0], name, given.partition(".")[0]) if any(made) else given
 
 
 def token(key: bytes, address: str) -> Subjects:

@@ -15,6 +15,7 @@ from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
 
 MIN_JWT_SECRET = 32
+MOST_JWT_SECRETS = 10
 
 Parser = Callable[[str], Any]
 
@@ -288,9 +289,30 @@ def _host(text: str) -> str:
 
 
 def jwt_secret(text: str) -> str:
-    if text and len(text.encode()) < MIN_JWT_SECRET:
+    if text and _is_short(text):
         raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
     return text
+
+
+def jwt_secrets(text: str) -> tuple[str, ...]:
+    """By commas. A secret may have had a comma in it before several could be given: what is too short to be one belongs to the
+    part before or behind it."""
+    found: list[str] = []
+    for piece in filter(str.strip, text.split(",")):
+        if found and _is_short(found[-1]):
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    if len(found) > 1 and _is_short(found[-1]):
+        found[-2:] = [",".join(found[-2:])]
+    secrets = tuple(jwt_secret(each.strip()) for each in found)
+    if len(secrets) > MOST_JWT_SECRETS or len(set(secrets)) < len(secrets):
+        raise ValueError(f"up to {MOST_JWT_SECRETS} secrets, separated by commas, each of them once")
+    return secrets
+
+
+def _is_short(secret: str) -> bool:
+    return len(secret.strip().encode("utf-8", "surrogateescape")) < MIN_JWT_SECRET
 
 
 def metrics_token(text: str) -> str | None:

@@ -52,6 +52,12 @@ def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
     return value
 
 
+def without_query(url: str) -> str:
+    """For a record that outlives the endpoint: a query may hold a token."""
+    rest, asked, _ = url.partition("?")
+    return f"{rest}?…" if asked else rest
+
+
 def _encodable(value: str) -> bool:
     try:
         value.encode()

@@ -8,8 +8,11 @@ that must work.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import math
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -22,7 +25,7 @@ from hookline.clock import to_micros
 from hookline.errors import ConfigError, InvalidInput, SignatureError
 from hookline.model import Scope
 
-__all__ = ["APP_LIFETIME", "ISSUER", "ORG_LIFETIME", "Grant", "hashed", "issue", "read"]
+__all__ = ["APP_LIFETIME", "ISSUER", "ORG_LIFETIME", "Grant", "hashed", "issue", "read", "read_any", "secret_id"]
 
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # so that the tokens of a team that moves over go on working
@@ -98,16 +101,27 @@ def issue(
 
 def read(secret: str, token: str, now: datetime) -> Grant:
     """What the token grants now. Raises `SignatureError`, whatever the token is."""
-    claims = _decode(_key(secret), token)
+    return read_any((secret,), token, now)[0]
+
+
+def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, str]:
+    """Likewise, and the secret that signed it: any of these, of which there is at least one."""
+    claims, secret = _decode_any(secrets, token)
     _check_times(claims, to_micros(now) / 1_000_000)
     org_id, app_id = _names(claims)
-    return Grant(
+    grant = Grant(
         org_id=org_id,
         app_id=app_id,
         issued_at=datetime.fromtimestamp(claims.iat, UTC),
         expires_at=datetime.fromtimestamp(claims.exp, UTC),
         scope=claims.scope,
     )
+    return grant, secret
+
+
+def secret_id(secret: str) -> bytes:
+    """What a secret is known by where it is not to be known."""
+    return hmac.digest(_key(secret), b"id", "sha256")[:4]
 
 
 def hashed(token: str) -> bytes:
@@ -127,6 +141,14 @@ def _check_names(org_id: str, app_id: str | None) -> None:
         raise InvalidInput(f"{org_id!r} is not the id of an organization")
     if app_id is not None and _is_app(app_id) is None:
         raise InvalidInput(f"{app_id!r} is not the id of an application")
+
+
+def _decode_any(secrets: Sequence[str], token: object) -> tuple[_Claims, str]:
+    *others, last = secrets
+    for secret in others:
+        with suppress(SignatureError):
+            return _decode(_key(secret), token), secret
+    return _decode(_key(last), token), last
 
 
 def _decode(key: bytes, token: object) -> _Claims:

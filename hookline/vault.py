@@ -2,7 +2,7 @@
 
 A sealed text is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are authenticated
 with it: moved to another row, or named after another key, it does not open. The first key seals, every key opens; so a
-new key is put in front of the old one, and the old one goes when nothing is sealed with it any more.
+new key is put in front of the old one, and the old one goes when nothing is sealed with it any more: `hookline reseal`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ class Vault:
             raise ConfigError("there is no secret key to seal with")
         self._head = _VERSION + next(iter(self._keys))
 
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """What the values of each key begin with, in the order of the keys: the first one's are sealed now."""
+        return tuple(_VERSION + key_id for key_id in self._keys)
+
     def __repr__(self) -> str:
         return f"Vault({len(self._keys)} keys)"
 
     def seal(self, plain: bytes, row: str) -> bytes:
-        # Random nonces are safe for 2^32 texts under one key; a deployment seals one or two per endpoint and change,
+        # Random nonces are safe for 2^32 texts under one key; a deployment seals two or three per endpoint and change,
         # and an answer per POST with an idempotency key that accepts no message.
         nonce = randomness.token_bytes(_NONCE)
         cipher = self._keys[self._head[len(_VERSION) :]]

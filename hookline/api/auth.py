@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -83,10 +83,18 @@ class Auth:
     """Reads tokens and API keys and finds what they name. One per process."""
 
     def __init__(
-        self, store: Store, secret: str, *, wall: Callable[[], datetime], monotonic: Callable[[], float]
+        self,
+        store: Store,
+        secret: str,
+        *,
+        older: Sequence[str] = (),
+        wall: Callable[[], datetime],
+        monotonic: Callable[[], float],
     ) -> None:
+        """The secret signs tokens; older ones still verify them."""
         self._store = store
         self._secret = secret
+        self._secrets = (secret, *older)
         self._wall = wall
         self._callers: Recent[str, Caller] = Recent(monotonic)
         self._apps: Recent[tuple[str, str], Application] = Recent(monotonic)
@@ -109,7 +117,7 @@ class Auth:
         return known
 
     async def _of_token(self, token: str) -> Caller:
-        grant = tokens.read(self._secret, token, self._wall())
+        grant, secret = tokens.read_any(self._secrets, token, self._wall())
         hashed = tokens.hashed(token)
         org = await self._store.organization(grant.org_id)
         if org is None:
@@ -123,6 +131,8 @@ class Auth:
             if app is None:
                 raise SignatureError("the token's application does not exist")
             _check_issued(grant.issued_at, app)
+        if secret != self._secret:
+            self._note_older(tokens.secret_id(secret))
         return Caller(
             org_id=org.id,
             app=app,
@@ -223,20 +233,26 @@ class Auth:
     # ── last use ──
 
     def _touch(self, key_id: str) -> None:
+        self._note(key_id, lambda: self._store.touch_api_key(key_id))
+
+    def _note_older(self, secret_id: bytes) -> None:
+        self._note(secret_id.hex(), lambda: self._store.secret_seen(secret_id))
+
+    def _note(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Beside the request, never in its way."""
-        if self._touched.get(key_id):
+        if self._touched.get(name):
             return
-        self._touched.put(key_id, True)
-        task = asyncio.create_task(self._note_use(key_id))
+        self._touched.put(name, True)
+        task = asyncio.create_task(self._note_use(name, write))
         self._touching.add(task)
         task.add_done_callback(self._touching.discard)
 
-    async def _note_use(self, key_id: str) -> None:
+    async def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._store.touch_api_key(key_id)
+            await write()
         except StoreUnavailable as error:
-            self._touched.drop(key_id)
-            log.debug("key_use_not_noted", key=key_id, error=str(error))
+            self._touched.drop(name)
+            log.debug("key_use_not_noted", key=name, error=str(error))
 
 
 def _check_issued(issued_at: datetime, holder: Organization | Application) -> None:

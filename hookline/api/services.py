@@ -40,6 +40,7 @@ class ShownSetting(Struct, frozen=True, kw_only=True):
 
 class PagesSettings(Struct, frozen=True, kw_only=True):
     key: bytes  # signs what pages give to browsers and want back
+    older_keys: tuple[bytes, ...] = ()  # signed it before; what they signed is still taken back
     brand: Brand = Brand()
     settings: tuple[ShownSetting, ...] = ()
 

@@ -24,6 +24,7 @@ from hookline.cli import (
     operators,
     outbox,
     relay,
+    reseal,
     send,
     serve,
     tasks,
@@ -102,6 +103,7 @@ app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.command("relay")(relay.relay)
 app.command("migrate")(admin.migrate)
+app.command("reseal")(reseal.reseal)
 app.command("token")(admin.token)
 app.command("send")(send.send)
 app.command("listen")(listen.listen)

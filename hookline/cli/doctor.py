@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 from msgspec import Struct
 
-from hookline import clock
+from hookline import clock, tokens
 from hookline.cli import params
 from hookline.cli.outbox_status import counted
 from hookline.cli.output import Output, ago, span
@@ -31,13 +31,16 @@ from hookline.sources.examine import SourceView, examine
 from hookline.states import Circuit, EndpointStatus
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION, Store
+from hookline.store.sealed import OlderSecret, Seals
 from hookline.vault import Vault
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
 MOST_NAMES = 50
+MOST_SEALED = 10_000  # values of one key that are counted in one place
 SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
 LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
+UNUSED = timedelta(days=7)  # without a token of an older secret, after which it counts as no longer needed
 LATE = timedelta(seconds=60)  # an outbox row that waits so long
 SHORTEST_SPAN = (
     3600.0  # expected seconds of retrying below which an ordinary outage loses deliveries to the dead letters
@@ -123,6 +126,8 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     views = await store.lanes()
     yield check_health(views)
     yield await _check_secrets(store, views)
+    yield check_keys(await store.seals(MOST_SEALED))
+    yield check_tokens(config.jwt_secrets, await store.older_secrets(), await store.now())
     yield check_guard(config.guard(), views)
     yield check_outbox(await store.outbox(), await store.now())
     for url in config.outbox_urls:
@@ -215,6 +220,56 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
     shown = f"{sealed[0].id}: {sealed[0].status_reason}"
     text = f"HOOKLINE_SECRET_KEY does not open those of {len(sealed)} of {len(views)} endpoints ({shown})"
     return Check("secrets", Finding.FAIL, text)
+
+
+def check_keys(seals: Seals) -> Check:
+    """By the heads of what is sealed, which an index has: nothing is opened."""
+    needed = [key for key in seals.older if key.count]
+    if needed:
+        each = ", ".join(f"{key.key_id} seals {_at_least(key.count)}" for key in needed)
+        return Check(
+            "keys", Finding.WARN, f"older keys of HOOKLINE_SECRET_KEY are in use ({each}): run hookline reseal"
+        )
+    if seals.unknown:
+        text = f"{_at_least(seals.unknown)} values are sealed with no key of HOOKLINE_SECRET_KEY: hookline reseal names them"
+        return Check("keys", Finding.WARN, text)
+    if seals.older:
+        each = ", ".join(key.key_id for key in seals.older)
+        return Check("keys", Finding.OK, f"{each} seals nothing any more: remove it from HOOKLINE_SECRET_KEY")
+    return Check("keys", Finding.OK, "everything is sealed with the one key of HOOKLINE_SECRET_KEY")
+
+
+def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
+    """Tokens are kept nowhere, so what can be told of an older secret is when the API last took one that it signed."""
+    if len(secrets) == 1:
+        return Check("tokens", Finding.OK, "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
+    by_id = {each.id: each for each in known}
+    told = [_older(id_.hex(), by_id.get(id_), now) for id_ in map(tokens.secret_id, secrets[1:])]
+    finding = Finding.OK if all(unused for unused, _ in told) else Finding.WARN
+    return Check("tokens", finding, f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in told)}")
+
+
+def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, str]:
+    """Whether it was unused for long enough, and in words."""
+    if secret is None:
+        return False, f"{name} is not watched yet: restart hookline serve"
+    last = secret.seen_at or secret.since
+    if now - last >= UNUSED:
+        return (
+            True,
+            f"no token of {name} was used since {_day(last)}: remove it, and tokens of it that are left are refused",
+        )
+    if secret.seen_at is not None:
+        return False, f"a token of {name} was used {ago(last, now)}: keep it"
+    return False, f"no token of {name} was used since {_day(last)}: keep it until {_day(last + UNUSED)}, and look again"
+
+
+def _day(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _at_least(count: int) -> str:
+    return f"{count:,}" if count < MOST_SEALED else f"{MOST_SEALED:,} or more"
 
 
 def check_guard(guard: Guard, views: list[LaneView]) -> Check:

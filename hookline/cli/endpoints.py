@@ -15,6 +15,7 @@ from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.states import Circuit
+from hookline.texts import without_query
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
 
@@ -178,7 +179,7 @@ async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
     async with session(org) as opened:
         app = await opened.application(app_ref)
         made = await manage.add_endpoint(opened.store, opened.guard, app, new)
-        await opened.remember("endpoint.create", made.id, app_id=app.id, detail=made.url)
+        await opened.remember("endpoint.create", made.id, app_id=app.id, detail=without_query(made.url))
         return made
 
 
@@ -244,7 +245,9 @@ async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, in
         endpoint = await opened.endpoint(ref, app_ref)
         view = await opened.store.lane_view(endpoint.no)
         await opened.store.delete_endpoint(endpoint.no)
-        await opened.remember("endpoint.delete", endpoint.id, app_id=endpoint.app_id, detail=endpoint.url)
+        await opened.remember(
+            "endpoint.delete", endpoint.id, app_id=endpoint.app_id, detail=without_query(endpoint.url)
+        )
         return endpoint, 0 if view is None else view.depth
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from hookline import clock, dashboard
+from hookline import clock, dashboard, tokens
 from hookline.api.app import create_app
 from hookline.api.auth import Auth
 from hookline.api.front import FrontSettings
@@ -61,6 +61,8 @@ async def answer(
     pages: Sequence[BaseRoute] = (),
 ) -> None:
     """Until the stop; then what is under way is answered."""
+    ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
+    await store.watch_secrets(ids[0], ids[1:])
     ingest = Ingest(store, tally=tally)
     way.door.open(compose(replace(services(store, config, ingest, tally, traces), leaving=way.stop), pages))
     way.health.opened(store)
@@ -75,7 +77,7 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         traces=traces,
         submit=ingest.submit,
         submit_batch=ingest.submit_batch,
-        auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
+        auth=Auth(store, config.jwt_secret, older=config.jwt_secrets[1:], wall=clock.wall, monotonic=clock.monotonic),
         guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
         limits=Limits(caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic),
@@ -92,11 +94,16 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         retry=config.retry,
         request_timeout=config.request_timeout,
         pages=PagesSettings(
-            key=hmac.digest(config.jwt_secret.encode("utf-8", "surrogateescape"), b"pages", "sha256"),
+            key=_pages_key(config.jwt_secret),
+            older_keys=tuple(map(_pages_key, config.jwt_secrets[1:])),
             brand=Brand(name=config.portal_name, color=config.portal_color, logo=config.portal_logo),
             settings=shown(config),
         ),
     )
+
+
+def _pages_key(secret: str) -> bytes:
+    return hmac.digest(secret.encode("utf-8", "surrogateescape"), b"pages", "sha256")
 
 
 def shown(config: Config) -> tuple[ShownSetting, ...]:

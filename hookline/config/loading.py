@@ -39,7 +39,7 @@ def _with_keys(config: Config, database: Path) -> Config:
             f"{path}: {error.strerror}; set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY instead"
         ) from None
     return replace(
-        config, jwt_secret=config.jwt_secret or kept.jwt_secret, secret_keys=config.secret_keys or kept.secret_keys
+        config, jwt_secrets=config.jwt_secrets or kept.jwt_secrets, secret_keys=config.secret_keys or kept.secret_keys
     )
 
 

@@ -20,7 +20,7 @@ from hookline.parsers import (
     hook_url,
     host_name,
     integer,
-    jwt_secret,
+    jwt_secrets,
     metrics_token,
     networks,
     number,
@@ -135,18 +135,20 @@ SETTINGS: tuple[Setting, ...] = (
         "Level of the line that is logged for each request: `debug`, `info` or `off`.",
     ),
     Setting(
-        "jwt_secret",
-        jwt_secret,
+        "jwt_secrets",
+        jwt_secrets,
         "",
-        "Signs API tokens; at least 32 characters. Required on PostgreSQL; made on the first start on SQLite.",
+        "Secrets of API tokens, at least 32 characters each, separated by commas: the first one signs, all of them verify. "
+        "Required on PostgreSQL; made on the first start on SQLite.",
+        name="JWT_SECRET",
         secret=True,
     ),
     Setting(
         "secret_keys",
         secret_keys,
         "",
-        "Keys that encrypt endpoint secrets and headers at rest, separated by commas: the first one seals, all of them "
-        "open. Required on PostgreSQL; made on the first start on SQLite.",
+        "Keys that encrypt secrets at rest, separated by commas: the first one seals, all of them open; `hookline reseal` "
+        "retires the others. Required on PostgreSQL; made on the first start on SQLite.",
         name="SECRET_KEY",
         secret=True,
     ),

@@ -32,7 +32,7 @@ class Config(Struct, frozen=True, kw_only=True):
     rate_limit: float  # 0: none
     rate_limit_organization: float
     access_log: str
-    jwt_secret: str
+    jwt_secrets: tuple[str, ...]  # the first one signs, all of them verify
     secret_keys: tuple[str, ...]  # the first one seals, all of them open
     allow_nets: tuple[Network, ...]
     request_timeout: float
@@ -135,6 +135,11 @@ class Config(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def jwt_secret(self) -> str:
+        """The one that signs; empty where none is set."""
+        return next(iter(self.jwt_secrets), "")
+
+    @property
     def database_file(self) -> Path | None:
         """Of SQLite; None on PostgreSQL."""
         return sqlite_path(self.database_url)
@@ -158,7 +163,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         hidden = {
-            "jwt_secret": "'…'",
+            "jwt_secrets": "'…'",
             "secret_keys": "'…'",
             "metrics_token": "'…'",
             "alert_webhook_url": "'…'",

@@ -54,6 +54,7 @@ class Door:
         self._services = services
         self._store = services.store
         self._key = services.pages.key
+        self._keys = (services.pages.key, *services.pages.older_keys)
         self._brand = services.pages.brand
         self._cookies = Cookies(services)
         self._sign_in = SignIn(services)
@@ -112,7 +113,8 @@ class Door:
         """The form was made by us, for this session, and sent from a page of ours."""
         if not origin.ours(request.headers, self._services.public_url):
             raise Refused(403, STRANGE)
-        if not _same(form.text("csrf"), viewer.csrf):
+        value = self._cookies.get(request, SESSION, portal=viewer.portal)
+        if not self._proves(form, "form", value):
             raise Refused(403, "this form is out of date: go back, reload the page, and try again")
 
     def signed_out(self, request: Request, *, portal: bool) -> Response:
@@ -290,7 +292,11 @@ class Door:
 
     def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
         value = self._cookies.get(request, PROOF, portal=portal)
-        return bool(value) and _same(form.text("csrf"), _proof(self._key, "sign-in", value))
+        return bool(value) and self._proves(form, "sign-in", value)
+
+    def _proves(self, form: Form, purpose: str, value: str) -> bool:
+        """Also a form that was made before the secret was replaced."""
+        return any(_same(form.text("csrf"), _proof(key, purpose, value)) for key in self._keys)
 
     # ── last use ──
 

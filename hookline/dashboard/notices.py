@@ -23,17 +23,18 @@ _LONGEST = 3000  # characters of a cookie: more than these words ever take
 class Notices:
     def __init__(self, services: Services) -> None:
         self._key = services.pages.key
+        self._keys = (services.pages.key, *services.pages.older_keys)
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
         words = notice.words if len(notice.words) <= MOST_WORDS else f"{notice.words[: MOST_WORDS - 1]}…"
         raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words)))
-        value = f"{raw.decode()}.{self._signed(raw)}"
+        value = f"{raw.decode()}.{_signed(self._key, raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
 
     def taken(self, request: Request, *, portal: bool) -> Notice | None:
         raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_LONGEST].partition(".")
-        if not hmac.compare_digest(self._signed(raw.encode()).encode(), proof.encode()):
+        if not any(hmac.compare_digest(_signed(key, raw.encode()).encode(), proof.encode()) for key in self._keys):
             return None
         try:
             return msgspec.json.decode(urlsafe_b64decode(raw), type=Notice)
@@ -43,5 +44,6 @@ class Notices:
     def forget(self, answer: Response, request: Request, *, portal: bool) -> None:
         self._cookies.take_back(answer, request, COOKIE, portal=portal)
 
-    def _signed(self, raw: bytes) -> str:
-        return hmac.digest(self._key, b"notice:" + raw, "sha256").hex()
+
+def _signed(key: bytes, raw: bytes) -> str:
+    return hmac.digest(key, b"notice:" + raw, "sha256").hex()

@@ -66,7 +66,9 @@ class SignIn:
         `mark` is what the browser brings, if somebody has signed in from it before: see `lockout.mark`.
         """
         known = _canonical(name)
-        subjects = lockout.password(self._services.pages.key, known, address, mark)
+        pages = self._services.pages
+        own = lockout.renewed((pages.key, *pages.older_keys), known, mark)
+        subjects = lockout.password(pages.key, known, address, own)
         await self._take(subjects, address)
         found = await self._store.operator(known)
         if not await self._matches(password, found) or found is None:

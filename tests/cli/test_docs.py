@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 ROOT = Path(__file__).parents[2]
 GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")
 COMMAND = re.compile(
-    rf"\bhookline ((?:serve|worker|relay|migrate|token|send|listen|trace|top|doctor|demo|{'|'.join(GROUPS)})\b[^`\n]*)"
+    rf"\bhookline ((?:serve|worker|relay|migrate|reseal|token|send|listen|trace|top|doctor|demo|{'|'.join(GROUPS)})\b[^`\n]*)"
 )
 
 

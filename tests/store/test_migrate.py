@@ -59,22 +59,24 @@ async def test_processes_that_start_together_migrate_once(empty: list[Store], en
     assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
 
 
-async def first_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def up_to(store: Store, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a release of that version left it."""
     if store.engine == "postgres":
         with monkeypatch.context() as patch:
-            patch.setattr("hookline.store.postgres.life.SCHEMA_VERSION", 1)
+            patch.setattr("hookline.store.postgres.life.SCHEMA_VERSION", number)
             await store.migrate()
     else:
         assert isinstance(store, SqliteStore)
-        await store._write(apply, 1)
-    assert await store.version() == 1
+        for each in range(1, number + 1):
+            await store._write(apply, each)
+    assert await store.version() == number
 
 
 async def test_a_database_of_the_first_version_goes_on_with_what_it_has(
     empty: list[Store], empty_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = empty[0]
-    await first_version(store, monkeypatch)
+    await up_to(store, 1, monkeypatch)
     org = await store.save_organization(factory.organization())
     app = await store.create_application(org.id, factory.new_application())
     await first_endpoint(empty_url, app, vault)

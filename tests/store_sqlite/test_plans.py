@@ -14,7 +14,7 @@ from hookline.store.sqlite.migrate import scripts, statements
 from hookline.store.sqlite.views import OUTCOMES
 
 SQL = load("sqlite")
-SMALL = {"sqlite_sequence", "sqlite_schema", "organization", "json_each", "CONSTANT", "alert_pending"}
+SMALL = {"sqlite_sequence", "sqlite_schema", "organization", "json_each", "CONSTANT", "alert_pending", "older_secret"}
 # All lanes: by the sampler, which takes no more than a fiftieth of the time, and of the deployment for whoever looks at it.
 COUNTS = {"depths_circuits", "troubled_numbers"}
 FILTERS = ["1", *_CONDITIONS.values(), " AND ".join(_CONDITIONS.values())]

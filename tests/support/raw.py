@@ -60,6 +60,10 @@ class Raw:
         """The columns of every table that hold an instant."""
         raise NotImplementedError
 
+    async def blobs(self) -> list[tuple[str, str]]:
+        """Table and name of every column of bytes."""
+        raise NotImplementedError
+
     async def now(self) -> datetime:
         raise NotImplementedError
 
@@ -99,6 +103,13 @@ class RawSqlite(Raw):
         )
         return _by_table(found)
 
+    async def blobs(self) -> list[tuple[str, str]]:
+        found = await self.rows(
+            "SELECT m.name AS source, c.name AS field FROM sqlite_schema m, pragma_table_info(m.name) c"
+            " WHERE m.type = 'table' AND lower(c.type) = 'blob'"
+        )
+        return [(row["source"], row["field"]) for row in found]
+
 
 class RawPostgres(Raw):
     engine = "postgres"
@@ -131,6 +142,14 @@ class RawPostgres(Raw):
             " AND a.atttypid = 'timestamptz'::regtype AND NOT a.attisdropped"
         )
         return _by_table(found)
+
+    async def blobs(self) -> list[tuple[str, str]]:
+        found = await self.rows(
+            "SELECT c.relname AS source, a.attname AS field FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+            " WHERE c.relnamespace = 'hookline'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
+            " AND a.atttypid = 'bytea'::regtype AND NOT a.attisdropped"
+        )
+        return [(row["source"], row["field"]) for row in found]
 
 
 async def open_raw(url: str) -> Raw:

@@ -88,7 +88,7 @@ EVERY = {
     "HOOKLINE_RATE_LIMIT": ("50", "rate_limit", 50.0),
     "HOOKLINE_RATE_LIMIT_ORGANIZATION": ("0.5", "rate_limit_organization", 0.5),
     "HOOKLINE_ACCESS_LOG": ("Info", "access_log", "info"),
-    "HOOKLINE_JWT_SECRET": ("k" * 33, "jwt_secret", "k" * 33),
+    "HOOKLINE_JWT_SECRET": ("k" * 33 + ", " + "l" * 33, "jwt_secrets", ("k" * 33, "l" * 33)),
     "HOOKLINE_SECRET_KEY": (OLD_KEY, "secret_keys", (OLD_KEY,)),
     "HOOKLINE_ALLOW_NETS": (
         "127.0.0.0/8, ::1",
@@ -348,6 +348,8 @@ def test_a_wrong_value_is_named_and_shown(variable: str, value: str) -> None:
     ("variable", "value"),
     [
         ("JWT_SECRET", "hunter2"),
+        ("JWT_SECRET", "hunter2 is said twice and is long,hunter2 is said twice and is long"),
+        ("JWT_SECRET", ",".join(f"hunter2 with the number {n:02} behind it" for n in range(11))),
         ("SECRET_KEY", "hunter2"),
         ("SECRET_KEY", f"{KEY},hunter2"),
         ("SECRET_KEY", f"{KEY},{KEY}"),
@@ -687,6 +689,27 @@ def test_damaged_keys_are_refused(in_folder: Path, content: str) -> None:
 def test_a_folder_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="the directory /nowhere/at/all does not exist"):
         load({"HOOKLINE_DATABASE_URL": "sqlite:////nowhere/at/all/hooks.db"})
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets"),
+    [
+        ("n" * 32, ("n" * 32,)),
+        (f"{'n' * 32},{'o' * 40}", ("n" * 32, "o" * 40)),
+        (f" {'n' * 32} , {'o' * 40} ,", ("n" * 32, "o" * 40)),
+        # A comma in it, as it may have been before several could be given.
+        ("correct horse, battery staple and more", ("correct horse, battery staple and more",)),
+        (f"{'n' * 32},short", (f"{'n' * 32},short",)),
+        (f"short,{'n' * 32},short", (f"short,{'n' * 32},short",)),
+        (f"{'n' * 32},correct horse, battery staple and more", ("n" * 32, "correct horse, battery staple and more")),
+        (f"correct horse, battery staple and more,{'n' * 32}", ("correct horse, battery staple and more", "n" * 32)),
+        ("\udcff" * 32, ("\udcff" * 32,)),
+    ],
+)
+def test_secrets_of_tokens(text: str, secrets: tuple[str, ...]) -> None:
+    config = parse({"HOOKLINE_JWT_SECRET": text})
+    assert (config.jwt_secrets, config.jwt_secret) == (secrets, secrets[0])
+    assert not [each for each in secrets if each in repr(config)]
 
 
 # ── documentation ──

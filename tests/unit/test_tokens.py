@@ -16,7 +16,7 @@ from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import ConfigError, InvalidInput, SignatureError
 from hookline.model import Scope
-from hookline.tokens import Grant, hashed, issue, read
+from hookline.tokens import Grant, hashed, issue, read, read_any, secret_id
 
 SECRET, OTHER_SECRET = "a secret of more than thirty-two bytes", "another one that is just as long as it"
 NOW = datetime(2026, 5, 17, 4, 8, 15, 162_342, tzinfo=UTC)
@@ -229,6 +229,22 @@ def test_claims_that_name_nobody_or_two_are_refused(changes: dict[str, Any]) -> 
 def test_another_secret_does_not_fit() -> None:
     with pytest.raises(SignatureError, match="not valid"):
         read(OTHER_SECRET, issue(SECRET, ORG, now=NOW), NOW)
+
+
+def test_any_of_several_secrets_fits_and_is_named() -> None:
+    for secret in (SECRET, OTHER_SECRET):
+        token = issue(secret, ORG, now=NOW)
+        assert read_any((SECRET, OTHER_SECRET), token, NOW) == (read(secret, token, NOW), secret)
+        with pytest.raises(SignatureError, match="another HOOKLINE_JWT_SECRET"):
+            read_any(("a third secret that has signed nothing",), token, NOW)
+    expired = issue(OTHER_SECRET, ORG, now=NOW - timedelta(days=2), lifetime=60)
+    with pytest.raises(SignatureError, match="expired"):
+        read_any((SECRET, OTHER_SECRET), expired, NOW)
+
+
+def test_the_id_of_a_secret_tells_it_from_others_and_nothing_else() -> None:
+    assert secret_id(SECRET) == secret_id(SECRET) != secret_id(OTHER_SECRET)
+    assert len(secret_id(SECRET)) == 4
 
 
 def test_none_is_not_an_algorithm() -> None:

@@ -13,6 +13,7 @@ from hookline.errors import InvalidInput
 from hookline.html import Child, tag
 from hookline.model import DeadFilter, Endpoint
 from hookline.states import EndpointStatus
+from hookline.texts import without_query
 
 
 async def find(look: Look) -> Endpoint:
@@ -151,7 +152,7 @@ async def show_delete(look: Look) -> Page:
 async def delete(look: Look, _form: Form) -> Done:
     found = await find(look)
     await look.store.delete_endpoint(found.no)
-    return done(look, found, "The endpoint is deleted.", found.url, look.link("/endpoints"))
+    return done(look, found, "The endpoint is deleted.", without_query(found.url), look.link("/endpoints"))
 
 
 _ONE = "/endpoints/{endpoint_id}"

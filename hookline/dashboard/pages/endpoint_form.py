@@ -19,6 +19,7 @@ from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInpu
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Application, Endpoint, EndpointChange, Strategy
 from hookline.store.base import Page as Rows
+from hookline.texts import without_query
 
 MOST_TYPES = 250  # event types that are listed to choose from
 MOST_APPS = 250  # likewise, applications
@@ -97,7 +98,7 @@ async def create(look: Look, form: Form) -> Done | Page:
         return await _new_page(look, draft, named, fault(error, portal=look.viewer.portal))
     types = await look.store.event_types(look.org_id, Rows(limit=1), archived=False)
     onward = " Send it a test event, to see that it works." if types else ""
-    return done(look, made, f"The endpoint is there.{onward}", made.url)
+    return done(look, made, f"The endpoint is there.{onward}", without_query(made.url))
 
 
 async def _application(look: Look, named: str) -> Application:

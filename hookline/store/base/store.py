@@ -10,6 +10,7 @@ from hookline.store.base.catalogue import Catalogue, Names, Steering
 from hookline.store.base.dead import DeadLetters, Tasks
 from hookline.store.base.flow import Claim, Ingest, Outbox, Record, Sweep
 from hookline.store.base.observation import Alerts, Figures, Pulses
+from hookline.store.base.sealing import Sealing
 from hookline.store.base.views import Lanes, Views
 
 
@@ -19,6 +20,7 @@ class Store(
     Steering,
     Keys,
     Answers,
+    Sealing,
     People,
     Ingest,
     Outbox,

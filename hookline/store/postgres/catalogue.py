@@ -32,6 +32,8 @@ from hookline.store.postgres.base import READ, Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
 from hookline.store.postgres.operational import tell
 
+_Sealed = tuple[str, bytes | None, bytes, bytes | None]
+
 
 @contextmanager
 def _taken(what: str) -> Iterator[None]:
@@ -179,7 +181,8 @@ class Catalogue(Part):
         endpoint_id = ids.mint(ids.ENDPOINT, wall())
 
         async def work(connection: Connection) -> Endpoint:
-            values = _endpoint_values(new, self._sealed(endpoint_id, new))
+            org_id = await connection.fetchval(self._sql["application_org"], app_no)
+            values = _endpoint_values(new, *self._sealed(org_id, endpoint_id, new))
             no = await connection.fetchval(self._sql["endpoint_insert"], endpoint_id, app_no, int(new.status), *values)
             if no is None:
                 raise NotFound("the application does not exist")
@@ -192,17 +195,19 @@ class Catalogue(Part):
         with _taken(f"the uid {new.uid!r}"):
             return await self._db.transact(work, calm=True)
 
-    def _sealed(self, endpoint_id: str, new: NewEndpoint | Endpoint) -> tuple[bytes, bytes | None]:
+    def _sealed(self, org_id: str, endpoint_id: str, new: NewEndpoint | Endpoint) -> _Sealed:
+        """`url`, `sealed_url`, `secrets` and `headers`."""
         return (
+            *rows.place_url(self._vault, org_id, endpoint_id, new.url),
             rows.seal_secrets(self._vault, endpoint_id, new.secrets),
             rows.seal_headers(self._vault, endpoint_id, new.headers),
         )
 
     async def _endpoint_by_no(self, connection: Connection, no: int) -> Endpoint:
-        return self._endpoint(await self._endpoint_row(connection, no))
+        return self._endpoint(await self._endpoint_row(connection, no, "endpoint_by_no"))
 
-    async def _endpoint_row(self, connection: Connection, no: int) -> Any:
-        row = await connection.fetchrow(self._sql["endpoint_by_no"], no)
+    async def _endpoint_row(self, connection: Connection, no: int, statement: str) -> Any:
+        row = await connection.fetchrow(self._sql[statement], no)
         if row is None:
             raise NotFound("the endpoint does not exist")
         return row
@@ -218,17 +223,19 @@ class Catalogue(Part):
 
         async def work(connection: Connection) -> Endpoint:
             await self._lock_lane(connection, endpoint_no)
-            row = await self._endpoint_row(connection, endpoint_no)
+            row = await self._endpoint_row(connection, endpoint_no, "endpoint_locked")
             if revision not in (None, row["revision"]):
                 raise Overtaken("somebody else has changed the endpoint meanwhile")
             after = replace(self._endpoint(row), **given)
             # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
-            secrets, headers = self._sealed(after.id, after)
-            sealed = (
+            url, sealed_url, secrets, headers = self._sealed(after.org_id, after.id, after)
+            values = _endpoint_values(
+                after,
+                url if "url" in given else row["url"],
+                sealed_url if "url" in given else row["sealed_url"],
                 secrets if "secrets" in given else row["secrets"],
                 headers if "headers" in given else row["headers"],
             )
-            values = _endpoint_values(after, sealed)
             await connection.execute(self._sql["endpoint_update"], endpoint_no, *values)
             await connection.execute(self._sql["lane_limits"], endpoint_no, after.throttle_rate, after.concurrency)
             if change.on_death == OnDeath.SKIP:
@@ -286,10 +293,12 @@ class Catalogue(Part):
         return found[::-1] if page.backwards else found
 
 
-def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | None]) -> tuple[Any, ...]:
+def _endpoint_values(
+    new: NewEndpoint | Endpoint, url: str, sealed_url: bytes | None, secrets: bytes, headers: bytes | None
+) -> tuple[Any, ...]:
     """In the order of `endpoint_update`."""
     return (
-        new.url,
+        url,
         new.uid,
         new.description,
         new.version,
@@ -300,7 +309,9 @@ def _endpoint_values(new: NewEndpoint | Endpoint, sealed: tuple[bytes, bytes | N
         new.ordering.value,
         new.on_death.value,
         new.scheme.value,
-        *sealed,
+        sealed_url,
+        secrets,
+        headers,
         rows.json_text(new.metadata),
         rows.policy_text(new.policy),
     )

@@ -18,7 +18,7 @@ from hookline.model import (
     Secret,
 )
 from hookline.states import EndpointStatus
-from hookline.store.rows.documents import open_headers, open_secrets, read_metadata, read_policy
+from hookline.store.rows.documents import open_headers, open_secrets, open_url, read_metadata, read_policy
 from hookline.store.rows.reading import Reading, Row, maybe
 from hookline.vault import Vault
 
@@ -69,6 +69,7 @@ def endpoint(row: Row, read: Reading, vault: Vault) -> Endpoint:
     return _endpoint(
         row,
         read,
+        url=open_url(vault, row["id"], row["url"], row["sealed_url"]),
         secrets=open_secrets(vault, row["id"], row["secrets"]),
         headers=open_headers(vault, row["id"], row["headers"]),
         status_reason=row["status_reason"],
@@ -80,11 +81,17 @@ def endpoint_or_fault(row: Row, read: Reading, vault: Vault) -> Endpoint:
     try:
         return endpoint(row, read, vault)
     except VaultError as fault:
-        return _endpoint(row, read, secrets=(), headers={}, status_reason=str(fault))
+        return _endpoint(row, read, url=row["url"], secrets=(), headers={}, status_reason=str(fault))
 
 
 def _endpoint(
-    row: Row, read: Reading, *, secrets: tuple[Secret, ...], headers: dict[str, str], status_reason: str | None
+    row: Row,
+    read: Reading,
+    *,
+    url: str,
+    secrets: tuple[Secret, ...],
+    headers: dict[str, str],
+    status_reason: str | None,
 ) -> Endpoint:
     return Endpoint(
         no=row["no"],
@@ -92,7 +99,7 @@ def _endpoint(
         app_no=row["app_no"],
         app_id=row["app_id"],
         org_id=row["org_id"],
-        url=row["url"],
+        url=url,
         created_at=read.instant(row["created_at"]),
         updated_at=read.instant(row["updated_at"]),
         uid=row["uid"],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from hookline.model import PolicyOverride, Secret
+from hookline.operational import MANAGEMENT
 from hookline.vault import Vault
 
 _policy_decoder = msgspec.json.Decoder(PolicyOverride)
@@ -75,6 +77,25 @@ def open_headers(vault: Vault, endpoint_id: str, sealed: bytes | None) -> dict[s
     if sealed is None:
         return {}
     return _strings_decoder.decode(vault.open(sealed, f"{endpoint_id}/headers"))
+
+
+def place_url(vault: Vault, org_id: str, endpoint_id: str, url: str) -> tuple[str, bytes | None]:
+    """What `url` and `sealed_url` hold. The URLs of alert channels and operational webhooks are secrets, such as Slack's."""
+    if org_id != MANAGEMENT:
+        return url, None
+    return _host_of(url), vault.seal(url.encode(), f"{endpoint_id}/url")
+
+
+def open_url(vault: Vault, endpoint_id: str, shown: str, sealed: bytes | None) -> str:
+    """A process of a release before URLs were sealed may have written another one beside the sealed: that one counts."""
+    whole = None if sealed is None else vault.open(sealed, f"{endpoint_id}/url").decode()
+    return shown if whole is None or _host_of(whole) != shown else whole
+
+
+def _host_of(url: str) -> str:
+    """Enough for people to know it by, and for the guard to judge."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
 
 CLAIM_BITS = 62  # of the fence of an answer: both engines hold it

@@ -24,6 +24,7 @@ from hookline.store.sqlite.people import People
 from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
+from hookline.store.sqlite.sealed import Sealed
 from hookline.store.sqlite.stats import Statistics
 from hookline.store.sqlite.steering import Steering
 from hookline.store.sqlite.sweep import Sweep
@@ -43,6 +44,7 @@ class SqliteStore(
     Steering,
     Keys,
     Answers,
+    Sealed,
     People,
     Ingest,
     Outbox,

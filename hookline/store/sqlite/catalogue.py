@@ -234,10 +234,11 @@ def _expunge_event_type(tx: Tx, org_id: str, name: str) -> None:
 
 
 def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
-    if tx.row("application_exists", (app_no,)) is None:
+    org_id = tx.value("application_org", (app_no,))
+    if org_id is None:
         raise NotFound("no such application")
     endpoint_id = ids.mint(ids.ENDPOINT, tx.at)
-    params = _columns(tx, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
+    params = _columns(tx, org_id, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
     (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")
     tx.run("lane_insert", (no, int(new.status), new.throttle_rate, new.concurrency, app_no))
     tell(tx, operational.created(no))
@@ -253,7 +254,9 @@ def _change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision:
     after = replace(rows.endpoint_or_fault(row, READ, tx.vault), **given)
     # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
     sealed = {name: row[name] for name in ("secrets", "headers") if name not in given}
-    params = _columns(tx, after.id, after) | sealed | {"no": endpoint_no}
+    if "url" not in given:
+        sealed |= {"url": row["url"], "sealed_url": row["sealed_url"]}
+    params = _columns(tx, after.org_id, after.id, after) | sealed | {"no": endpoint_no}
     _unique(tx, "endpoint_update", params, f"the uid is taken in this application: {after.uid}")
     tx.run("lane_limits", params)
     tell(tx, operational.updated(endpoint_no))
@@ -264,11 +267,13 @@ def _change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision:
     return existing(tx, endpoint_no)
 
 
-def _columns(tx: Tx, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
+def _columns(tx: Tx, org_id: str, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
+    url, sealed_url = rows.place_url(tx.vault, org_id, endpoint_id, given.url)
     return {
         "id": endpoint_id,
         "uid": given.uid,
-        "url": given.url,
+        "url": url,
+        "sealed_url": sealed_url,
         "description": given.description,
         "version": given.version,
         "event_types": texts(given.event_types),

@@ -13,6 +13,9 @@ UPDATE hookline.organization SET tokens_valid_after = greatest(tokens_valid_afte
 UPDATE hookline.application SET tokens_valid_after = greatest(tokens_valid_after, $3::timestamptz)
 WHERE no = $2 AND org_id = $1
 
+-- name: application_org
+SELECT org_id FROM hookline.application WHERE no = $1 AND deleted_at IS NULL
+
 -- name: application_insert
 INSERT INTO hookline.application (id, org_id, uid, name, throttle_rate, metadata)
 VALUES ($1, $2, $3, $4, $5, $6::jsonb)
@@ -94,8 +97,8 @@ DELETE FROM hookline.event_type WHERE org_id = $1 AND name = $2 RETURNING name
 -- name: endpoint_insert
 -- Whoever deletes the application waits, and then finds this endpoint too.
 INSERT INTO hookline.endpoint (id, app_no, status, url, uid, description, version, event_types, channels, throttle_rate,
-                               concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy)
-SELECT $1, a.no, $3, $4, $5, $6, $7, $8::text[], $9::text[], $10, $11, $12, $13, $14, $15, $16, $17::jsonb, $18::jsonb
+                               concurrency, ordering, on_death, scheme, sealed_url, secrets, headers, metadata, policy)
+SELECT $1, a.no, $3, $4, $5, $6, $7, $8::text[], $9::text[], $10, $11, $12, $13, $14, $15, $16, $17, $18::jsonb, $19::jsonb
 FROM hookline.application a WHERE a.no = $2 AND a.deleted_at IS NULL
 FOR SHARE OF a
 RETURNING no
@@ -110,8 +113,8 @@ SELECT l.*, now() AS now FROM hookline.lane l WHERE endpoint_no = $1 AND status 
 -- name: endpoint_update
 UPDATE hookline.endpoint
 SET url = $2, uid = $3, description = $4, version = $5, event_types = $6::text[], channels = $7::text[], throttle_rate = $8,
-    concurrency = $9, ordering = $10, on_death = $11, scheme = $12, secrets = $13, headers = $14, metadata = $15::jsonb,
-    policy = $16::jsonb,
+    concurrency = $9, ordering = $10, on_death = $11, scheme = $12, sealed_url = $13, secrets = $14, headers = $15,
+    metadata = $16::jsonb, policy = $17::jsonb,
     revision = revision + 1, updated_at = now()
 WHERE no = $1
 
@@ -155,6 +158,12 @@ UPDATE hookline.lane SET status = 3, revision = revision + 1 WHERE endpoint_no =
 -- name: endpoint_by_no
 SELECT e.*, a.id AS app_id, a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
 WHERE e.no = $1 AND e.deleted_at IS NULL
+
+-- name: endpoint_locked
+-- With its lane locked before: `reseal` must not seal anew what is being changed.
+SELECT e.*, a.id AS app_id, a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
+WHERE e.no = $1 AND e.deleted_at IS NULL
+FOR NO KEY UPDATE OF e
 
 -- name: endpoint_by_ref
 SELECT e.*, a.id AS app_id, a.org_id FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no

@@ -24,8 +24,8 @@ SELECT * FROM application WHERE id = :ref AND org_id = :org_id AND deleted_at IS
 -- name: application_by_uid
 SELECT * FROM application WHERE org_id = :org_id AND uid = :ref AND deleted_at IS NULL;
 
--- name: application_exists
-SELECT 1 FROM application WHERE no = ? AND deleted_at IS NULL;
+-- name: application_org
+SELECT org_id FROM application WHERE no = ? AND deleted_at IS NULL;
 
 -- name: applications
 SELECT * FROM application WHERE org_id = :of AND id > :iterator AND deleted_at IS NULL ORDER BY id LIMIT :limit;
@@ -101,9 +101,9 @@ SELECT * FROM event_type
 DELETE FROM event_type WHERE org_id = ? AND name = ?;
 
 -- name: endpoint_insert
-INSERT INTO endpoint (id, app_no, uid, url, description, version, event_types, channels, status, throttle_rate,
+INSERT INTO endpoint (id, app_no, uid, url, sealed_url, description, version, event_types, channels, status, throttle_rate,
                       concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy, created_at, updated_at)
-VALUES (:id, :app_no, :uid, :url, :description, :version, :event_types, :channels, :status, :throttle_rate,
+VALUES (:id, :app_no, :uid, :url, :sealed_url, :description, :version, :event_types, :channels, :status, :throttle_rate,
         :concurrency, :ordering, :on_death, :scheme, :secrets, :headers, :metadata, :policy, :now, :now)
 RETURNING no;
 
@@ -113,7 +113,7 @@ SELECT ?, a.no, ?, ?, ?, a.throttle_rate FROM application a WHERE a.no = ?;
 
 -- name: endpoint_update
 UPDATE endpoint
-   SET url = :url, uid = :uid, description = :description, version = :version, event_types = :event_types,
+   SET url = :url, sealed_url = :sealed_url, uid = :uid, description = :description, version = :version, event_types = :event_types,
        channels = :channels, throttle_rate = :throttle_rate, concurrency = :concurrency, ordering = :ordering,
        on_death = :on_death, scheme = :scheme, secrets = :secrets, headers = :headers, metadata = :metadata, policy = :policy,
        revision = revision + 1, updated_at = :now

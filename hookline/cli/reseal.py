@@ -1,0 +1,115 @@
+"""`reseal`: what is sealed at rest, sealed anew with the first key, so that older keys can go."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from hookline.cli import INTERRUPTED, params
+from hookline.cli import listener as listeners
+from hookline.cli.output import Output, clean
+from hookline.cli.session import Session, run, session
+from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
+
+BATCH = 200  # values in one transaction
+MOST_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
+
+MOST_SHOWN = 100  # values that no key opens
+
+Advance = Callable[[int], None]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    resealed: int
+    failed: list[str]  # values that no key opens, and why
+    left: int  # values that the first key has not sealed, those that failed among them
+
+
+def reseal(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sealed anew.")] = False,
+    as_json: params.Json = False,
+) -> None:
+    """Seal everything that is encrypted at rest with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
+
+    hookline reseal --dry-run
+
+    Run it once every process has the new key as its first (docs/configuration.md). It works beside running processes, can be
+    interrupted at any moment, and goes on where it stopped when it is run again. The exit code is 1 while anything is left.
+    """
+    out = Output(as_json)
+    report, stopped = run(_dry_run() if dry_run else _reseal(out))
+    out.result(report, people=lambda: _print(out, report, dry_run=dry_run))
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+    if report.left and not dry_run:
+        raise typer.Exit(1)
+
+
+async def _dry_run() -> tuple[Report, bool]:
+    async with session() as opened:
+        return Report(resealed=0, failed=[], left=(await _seals(opened)).left), False
+
+
+async def _seals(opened: Session) -> Seals:
+    return await opened.store.seals(MOST_COUNTED)
+
+
+async def _reseal(out: Output) -> tuple[Report, bool]:
+    async with session() as opened:
+        before = await _seals(opened)
+        with listeners.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
+            sealed = await opened.store.seal_urls()
+            done, failed = await _walk(out, opened, before.first, advance, stop)
+        report = Report(resealed=sealed + done, failed=failed, left=(await _seals(opened)).left)
+        if report.resealed:
+            await opened.remember("secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{report.resealed:,} values")
+        return report, stop.is_set()
+
+
+async def _walk(
+    out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
+) -> tuple[int, list[str]]:
+    """Every value that another key than the first has sealed. What is sealed so meanwhile may be missed."""
+    total = 0
+    failed: list[str] = []
+    for place in Place:
+        done = 0
+        for within in others([first.head]):
+            async for step in _steps(opened, place, within, stop):
+                done += step.done
+                failed += step.faults
+                advance(step.done + len(step.faults))
+        if done and not (out.human or out.as_json):
+            out.line(f"{place}: {done:,} values")
+        total += done
+    return total, failed
+
+
+async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
+    """A batch that was begun is finished."""
+    after: Spot | None = Spot()
+    while after is not None and not stop.is_set():
+        step = await opened.store.reseal(place, within, after, BATCH)
+        after = step.last
+        yield step
+
+
+def _print(out: Output, report: Report, *, dry_run: bool) -> None:
+    for fault in report.failed[:MOST_SHOWN]:
+        print(f"hookline: {clean(fault)}", file=sys.stderr)
+    if len(report.failed) > MOST_SHOWN:
+        print(f"hookline: and {len(report.failed) - MOST_SHOWN:,} more: --json names them all", file=sys.stderr)
+    if dry_run:
+        out.line(f"{report.left:,} values would be sealed with the first key of HOOKLINE_SECRET_KEY")
+        return
+    out.line(f"{report.resealed:,} values sealed with the first key of HOOKLINE_SECRET_KEY")
+    if report.left > len(report.failed):
+        rest = report.left - len(report.failed)
+        out.line(f"{rest:,} are left: run it again. If some stay, a process still has an older key first")
+    elif not report.left:
+        out.line("No other key of HOOKLINE_SECRET_KEY is needed")

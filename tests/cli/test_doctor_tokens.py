@@ -1,0 +1,68 @@
+"""`doctor` on older secrets of HOOKLINE_JWT_SECRET: what is known of their tokens, and no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hookline import clock, manage, tokens
+from hookline.cli.doctor import Finding, check_tokens
+from hookline.model import Organization
+from hookline.store import Store
+from hookline.store.sealed import OlderSecret
+from tests.api.conftest import Client
+from tests.cli.conftest import JWT_SECRET, both_engines
+from tests.cli.test_more_doctor import finding
+from tests.support.cli import Cli
+from tests.support.ports import free_port
+
+NEW = "the new secret that is to sign from now on"
+NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
+ID = tokens.secret_id(JWT_SECRET)
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "words"),
+    [
+        ([], Finding.WARN, "not watched yet: restart hookline serve"),
+        ([OlderSecret(ID, ago(days=30), None)], Finding.OK, "was used since 2026-04-17"),
+        ([OlderSecret(ID, ago(days=30), ago(minutes=5))], Finding.WARN, "was used 5 min ago: keep it"),
+        ([OlderSecret(ID, ago(days=30), ago(days=8))], Finding.OK, "was used since 2026-05-09"),
+        ([OlderSecret(ID, ago(days=2), None)], Finding.WARN, "keep it until 2026-05-22"),
+        ([OlderSecret(b"else", ago(days=30), ago(days=8))], Finding.WARN, "not watched yet"),
+    ],
+)
+def test_what_is_said_of_an_older_secret(known: list[OlderSecret], found: Finding, words: str) -> None:
+    check = check_tokens((NEW, JWT_SECRET), known, NOW)
+    assert (check.finding, words in check.detail) == (found, True), check
+    assert ID.hex() in check.detail
+    assert not [secret for secret in (NEW, JWT_SECRET) if secret in check.detail]
+
+
+@both_engines
+async def test_a_token_of_the_older_secret_is_noticed_where_it_is_used(
+    cli: Cli, store: Store, organization: Organization
+) -> None:
+    port = free_port()
+    fleet = cli.using(HOOKLINE_JWT_SECRET=f"{NEW},{JWT_SECRET}", HOOKLINE_PORT=port)
+    assert finding(await cli("doctor", "--json"), "tokens")["finding"] == "ok"
+    async with fleet.running("serve", "--role", "api"):
+        while not await store.older_secrets():
+            await asyncio.sleep(0.05)  # another process does the work
+        unused = finding(await fleet("doctor", "--json"), "tokens")
+        assert (unused["finding"], "keep it until" in unused["detail"]) == ("warn", True)
+        fresh, old = (tokens.issue(each, manage.DEFAULT_ORG, now=clock.wall()) for each in (NEW, JWT_SECRET))
+        server = Client(f"127.0.0.1:{port}")
+        assert (await server.holding(fresh).get("/api/v1/app")).status == 200
+        assert [each.seen_at for each in await store.older_secrets()] == [None]
+        assert (await server.holding(old).get("/api/v1/app")).status == 200
+        while [each.seen_at for each in await store.older_secrets()] == [None]:
+            await asyncio.sleep(0.05)  # it is written beside the request
+    used = finding(await fleet("doctor", "--json"), "tokens")
+    assert (used["finding"], "ago: keep it" in used["detail"]) == ("warn", True)

@@ -1,0 +1,105 @@
+"""The secret of tokens is replaced under a running fleet: tokens, sessions, open pages and known browsers go on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hookline import clock, config, lockout, tokens
+from hookline.api.services import Services
+from hookline.cli.site import services
+from hookline.flow.ingest import Ingest
+from hookline.model import Application, Organization, Scope
+from hookline.observe.tally import Tally
+from hookline.store import Store
+from hookline.vault import new_key
+from tests.api.conftest import Client as Api
+from tests.api.conftest import serving
+from tests.dashboard.client import Client
+from tests.dashboard.test_csrf import ACTION, send
+from tests.dashboard.test_door import RIGHT, let_in
+
+OLD, NEW = "the old secret, which has signed everything until now", "the new secret that is to sign from now on"
+# As the steps of the documentation have them: what a fleet has before, and in its rolling restart.
+STEPS = {"added": (OLD, f"{OLD},{NEW}"), "signs": (f"{OLD},{NEW}", f"{NEW},{OLD}"), "both": (OLD, f"{NEW},{OLD}")}
+
+
+@asynccontextmanager
+async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str, Services]]:
+    """Its address, and what it works with."""
+    given = {"HOOKLINE_DATABASE_URL": url, "HOOKLINE_JWT_SECRET": secret, "HOOKLINE_SECRET_KEY": new_key()}
+    tally = Tally()
+    ingest = Ingest(store, tally=tally)
+    found = services(store, config.load(given), ingest, tally)
+    async with serving(found) as address:
+        yield address, found
+    await ingest.close()
+
+
+def moved(client: Client, address: str) -> Client:
+    """The same browser at another process of the fleet."""
+    other = Client(address, portal=client.portal)
+    other.cookies = client.cookies
+    return other
+
+
+@pytest.mark.parametrize(("before", "after"), STEPS.values(), ids=STEPS)
+async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
+    store: Store, database_url: str, organization: Organization, app: Application, before: str, after: str
+) -> None:
+    token = tokens.issue(OLD, organization.id, now=clock.wall())
+    link = tokens.issue(OLD, organization.id, app_id=app.id, now=clock.wall())
+    async with server(store, database_url, before) as (address, _):
+        operator, portal, guest = Client(address), Client(address, portal=True), Client(address)
+        assert (await operator.sign_in(token=token)).location == "/"
+        assert (await portal.sign_in("/portal/login", key=link)).status == 303
+        proofs = {client: await client.csrf() for client in (operator, portal)}
+        door = (await guest.page("/login")).first("input", name="csrf")["value"]
+    async with server(store, database_url, after) as (address, found):
+        assert (await Api(address).holding(token).get("/api/v1/app")).status == 200
+        assert await send(moved(operator, address), ACTION, csrf=proofs[operator]) == 404
+        assert (await moved(portal, address).get("/portal")).status == 200
+        assert await send(moved(guest, address), "/login", csrf=door, token=token) == 303
+        assert await send(moved(operator, address), ACTION, csrf=proofs[operator][:-1]) == 403
+        made = found.auth.issue(app, lifetime=60.0, scope=Scope.FULL)
+        assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
+
+
+async def test_once_the_old_one_is_gone_nothing_that_it_signed_is_taken(
+    store: Store, database_url: str, organization: Organization
+) -> None:
+    old, new = (tokens.issue(secret, organization.id, now=clock.wall()) for secret in (OLD, NEW))
+    async with server(store, database_url, f"{OLD},{NEW}") as (address, _):
+        operator = Client(address)
+        await operator.sign_in(token=new)
+        proof = await operator.csrf()
+    async with server(store, database_url, NEW) as (address, _):
+        assert (await Api(address).holding(old).get("/api/v1/app")).status == 401
+        assert (await Api(address).holding(new).get("/api/v1/app")).status == 200
+        assert (await moved(operator, address).get("/")).status == 200  # a session is in the database
+        assert await send(moved(operator, address), ACTION, csrf=proof) == 403
+
+
+async def test_a_known_browser_is_known_after_the_change(
+    store: Store, database_url: str, organization: Organization
+) -> None:
+    """Guesses of others do not keep its owner out; a mark for another name, or of another key, is none."""
+    await let_in(store, organization, "ada")
+    async with server(store, database_url, OLD) as (address, _):
+        browser = Client(address)
+        await browser.sign_in(name="ada", password=RIGHT)
+        await browser.post("/logout")
+    async with server(store, database_url, f"{NEW},{OLD}") as (address, found):
+        for number in range(60):
+            guess = lockout.password(found.pages.key, "ada", f"198.51.100.{number}")
+            await store.take_guess(guess.rules)
+        assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
+        assert (await moved(browser, address).sign_in(name="ada", password=RIGHT)).location == "/"
+    keys = (found.pages.key, *found.pages.older_keys)
+    given = lockout.mark(keys[1], "ada", "chance")
+    assert lockout.marked(keys[0], "ada", lockout.renewed(keys, "ada", given))
+    for name, mark in (("bob", given), ("ada", lockout.mark(b"x", "ada", "chance")), ("ada", ""), ("ada", "chance.")):
+        assert lockout.renewed(keys, name, mark) == mark
+        assert not lockout.marked(keys[0], name, mark)
