@@ -150,6 +150,13 @@ def networks(text: str) -> tuple[Network, ...]:
     return found
 
 
+def ports(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(integer(1, 65535)(part) for part in _parts(text))
+    except ValueError:
+        raise ValueError("ports from 1 to 65535, separated by commas, such as 6443,9200") from None
+
+
 def servers(text: str) -> tuple[str, ...]:
     found = tuple(_parts(text))
     for server in found:
