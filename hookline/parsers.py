@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
+from hookline.strength import weakness_of_text
 
 MIN_JWT_SECRET = 32
 
@@ -295,24 +296,25 @@ def _host(text: str) -> str:
 
 
 def jwt_secret(text: str) -> str:
-    if text and len(text.encode()) < MIN_JWT_SECRET:
+    if text and (len(text.encode()) < MIN_JWT_SECRET or weakness_of_text(text)):
         raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
     return text
 
 
 def metrics_token(text: str) -> str | None:
-    if text and not re.fullmatch(r"[\x21-\x7e]{16,1000}", text):
+    if text and (not re.fullmatch(r"[\x21-\x7e]{16,1000}", text) or weakness_of_text(text)):
         raise ValueError("at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)")
     return text or None
 
 
 def secret_keys(text: str) -> tuple[str, ...]:
-    from hookline.vault import Vault
+    from hookline.vault import Vault, check_sealing
 
     keys = tuple(_parts(text))
     if keys:
         try:
             Vault(keys)
+            check_sealing(keys[0])
         except ConfigError as error:
             raise ValueError(f"one or more keys, separated by commas ({error})") from None
     return keys

@@ -100,7 +100,7 @@ async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: 
     given = {
         "url": "https://hooks.example.com/in",
         "uid": "warehouse",
-        "secret": "whsec_" + "B" * 32,
+        "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "headers": {"x-key": "k-17"},
         "policy": {"maxAttempts": 3, "maxAge": 60.5},
     }
