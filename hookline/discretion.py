@@ -156,7 +156,8 @@ def for_customer(value: T) -> T:
     if isinstance(value, Struct):
         shown = _struct(value)
     elif isinstance(value, list | tuple):
-        shown = type(value)(for_customer(each) for each in value)
+        made: Callable[..., Any] = getattr(value, "_make", type(value))  # a named tuple is made in its own way
+        shown = made([for_customer(each) for each in value])
     elif isinstance(value, dict):
         shown = {key: for_customer(each) for key, each in value.items()}
     found: T = shown

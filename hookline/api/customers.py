@@ -17,7 +17,7 @@ class _Customers:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return _discreet(found) if inspect.ismethod(found) else found
+        return _discreet(found) if callable(found) else found
 
 
 def _discreet(method: Any) -> Any:
