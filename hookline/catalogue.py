@@ -138,6 +138,7 @@ def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
         raise InvalidInput("status: a new endpoint cannot be deleted")
     secrets = new.secrets or (Secret(key=signing.new_secret()),)
     _check_secrets(secrets, new.scheme)
+    _check_strength(secrets, (), new.scheme)
     return replace(new, url=guard.check_url(new.url), secrets=secrets)
 
 
@@ -146,7 +147,9 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
     _check_fields(change)
     if change.secrets is not UNSET or change.scheme is not UNSET:
         secrets = current.secrets if change.secrets is UNSET else change.secrets
-        _check_secrets(secrets, current.scheme if change.scheme is UNSET else change.scheme)
+        scheme = current.scheme if change.scheme is UNSET else change.scheme
+        _check_secrets(secrets, scheme)
+        _check_strength(secrets, current.secrets, scheme)
     if change.url is not UNSET:
         return replace(change, url=guard.check_url(change.url))
     return change
@@ -185,6 +188,14 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
         signing.check_secret(secret.key, scheme)
         if secret.expires_at is not None:
             check_instant("secrets.expires_at", secret.expires_at)
+
+
+def _check_strength(secrets: Sequence[Secret], before: Sequence[Secret], scheme: Scheme) -> None:
+    """Of those that were not there before."""
+    known = {secret.key for secret in before}
+    for secret in secrets:
+        if secret.key not in known:
+            signing.check_strength(secret.key, scheme)
 
 
 def check_cause(cause: str) -> str:

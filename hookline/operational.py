@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from hookline import ids
+from hookline import discretion, ids
 from hookline.clock import to_micros
 from hookline.model import Dead, Delivered, LaneEvent, LaneEventKind, Result, Retry
 from hookline.states import Reason
@@ -139,10 +139,15 @@ def circuit_reset(endpoint_no: int, cause: str) -> list[Change]:
 
 def of_lanes(events: Iterable[LaneEvent], *, by_hand: bool = False) -> list[Change]:
     return [
-        Change(kind=_OF_LANES[event.kind], endpoint_no=event.endpoint_no, cause=event.cause, by_hand=by_hand)
+        Change(kind=_OF_LANES[event.kind], endpoint_no=event.endpoint_no, cause=_cause(event, by_hand), by_hand=by_hand)
         for event in events
         if event.kind in _OF_LANES
     ]
+
+
+def _cause(event: LaneEvent, by_hand: bool) -> str:
+    """An organization may pass on to its customers what it is told."""
+    return event.cause if by_hand else discretion.cause(event.cause)
 
 
 def of_results(results: Iterable[Result]) -> list[Turn]:

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from hookline.errors import ConfigError
 from hookline.flow.guard import Guard, Network
+from hookline.strength import weakness_of_text
 
 MIN_JWT_SECRET = 32
 MOST_JWT_SECRETS = 10
@@ -149,6 +150,13 @@ def networks(text: str) -> tuple[Network, ...]:
     except (ValueError, ConfigError) as error:
         raise ValueError(f"networks, separated by commas, such as 127.0.0.0/8,10.1.0.0/16 ({error})") from None
     return found
+
+
+def ports(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(integer(1, 65535)(part) for part in _parts(text))
+    except ValueError:
+        raise ValueError("ports from 1 to 65535, separated by commas, such as 6443,9200") from None
 
 
 def servers(text: str) -> tuple[str, ...]:
@@ -289,7 +297,7 @@ def _host(text: str) -> str:
 
 
 def jwt_secret(text: str) -> str:
-    if text and _is_short(text):
+    if text and (_is_short(text) or weakness_of_text(text)):
         raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
     return text
 
@@ -316,18 +324,19 @@ def _is_short(secret: str) -> bool:
 
 
 def metrics_token(text: str) -> str | None:
-    if text and not re.fullmatch(r"[\x21-\x7e]{16,1000}", text):
+    if text and (not re.fullmatch(r"[\x21-\x7e]{16,1000}", text) or weakness_of_text(text)):
         raise ValueError("at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)")
     return text or None
 
 
 def secret_keys(text: str) -> tuple[str, ...]:
-    from hookline.vault import Vault
+    from hookline.vault import Vault, check_sealing
 
     keys = tuple(_parts(text))
     if keys:
         try:
             Vault(keys)
+            check_sealing(keys[0])
         except ConfigError as error:
             raise ValueError(f"one or more keys, separated by commas ({error})") from None
     return keys

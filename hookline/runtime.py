@@ -168,6 +168,7 @@ def sweep_settings(config: Config) -> SweepSettings:
 def sender_factory(config: Config) -> SenderFactory:
     settings = Settings(
         allow_nets=tuple(str(net) for net in config.allow_nets),
+        allow_ports=config.allow_ports,
         slots=config.concurrency,
         body_limit=config.response_body_limit,
         ca_bundle=config.ca_bundle,

@@ -47,6 +47,7 @@ from hookline.evidence import (
 )
 from hookline.headers import Headers
 from hookline.model import Scheme, Secret
+from hookline.strength import weakness, weakness_of_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -58,6 +59,7 @@ __all__ = [
     "base64_key",
     "check_match",
     "check_secret",
+    "check_strength",
     "new_keypair",
     "new_secret",
     "public_key",
@@ -109,6 +111,24 @@ def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
         raise InvalidInput("a public key (whpk_) cannot sign: give the private one (whsk_)")
     else:
         raise InvalidInput("a secret is whsec_ and base64 (HMAC), or whsk_ and base64 (Ed25519)")
+
+
+def check_strength(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
+    """Refuse a secret that can be guessed. For new ones: what was set before still signs and can be rotated away."""
+    why = _weakness(key, scheme)
+    if why is not None:
+        raise InvalidInput(
+            f"a secret that can be guessed is refused: this one {why}; leave it out, and one is made for you, "
+            "or take `openssl rand -base64 32`"
+        )
+
+
+def _weakness(key: str, scheme: Scheme) -> str | None:
+    if scheme not in _BASE64_SCHEMES:
+        return weakness_of_text(key.removeprefix(HMAC_PREFIX))
+    if key.startswith(PRIVATE_PREFIX):
+        return weakness(_secret_bytes(key, PRIVATE_PREFIX)[:32])  # the seed: the rest follows from it
+    return weakness(_secret_bytes(key, HMAC_PREFIX))
 
 
 def _check_hmac_secret(key: str) -> None:

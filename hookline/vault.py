@@ -16,8 +16,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hookline.errors import ConfigError, VaultError
+from hookline.strength import weakness
 
-__all__ = ["Vault", "new_key"]
+__all__ = ["Vault", "check_sealing", "new_key"]
 
 _VERSION = b"\x01"
 _KEY_ID, _NONCE, _TAG = 4, 12, 16
@@ -69,6 +70,14 @@ class Vault:
             return cipher.decrypt(nonce, rest, head + row.encode())
         except InvalidTag:
             raise VaultError(f"what is stored for {row} was changed, or belongs to another row") from None
+
+
+def check_sealing(key: str) -> None:
+    """Refuse a key that can be guessed as the one that seals; what it sealed before can still be opened with it."""
+    if why := weakness(_parse_key(key)):
+        raise ConfigError(
+            f"the first one can be guessed: it {why}; put one from `openssl rand -base64 32` in front of it"
+        )
 
 
 def _parse_key(text: str) -> bytes:

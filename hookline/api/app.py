@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from hookline import discretion
 from hookline.api import audit, docs, hot, openapi
 from hookline.api.call import Call
 from hookline.api.errors import on_crash, on_error, on_http_exception
@@ -58,9 +59,11 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
             operation = operations["GET" if request.method == "HEAD" else request.method]
             caller = await admit(services, operation, request.scope)
             return await _handle(Call(request, services, caller, operation))
+        except BlockedAddress as error:
+            services.tally.refused("saved")
+            text = str(error) if caller.app is None else discretion.refusal(str(error))
+            return await on_error(request, BlockedAddress(text))
         except Exception as error:
-            if isinstance(error, BlockedAddress):
-                services.tally.refused("saved")
             return await on_error(request, error)
 
     return handle
@@ -68,6 +71,7 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
 
 async def _handle(call: Call) -> Response:
     """Those that accept a message keep their idempotency keys themselves, in the message's own transaction."""
+    call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
         return await _done(call)

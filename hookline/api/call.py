@@ -10,6 +10,7 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api import body, query, wire
 from hookline.api.auth import Caller
+from hookline.api.customers import store_for
 from hookline.api.query import without_controls
 from hookline.api.services import Services
 from hookline.errors import InvalidInput
@@ -36,7 +37,7 @@ class Call:
 
     @property
     def store(self) -> Store:
-        return self.services.store
+        return store_for(self.caller.app, self.services.store)
 
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
@@ -68,6 +69,11 @@ class Call:
         assert shape is self.operation.body, "the document would tell another shape"
         raw = await self.raw_body(most)
         return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)
+
+    def check_query(self) -> None:
+        """Whether or not the handler reads it."""
+        if self.request.scope["query_string"]:
+            query.check_names(self.request.query_params, self.operation.query)
 
     def query(self, shape: type[T]) -> T:
         assert shape is self.operation.query, "the document would tell other parameters"

@@ -278,7 +278,7 @@ def check_guard(guard: Guard, views: list[LaneView]) -> Check:
     if not refused:
         return Check("guard", Finding.OK, "lets every endpoint's URL through")
     view, fault = refused[0]
-    text = f"{len(refused)} of {len(views)} endpoints get nothing with this HOOKLINE_ALLOW_NETS ({view.endpoint_id}: {fault})"
+    text = f"{len(refused)} of {len(views)} endpoints get nothing with these settings ({view.endpoint_id}: {fault})"
     return Check("guard", Finding.FAIL, text)
 
 
@@ -406,9 +406,9 @@ async def _connect(config: Config, host: str, port: int) -> str | None:
     if found.problem:
         return found.problem
     guard = config.guard()
-    allowed = [address for address in found.addresses if guard.allows(address)]
+    allowed = [address for address in found.addresses if guard.allows(address, port)]
     if not allowed:
-        return "refused by the guard; see HOOKLINE_ALLOW_NETS"
+        return "refused by the guard; see HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS"
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             _reader, writer = await asyncio.open_connection(allowed[0], port)

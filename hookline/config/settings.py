@@ -29,6 +29,7 @@ from hookline.parsers import (
     outbox_urls,
     part,
     percentage,
+    ports,
     secret_keys,
     servers,
     share,
@@ -153,6 +154,12 @@ SETTINGS: tuple[Setting, ...] = (
         secret=True,
     ),
     Setting("allow_nets", networks, "", "Networks that webhooks may go to although they are not public, by commas."),
+    Setting(
+        "allow_ports",
+        ports,
+        "",
+        "Ports that webhooks may go to although they are those of databases, mail and other services, by commas.",
+    ),
     Setting(
         "request_timeout", duration(0.1, 600), "30s", "Deadline of one attempt, from connect to the end of the body."
     ),

@@ -35,6 +35,7 @@ class Config(Struct, frozen=True, kw_only=True):
     jwt_secrets: tuple[str, ...]  # the first one signs, all of them verify
     secret_keys: tuple[str, ...]  # the first one seals, all of them open
     allow_nets: tuple[Network, ...]
+    allow_ports: tuple[int, ...]
     request_timeout: float
     connect_timeout: float
     retry_strategy: Strategy
@@ -145,7 +146,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return sqlite_path(self.database_url)
 
     def guard(self) -> Guard:
-        return Guard(self.allow_nets)
+        return Guard(self.allow_nets, self.allow_ports)
 
     def store_options(self) -> StoreOptions:
         return StoreOptions(

@@ -144,14 +144,70 @@ _BAD_PORTS = frozenset(
     | {531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190}
     | {5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 )
+# Databases, caches, queues and what runs a network. None is above 32767: kernels give those to whoever asks for any port.
+_INSIDE_PORTS = frozenset(
+    {445, 873, 3260}  # files: SMB, rsync, iSCSI
+    | {1080, 3128, 8009}  # proxies: SOCKS, Squid, AJP
+    | {3389, 5900, 5901, 5985, 5986}  # desktops and shells: RDP, VNC, WinRM
+    | {
+        1433,
+        1434,
+        1521,
+        3050,
+        3306,
+        5432,
+        5433,
+        6432,
+        26257,
+    }  # SQL: Server, Oracle, Firebird, MySQL, PostgreSQL, CockroachDB
+    | {6379, 6380, 11211, 16379, 26379}  # Redis and its sentinels, memcached
+    | {
+        5984,
+        7000,
+        7001,
+        7199,
+        7473,
+        7474,
+        7687,
+        8086,
+        8123,
+        8529,
+        9042,
+        9160,
+        9200,
+        9300,
+        27017,
+        27018,
+        27019,
+        28015,
+    }  # others
+    | {1883, 4222, 4369, 5671, 5672, 8883, 9092, 9093, 9094, 15672, 25672}  # queues: MQTT, NATS, RabbitMQ, Kafka
+    | {
+        2181,
+        2375,
+        2376,
+        2379,
+        2380,
+        6443,
+        8300,
+        8301,
+        8302,
+        8500,
+        8501,
+        8600,
+        10250,
+        10255,
+    }  # ZooKeeper, Docker, etcd, Consul
+)
+REFUSED_PORTS = _BAD_PORTS | _INSIDE_PORTS
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Guard:
-    """Denies every special-purpose address but those in the networks of `allow`."""
+    """Denies every special-purpose address but those in the networks of `allow`, and `REFUSED_PORTS` but `allow_ports`."""
 
-    def __init__(self, allow: Sequence[Network] = ()) -> None:
+    def __init__(self, allow: Sequence[Network] = (), allow_ports: Iterable[int] = ()) -> None:
         for net in allow:
             # A translator's prefix says where the IPv4 address is; only in a /96 is it always in the last 32 bits.
             if net.version == 6 and net.prefixlen < 96 and net.subnet_of(_NAT64_LOCAL):
@@ -160,19 +216,20 @@ class Guard:
         self._allow_v6 = _Ranges(net for net in allow if net.version == 6)
         self._opens_any = bool(allow)
         self._opens_loopback = any(_overlap(net, loopback) for net in allow for loopback in _LOOPBACKS)
+        self._ports = (REFUSED_PORTS - frozenset(allow_ports)) | {0}
         self._verdicts = lru_cache(maxsize=8192)(self._judge)
 
-    def allows(self, address: str) -> bool:
-        """Whether this IP address may be dialled. Text that is not an address may not."""
-        return self._verdicts(address)
+    def allows(self, address: str, port: int = 443) -> bool:
+        """Whether this IP address may be dialled, at this port. Text that is not an address may not."""
+        return port not in self._ports and self._verdicts(address)
 
     def check_url(self, url: str) -> str:
         """The URL in the one form that is stored and dialled, or `InvalidInput` or `BlockedAddress`."""
         _check_characters(url)
         scheme, authority, target = _split(url)
         host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
-        if port in _BAD_PORTS:
-            raise BlockedAddress(f"url: port {port} is not for HTTP")
+        if port in self._ports:
+            raise BlockedAddress(f"url: port {port} is not for webhooks; HOOKLINE_ALLOW_PORTS can allow it")
         origin = f"{scheme}://{self._check_host(host)}"
         if port != _DEFAULT_PORTS[scheme]:
             origin += f":{port}"

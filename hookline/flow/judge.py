@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
+from hookline.discretion import ANSWERED, ERRORS
 from hookline.flow import backoff
 from hookline.model import Dead, Delivered, Job, Judgement, Retry, RetryPolicy, Sent, Verdict
 from hookline.states import ErrorKind, Health, Reason
@@ -206,19 +207,6 @@ def _year(digits: str, now: datetime) -> int:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_ERRORS = {  # what happened, and the word that leads to the address where one was dialled
-    ErrorKind.REFUSED: ("connection refused", "by"),
-    ErrorKind.RESET: ("connection reset", "by"),
-    ErrorKind.DNS: ("the name could not be resolved", ""),
-    ErrorKind.TIMEOUT: ("no answer in time", "from"),
-    ErrorKind.TLS: ("no secure connection", "to"),
-    ErrorKind.MALFORMED: ("an answer that is not HTTP", "from"),
-    ErrorKind.AMBIGUOUS: ("connection closed before the answer", "by"),
-    ErrorKind.INTERRUPTED: ("our own sender ended during the request", ""),
-    ErrorKind.BLOCKED: ("the guard refuses the connection", "to"),
-    ErrorKind.UNSENDABLE: ("the request could not be made", ""),
-    ErrorKind.NETWORK: ("the network failed", "on the way to"),
-}
 _LONGEST_QUOTE = 300
 
 
@@ -226,14 +214,14 @@ def describe(sent: Sent) -> str:
     """One line for people: what came of the attempt."""
     if sent.status is not None:
         return _describe_status(sent, sent.status)
-    said, link = _ERRORS[sent.error] if sent.error is not None else ("no answer", "from")
+    said, link = ERRORS[sent.error] if sent.error is not None else ("no answer", "from")
     if sent.address and link:
         said = f"{said} {link} {sent.address}"
     return f"{said} ({quote(sent.detail)})" if sent.detail and sent.detail != said else said
 
 
 def _describe_status(sent: Sent, status: int) -> str:
-    said = f"the endpoint answered {status} {_phrase(status)}".rstrip()
+    said = f"{ANSWERED}{status} {_phrase(status)}".rstrip()
     if 300 <= status <= 399:
         to = sent.headers.get("location")
         return f"{said}{f' to {quote(to)}' if to else ''}; redirects are not followed"

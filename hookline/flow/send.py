@@ -37,7 +37,7 @@ CONNECTIONS_LEAST = 64  # that are kept open between requests
 
 
 class Guard(Protocol):
-    def allows(self, address: str) -> bool: ...
+    def allows(self, address: str, port: int = ...) -> bool: ...
 
 
 class Request(Struct, frozen=True, kw_only=True, array_like=True):

@@ -85,7 +85,7 @@ def _sender(settings: Settings, resolver: Resolver, line: _Line) -> Sender:
         line.write([(request.ref, sent) for request, sent in results])
 
     return Sender(
-        Guard([ip_network(net) for net in settings.allow_nets]),
+        Guard([ip_network(net) for net in settings.allow_nets], settings.allow_ports),
         slots=settings.slots,
         body_limit=settings.body_limit,
         ca_bundle=settings.ca_bundle,

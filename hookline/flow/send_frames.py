@@ -17,6 +17,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The first frame: what the sender's process needs to know. There is no secret in it."""
 
     allow_nets: tuple[str, ...] = ()
+    allow_ports: tuple[int, ...] = ()
     slots: int
     body_limit: int
     connect_timeout: float

@@ -47,7 +47,7 @@ class Exchange:
     def __init__(
         self,
         *,
-        allows: Callable[[str], bool],
+        allows: Callable[[str, int], bool],
         watch: Callable[[int], None],
         again: Callable[[], None],
         body_limit: int,
@@ -213,20 +213,20 @@ class Exchange:
 
     def _open(self, _purpose: int, target: Any) -> Any:
         """The guard sees the address that is about to be dialled, whatever name or spelling led here."""
-        host = target.addr[0]
-        if not self._allowed(host):
-            self.blocked = str(host)
+        host, port = target.addr[:2]
+        if not self._allowed(host, port):
+            self.blocked = _address(str(host), port)
             return pycurl.SOCKET_BAD
-        self.dialled = _address(host, target.addr[1])
+        self.dialled = _address(host, port)
         try:
             return _Lent(socket.socket(target.family, target.socktype, target.protocol).detach())
         except OSError as error:  # no descriptor is left, most likely
             self._os_error = error.errno or 0
             return pycurl.SOCKET_BAD
 
-    def _allowed(self, host: object) -> bool:
+    def _allowed(self, host: object, port: int) -> bool:
         try:
-            return isinstance(host, str) and self._allows(host)
+            return isinstance(host, str) and self._allows(host, port)
         except Exception:  # what the guard cannot judge is not dialled
             return False
 

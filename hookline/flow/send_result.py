@@ -11,6 +11,7 @@ from functools import lru_cache
 import pycurl
 from msgspec import Struct
 
+from hookline.discretion import CUT_OFF
 from hookline.model import Sent, Timing
 from hookline.states import ErrorKind
 
@@ -72,7 +73,7 @@ def conclude(facts: Facts) -> Sent:
             headers=headers,
             body=facts.body,
             truncated=facts.cut or facts.code != 0,
-            detail=f"the body was cut off: {_clean(facts.text)}" if facts.code and not facts.cut else "",
+            detail=f"{CUT_OFF}: {_clean(facts.text)}" if facts.code and not facts.cut else "",
             address=facts.address,
             started_at=facts.started_at,
             timing=facts.timing,

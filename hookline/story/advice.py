@@ -29,13 +29,13 @@ _DEATHS = {
         "enable the endpoint first, if it is back, then replay {it}",
     ),
     Reason.ENDPOINT_DELETED: ("{its} endpoint was deleted, so nothing can be sent", "resolve {it}"),
-    Reason.BLOCKED_ADDRESS: ("the address is not public", "replay {it} once the URL is right"),
+    Reason.BLOCKED_ADDRESS: ("the address or port is not allowed", "replay {it} once the URL is right"),
     Reason.UNSENDABLE: ("the request could not be made", "replay {it} once it can be"),
 }
 
 # What only those who run the deployment can mend, and with what.
 _HINTS = {
-    Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS allows others",
+    Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS allow others",
     Reason.UNSENDABLE: "a change of HOOKLINE_SECRET_KEY is the usual cause",
 }
 

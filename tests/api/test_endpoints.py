@@ -26,7 +26,7 @@ from tests.api.conftest import Answer, Client
 from tests.support import factory
 from tests.support.scene import Scene
 
-SECRET = "whsec_" + "B" * 32
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 URL = "https://hooks.example.com/in"
 
 
@@ -325,7 +325,7 @@ async def test_delete(client: Client, base: str, make: Make) -> None:
         ({"onDeath": "wait"}, "wait"),
         ({"scheme": "morse"}, "morse"),
         ({"policy": {"maxAttempts": 0}}, "maxAttempts"),
-        ({"policy": {"max_age": 3}}, "max_age"),
+        ({"policy": {"max_age": 3}}, "did you mean maxAge?"),
         ({"disabled": "no"}, "bool"),
     ],
 )
@@ -369,7 +369,9 @@ async def test_bad_bodies_change_nothing(client: Client, base: str, make: Make, 
         ("POST", f"{base}/gate/secret/rotate"),
         ("POST", f"{base}/gate/send-example"),
     ):
-        (await send(client, method, path, raw)).json(status)
+        answer = await send(client, method, path, raw)
+        assert answer.status in (status, 422), answer  # 422: a field that this one does not have comes first
+        assert answer.json(answer.status)
     assert (await client.get(base)).json()["data"] == [made]
 
 
@@ -430,6 +432,7 @@ async def test_too_many_secrets_at_once(client: Client, base: str, make: Make) -
         {"key": "guess"},
         {"key": "whsec_"},
         {"key": "whsec_" + "!" * 40},
+        {"key": "whsec_" + "A" * 32},
         {"key": "whpk_" + "A" * 43 + "="},
         {"key": "x" * 257},
         {"key": 7},
@@ -654,7 +657,7 @@ async def test_neither_secrets_nor_header_values_are_told(client: Client, base: 
             await client.get(f"{path}/health"),
             await client.get(f"{path}/stats"),
         ]
-        assert (await client.post(f"{path}/secret/rotate", {"key": "whsec_" + "C" * 32})).status == 200
+        assert (await client.post(f"{path}/secret/rotate", {"key": signing.new_secret()})).status == 200
     for answer in answers:
         assert b"hunter2" not in answer.body
         assert b"whsec_" not in answer.body

@@ -19,7 +19,7 @@ from hookline.flow.send import Results
 from hookline.flow.send_wait import SelectWaiter
 from hookline.states import ErrorKind
 from tests.support.certs import Authority
-from tests.support.ports import refusing
+from tests.support.ports import refused_port, refusing
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import Sending, request
 
@@ -305,6 +305,17 @@ def _say(server: socket.socket, words: bytes) -> None:
 
 
 # ── the guard ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_port_that_the_guard_refuses_is_not_dialled_unless_it_is_allowed() -> None:
+    with Receiver(port=refused_port()) as receiver:
+        with Sending() as sending:
+            sent = sending.one(receiver.url)
+        assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
+        assert f"127.0.0.1:{receiver.port}" in sent.detail
+        assert receiver.connections == 0
+        with Sending(allow_ports=(receiver.port,)) as sending:
+            assert sending.one(receiver.url).status == 200
 
 
 def test_a_literal_address_that_the_guard_refuses_is_not_dialled(receiver: Receiver) -> None:

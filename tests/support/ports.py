@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hookline.flow.guard import REFUSED_PORTS
+
 LOWEST = 15_000
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _held: list[socket.socket] = []
@@ -19,11 +21,16 @@ def free_port() -> str:
     It is below those that the kernel hands out: whoever asks for any port, or dials from one, is never given it. The other
     processes of the tests see it as taken, because we hold the UDP port of the same number.
     """
-    candidates = range(LOWEST, _first_of_the_kernels())
+    candidates = [port for port in range(LOWEST, _first_of_the_kernels()) if port not in REFUSED_PORTS]
     for port in random.sample(candidates, len(candidates)):
         if _hold(port) and _nobody_listens(port):
             return str(port)
     raise RuntimeError(f"no free port from {LOWEST} on")
+
+
+def refused_port() -> int:
+    """One that the guard refuses, and at which nobody listens: no other test asks for any of these."""
+    return next(port for port in sorted(REFUSED_PORTS, reverse=True) if _nobody_listens(port))
 
 
 @contextmanager

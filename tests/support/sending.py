@@ -27,14 +27,21 @@ def request(url: str, body: bytes = b'{"n":1}', **fields: Any) -> Request:
 class Sending:
     """`with Sending() as sending: sent = sending.one(url)`."""
 
-    def __init__(self, *, allow: tuple[str, ...] = LOOPBACK, resolver: Resolver | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        allow: tuple[str, ...] = LOOPBACK,
+        allow_ports: tuple[int, ...] = (),
+        resolver: Resolver | None = None,
+        **settings: Any,
+    ) -> None:
         self._results: dict[object, Sent] = {}
         self._news = threading.Condition()
         self._own = resolver is None
         self.resolver = resolver or Resolver()
         settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 60.0} | settings
         self.sender = Sender(
-            Guard([ip_network(net) for net in allow]),
+            Guard([ip_network(net) for net in allow], allow_ports),
             resolver=self.resolver,
             on_results=settings.pop("on_results", self._keep),
             **settings,

@@ -20,6 +20,7 @@ from hookline.store import Store
 from hookline.worker import Worker, WorkerSettings
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
+MakeSender = Callable[[Callable[[Results], None]], SenderProcess]
 PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much else to do
 
 
@@ -30,12 +31,19 @@ def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
     return SenderProcess(settings, on_results)
 
 
-def make_worker(store: Store, *, tally: Tally | None = None, traces: Traces | None = None, **settings: Any) -> Worker:
+def make_worker(
+    store: Store,
+    *,
+    tally: Tally | None = None,
+    traces: Traces | None = None,
+    make_sender: MakeSender = loopback_sender,
+    **settings: Any,
+) -> Worker:
     given = {"slots": 64, "share": 64, "deadline": 30.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
     return Worker(
         store,
         WorkerSettings(**(given | settings)),
-        make_sender=loopback_sender,
+        make_sender=make_sender,
         outage=Outage(random.Random(7)),
         chance=random.Random(11),
         tally=tally,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import re
 import stat
 import subprocess
@@ -23,9 +24,9 @@ from hookline.observe.alerts.rules import Thresholds
 from hookline.observe.alerts.words import Channels
 from hookline.parsers import duration, span
 
-JWT = "j" * 40
+JWT = "signs the tokens of the tests of settings"
 KEY, OLD_KEY = (
-    base64.b64encode(bytes([byte]) * 32).decode() for byte in (7, 9)
+    base64.b64encode(random.Random(seed).randbytes(32)).decode() for seed in (7, 9)
 )  # fixed: they are in the names of tests
 POSTGRES = {
     "HOOKLINE_DATABASE_URL": "postgresql://hook:hunter2@db.example:5433/hooks?sslmode=require",
@@ -66,6 +67,8 @@ def test_defaults_are_those_of_the_design() -> None:
     assert config.auto_migrate is True
 
 
+NEW_SECRET, OLD_SECRET = "a new secret of thirty-six letters.", "an old secret, no, a secret that is older"
+
 EVERY = {
     "HOOKLINE_DATABASE_URL": ("postgresql://db.example/other", "database_url", "postgresql://db.example/other"),
     "HOOKLINE_OUTBOX_URLS": (
@@ -88,13 +91,14 @@ EVERY = {
     "HOOKLINE_RATE_LIMIT": ("50", "rate_limit", 50.0),
     "HOOKLINE_RATE_LIMIT_ORGANIZATION": ("0.5", "rate_limit_organization", 0.5),
     "HOOKLINE_ACCESS_LOG": ("Info", "access_log", "info"),
-    "HOOKLINE_JWT_SECRET": ("k" * 33 + ", " + "l" * 33, "jwt_secrets", ("k" * 33, "l" * 33)),
+    "HOOKLINE_JWT_SECRET": (f"{NEW_SECRET}, {OLD_SECRET}", "jwt_secrets", (NEW_SECRET, OLD_SECRET)),
     "HOOKLINE_SECRET_KEY": (OLD_KEY, "secret_keys", (OLD_KEY,)),
     "HOOKLINE_ALLOW_NETS": (
         "127.0.0.0/8, ::1",
         "allow_nets",
         (ip_network("127.0.0.0/8"), ip_network("::1/128")),
     ),
+    "HOOKLINE_ALLOW_PORTS": ("6443, 9200", "allow_ports", (6443, 9200)),
     "HOOKLINE_REQUEST_TIMEOUT": ("29s", "request_timeout", 29.0),
     "HOOKLINE_CONNECT_TIMEOUT": ("1500ms", "connect_timeout", 1.5),
     "HOOKLINE_RETRY_STRATEGY": ("decorrelated", "retry_strategy", Strategy.DECORRELATED),
@@ -284,6 +288,10 @@ def test_a_fixed_schedule_reaches_the_policy() -> None:
         ("ALLOW_NETS", "localhost"),
         ("ALLOW_NETS", "127.0.0.0/8;10.0.0.0/8"),
         ("ALLOW_NETS", "64:ff9b:1::/48"),
+        ("ALLOW_PORTS", "0"),
+        ("ALLOW_PORTS", "65536"),
+        ("ALLOW_PORTS", "6000-7000"),
+        ("ALLOW_PORTS", "redis"),
         ("REQUEST_TIMEOUT", "0"),
         ("REQUEST_TIMEOUT", "nan"),
         ("REQUEST_TIMEOUT", "inf"),
@@ -506,7 +514,7 @@ def test_metrics_have_another_port_than_the_api() -> None:
 def test_nothing_that_is_printed_shows_a_secret() -> None:
     more = {
         "HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop",
-        "HOOKLINE_METRICS_TOKEN": "hunter2" * 3,
+        "HOOKLINE_METRICS_TOKEN": "hunter2-opens-metrics",
     }
     more |= {
         "HOOKLINE_ALERT_SLACK_URL": "https://s.example.com/hunter2",
@@ -694,16 +702,22 @@ def test_a_folder_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "secrets"),
     [
-        ("n" * 32, ("n" * 32,)),
-        (f"{'n' * 32},{'o' * 40}", ("n" * 32, "o" * 40)),
-        (f" {'n' * 32} , {'o' * 40} ,", ("n" * 32, "o" * 40)),
+        (NEW_SECRET, (NEW_SECRET,)),
+        (f"{NEW_SECRET},{OLD_SECRET}", (NEW_SECRET, OLD_SECRET)),
+        (f" {NEW_SECRET} , {OLD_SECRET} ,", (NEW_SECRET, OLD_SECRET)),
         # A comma in it, as it may have been before several could be given.
         ("correct horse, battery staple and more", ("correct horse, battery staple and more",)),
-        (f"{'n' * 32},short", (f"{'n' * 32},short",)),
-        (f"short,{'n' * 32},short", (f"short,{'n' * 32},short",)),
-        (f"{'n' * 32},correct horse, battery staple and more", ("n" * 32, "correct horse, battery staple and more")),
-        (f"correct horse, battery staple and more,{'n' * 32}", ("correct horse, battery staple and more", "n" * 32)),
-        ("\udcff" * 32, ("\udcff" * 32,)),
+        (f"{NEW_SECRET},short", (f"{NEW_SECRET},short",)),
+        (f"short,{NEW_SECRET},short", (f"short,{NEW_SECRET},short",)),
+        (
+            f"{NEW_SECRET},correct horse, battery staple and more",
+            (NEW_SECRET, "correct horse, battery staple and more"),
+        ),
+        (
+            f"correct horse, battery staple and more,{NEW_SECRET}",
+            ("correct horse, battery staple and more", NEW_SECRET),
+        ),
+        (f"\udcff{NEW_SECRET}", (f"\udcff{NEW_SECRET}",)),
     ],
 )
 def test_secrets_of_tokens(text: str, secrets: tuple[str, ...]) -> None:

@@ -222,7 +222,7 @@ async def rotate(call: Call, found: Endpoint) -> Endpoint:
     overlap = OVERLAP if grace is None else timedelta(seconds=grace)
     services = call.services
     return await manage.rotate_secret(
-        services.store, services.guard, found, overlap=overlap, now=services.wall(), key=given.key
+        call.store, services.guard, found, overlap=overlap, now=services.wall(), key=given.key
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hookline import manage
+from hookline import discretion, manage
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
@@ -51,7 +51,7 @@ class Fault(Struct, frozen=True):
 
 def fault(error: HooklineError, *, portal: bool = False) -> Fault:
     """Errors say which field they mean: `url: ...`. What customers cannot set they are not told of."""
-    text = str(error).partition(";")[0] if portal and isinstance(error, BlockedAddress) else str(error)
+    text = discretion.refusal(str(error)) if portal and isinstance(error, BlockedAddress) else str(error)
     name, colon, words = text.partition(": ")
     named = name.replace(".", "_")
     return Fault(named, words) if colon and named in _FIELDS else Fault("", text)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { FILTER, first, invalid, refused } from "./sdk.mjs";
 import { ids, walk } from "./world.mjs";
 
-const KEYS = [1, 2].map((number) => `whsec_${Buffer.alloc(24, number).toString("base64")}`);
+const KEYS = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
 
 export const checks = {
   async "made, found and changed"(world) {

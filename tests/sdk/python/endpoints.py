@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import sdk
@@ -8,7 +7,7 @@ from sdk import FILTER
 from svix import api
 from world import World, ids, walk
 
-KEYS = [f"whsec_{base64.b64encode(bytes([number] * 24)).decode()}" for number in (1, 2)]
+KEYS = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]
 
 
 def made_found_and_changed(world: World) -> None:

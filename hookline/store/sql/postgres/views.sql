@@ -245,8 +245,8 @@ l.*, e.id AS endpoint_id, e.url, e.description, a.id AS app_id,
           LIMIT $2) c) AS depth,
        (SELECT d.due_at FROM hookline.delivery d
         WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1) AS oldest_due,
-       (SELECT CASE WHEN t.detail <> '' THEN t.detail WHEN t.status_code IS NOT NULL THEN 'status ' || t.status_code
-                    ELSE t.error END
+       (SELECT coalesce('status ' || t.status_code, t.error)
+                || CASE WHEN t.detail = '' THEN '' ELSE ': ' || t.detail END
         FROM (SELECT id, outcome, detail, status_code, error FROM hookline.attempt
               WHERE endpoint_no = l.endpoint_no AND recorded_at >= now() - interval '2 days'
               ORDER BY id DESC LIMIT 20) t

@@ -238,8 +238,8 @@ SELECT n.*, e.id AS endpoint_id, e.url AS url, e.description AS description, a.i
                                LIMIT :bound)) AS depth,
        (SELECT d.due_at FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
          ORDER BY d.due_at LIMIT 1) AS oldest_due,
-       (SELECT CASE WHEN t.detail <> '' THEN t.detail WHEN t.status_code IS NOT NULL THEN 'status ' || t.status_code
-                    ELSE t.error END
+       (SELECT coalesce('status ' || t.status_code, t.error)
+                || CASE WHEN t.detail = '' THEN '' ELSE ': ' || t.detail END
           FROM (SELECT * FROM attempt WHERE endpoint_no = n.endpoint_no ORDER BY id DESC LIMIT 20) t
          WHERE t.outcome <> 'delivered' ORDER BY t.id DESC LIMIT 1) AS last_error
   FROM lane n JOIN endpoint e ON e.no = n.endpoint_no JOIN application a ON a.no = e.app_no
