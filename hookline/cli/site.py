@@ -25,7 +25,7 @@ from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.schema import Schemas
+from hookline.schemas import Schemas
 from hookline.store.base import Store
 
 
@@ -62,10 +62,12 @@ async def answer(
 ) -> None:
     """Until the stop; then what is under way is answered."""
     ingest = Ingest(store, tally=tally)
-    way.door.open(compose(replace(services(store, config, ingest, tally, traces), leaving=way.stop), pages))
+    given = replace(services(store, config, ingest, tally, traces), leaving=way.stop)
+    way.door.open(compose(given, pages))
     way.health.opened(store)
     await asyncio.wait({way.serving})
     await ingest.close()
+    await given.schemas.close()
 
 
 def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces: Traces | None = None) -> Services:

@@ -38,9 +38,10 @@ from hookline.model import (
     NewBatch,
     NewMessage,
 )
+from hookline.schemas import Budget
 
 ENVELOPE = 16 * 1024  # what a request may have beside its payload
-TURN = 100  # messages of a batch that are checked in one go
+TURN = 0.005  # seconds for which a batch's messages are checked in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
 
@@ -81,7 +82,7 @@ async def _accept(
 ) -> Accepted:
     """What was accepted before under its key stays accepted, though it would not pass any more."""
     try:
-        new = await _new(call, app, given, trace)
+        new = await _new(call, app, given, trace, Budget(app.id))
     except InvalidInput:
         before = await call.store.accepted_under(key, digest) if key and digest else None
         if before is None:
@@ -90,7 +91,7 @@ async def _accept(
     return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
 
 
-async def _new(call: Call, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
+async def _new(call: Call, app: Application, given: MessageIn, trace: str | None, budget: Budget) -> NewMessage:
     _check_support(given, call.services.retention_days)
     now = call.services.wall()
     new = NewMessage(
@@ -107,7 +108,7 @@ async def _new(call: Call, app: Application, given: MessageIn, trace: str | None
         trace=trace,
     )
     new = messages.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
-    await call.services.schemas.check(app.org_id, new.event_type, new.payload)
+    await call.services.schemas.check(app.org_id, new.event_type, new.payload, budget)
     return new
 
 
@@ -193,14 +194,17 @@ async def _sort_out(
     """The messages to accept, and by their positions the faults of the others."""
     messages: list[NewMessage] = []
     faults: dict[int, str] = {}
+    budget, monotonic = Budget(app.id), call.services.monotonic
+    until = monotonic() + TURN
     for position, item in enumerate(items):
-        if position % TURN == TURN - 1:
+        if monotonic() > until:
             await asyncio.sleep(0)  # other requests have their turn
+            until = monotonic() + TURN
         if isinstance(item, str):
             faults[position] = item
             continue
         try:
-            messages.append(await _new(call, app, item, trace))
+            messages.append(await _new(call, app, item, trace, budget))
         except InvalidInput as error:
             faults[position] = str(error)
     return tuple(messages), faults

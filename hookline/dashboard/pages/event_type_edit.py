@@ -127,7 +127,7 @@ async def create(look: Look, form: Form) -> Done | Page:
     try:
         now = look.services.wall()
         blank = EventType(org_id=look.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await manage.add_event_type(look.store, draft.applied(blank))
+        made = await manage.add_event_type(look.store, draft.applied(blank), look.services.schemas.check_saved)
     except (InvalidInput, Conflict) as error:
         return _page(look, "New event type", NEW, draft, error)
     look.services.schemas.forget(look.org_id, made.name)
@@ -154,7 +154,7 @@ async def edit(look: Look, form: Form) -> Done | Page:
         return draft.applied(seen)
 
     try:
-        await manage.change_event_type(look.store, look.org_id, found.name, decide)
+        await manage.change_event_type(look.store, look.org_id, found.name, decide, look.services.schemas.check_saved)
     except (InvalidInput, Conflict) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(look, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
@@ -163,13 +163,19 @@ async def edit(look: Look, form: Form) -> Done | Page:
 
 
 async def archive(look: Look, _form: Form) -> Done:
-    found = await manage.archive_event_type(look.store, look.org_id, look.path("name"))
+    found = await manage.archive_event_type(
+        look.store, look.org_id, look.path("name"), look.services.schemas.check_saved
+    )
     return _turned(look, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
 
 
 async def restore(look: Look, _form: Form) -> Done:
     found = await manage.change_event_type(
-        look.store, look.org_id, look.path("name"), lambda seen: replace(seen, archived=False)
+        look.store,
+        look.org_id,
+        look.path("name"),
+        lambda seen: replace(seen, archived=False),
+        look.services.schemas.check_saved,
     )
     return _turned(look, found, "It is in use again.")
 
