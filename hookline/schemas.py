@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from hookline import schema
@@ -17,6 +18,8 @@ from hookline.model import EventType
 from hookline.schema_child import Answer, Check, Job, Save, Survey
 from hookline.schema_pool import SECONDS, Pool, TooCostly
 from hookline.store.base import Store
+
+log = structlog.get_logger(__name__)
 
 REMEMBERED = 2.0  # seconds after which a change that another process made is noticed
 MOST_REMEMBERED = 10_000
@@ -98,6 +101,7 @@ class Schemas:
             answer = await self._pool.run(budget.tenant, job, budget.left)
         except TooCostly:
             budget.left = 0
+            log.warning("validation_too_costly", tenant=budget.tenant)
             raise
         budget.left -= answer.seconds
         if answer.fault is not None:

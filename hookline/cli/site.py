@@ -18,7 +18,7 @@ from hookline.api.auth import Auth
 from hookline.api.front import FrontSettings
 from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
-from hookline.api.limits import Limits
+from hookline.api.limits import Limits, Rates
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
 from hookline.config import SETTINGS, Config, Setting, parse, written
@@ -80,7 +80,7 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         auth=Auth(store, config.jwt_secret, wall=clock.wall, monotonic=clock.monotonic),
         guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
-        limits=Limits(caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic),
+        limits=Limits(_rates(config), clock.monotonic),
         answers=Answers(store),
         front=FrontSettings(access_log=config.access_log, portal_origins=config.portal_origins),
         public_url=config.public_url,
@@ -98,6 +98,15 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
             brand=Brand(name=config.portal_name, color=config.portal_color, logo=config.portal_logo),
             settings=shown(config),
         ),
+    )
+
+
+def _rates(config: Config) -> Rates:
+    return Rates(
+        caller=config.rate_limit,
+        portal=config.rate_limit_portal,
+        application=config.rate_limit_application,
+        organization=config.rate_limit_organization,
     )
 
 

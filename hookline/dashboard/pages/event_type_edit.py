@@ -13,7 +13,7 @@ from hookline import manage
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.errors import Conflict, HooklineError, InvalidInput
+from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
 from hookline.html import Child, Safe, tag
 from hookline.model import EventType
 from hookline.schema import newest
@@ -128,7 +128,7 @@ async def create(look: Look, form: Form) -> Done | Page:
         now = look.services.wall()
         blank = EventType(org_id=look.org_id, name=draft.name, created_at=now, updated_at=now)
         made = await manage.add_event_type(look.store, draft.applied(blank), look.services.schemas.check_saved)
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Busy) as error:
         return _page(look, "New event type", NEW, draft, error)
     look.services.schemas.forget(look.org_id, made.name)
     return Done(to=look.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
@@ -155,7 +155,7 @@ async def edit(look: Look, form: Form) -> Done | Page:
 
     try:
         await manage.change_event_type(look.store, look.org_id, found.name, decide, look.services.schemas.check_saved)
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(look, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
     look.services.schemas.forget(look.org_id, found.name)
