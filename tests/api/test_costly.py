@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import hookline.schemas
 from hookline import clock, schema, schema_pool
+from hookline.api.routes import ingest
 from hookline.api.services import Services
 from hookline.errors import Busy, InvalidInput
 from hookline.model import Application, Organization
@@ -399,3 +400,67 @@ async def test_where_too_much_waits_the_answer_is_503(
         assert "try again" in answer.problem(503, "unavailable")
         assert answer.headers["retry-after"] == "1"
     assert (await client.get(f"/api/v1/app/{app.id}/msg")).json()["data"] == []
+
+
+# ── batches ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LIMIT = 64 * 1024  # of a payload, in these tests
+MESSAGE = b'{"eventType":"a","payload":{"n":1}}'
+
+
+def batch(*messages: bytes, beside: bytes = b"") -> bytes:
+    return b'{%s"messages":[%s]}' % (beside, b",".join(messages))
+
+
+FILLER = b'{"eventType":"a","payload":"%s"}' % (b"y" * (LIMIT - 100))
+WIDE = b"[" + b",".join([b"[]"] * 400_000) + b"]"  # 1.2 MB: as objects, 100 times as much
+LARGE_BATCHES: dict[str, tuple[bytes, object]] = {
+    "well formed": (batch(*[FILLER] * 20), [202] * 20),
+    "one is malformed": (batch(*[FILLER] * 20, b'{"eventType":5}', MESSAGE), [202] * 20 + [422, 202]),
+    "one is no object": (batch(*[FILLER] * 20, b"7", b'"x"', b"null"), [202] * 20 + [422] * 3),
+    "one is wide where nothing is taken": (
+        batch(MESSAGE, MESSAGE[:-1] + b',"transformationsParams":{"a":%s}}' % WIDE, MESSAGE),
+        [202, 422, 202],
+    ),
+    "one has many tags": (batch(MESSAGE, MESSAGE[:-1] + b',"tags":%s}' % WIDE), [202, 422]),
+    "more than may be": (batch(*[MESSAGE] * 40_000), "messages: more than 1,000"),
+    "more than may be, and then no JSON": (batch(*[b"{}"] * 600_000)[:-2] + b"!", "messages: more than 1,000"),
+    "none": (batch(beside=b'"application":{"name":"a"},')[:-1] + b" " * 1_100_000 + b"}", "messages: there are none"),
+    "a large application": (
+        batch(MESSAGE, beside=b'"application":{"name":"a","metadata":%s},' % WIDE),
+        "application: is larger than 16384 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("name", LARGE_BATCHES)
+async def test_large_batches_are_read_message_by_message(
+    client: Client, app: Application, name: str, engine: str
+) -> None:
+    sent, expected = LARGE_BATCHES[name]
+    assert len(sent) > ingest.AT_ONCE
+    answer = await client.post(f"/api/v1/app/{app.id}/msg/batch", sent)
+    if isinstance(expected, str):
+        (told,) = answer.faults()
+        assert told["msg"] == expected
+    else:
+        assert [each["status"] for each in answer.json(202)["results"]] == expected
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
+    ticks = iter(range(10**6))
+    turns = ingest.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    counting = asyncio.create_task(count())
+    assert [item async for item in turns.over("abcdefgh")] == list("abcdefgh")
+    counting.cancel()
+    assert others >= 6

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +14,7 @@ from hookline import ids, manage, messages, tracecontext
 from hookline.api import body
 from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
+from hookline.api.faults import Unfit
 from hookline.api.front import visit_of
 from hookline.api.idempotency import HEADER, REPLAYED, key_of, request_of, reused
 from hookline.api.operation import Needs, Operation, Query
@@ -41,9 +43,13 @@ from hookline.model import (
 from hookline.schemas import Budget
 
 ENVELOPE = 16 * 1024  # what a request may have beside its payload
-TURN = 0.005  # seconds for which a batch's messages are checked in one go
+TURN = 0.005  # seconds for which a batch's messages are looked at in one go
+AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
+_MaybeApplication: Any = ApplicationIn | None
+
+T = TypeVar("T")
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -152,7 +158,7 @@ async def create_batch(call: Call) -> Response:
     trace = _trace(call)
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
-    items, wanted = _items(raw)
+    items, wanted = await _items(call, raw)
     app = await _application(call, wanted)
     key, digest = _idempotency(call, app, raw)
     messages, faults = await _sort_out(call, app, items, trace)
@@ -171,21 +177,55 @@ async def create_batch(call: Call) -> Response:
     return _respond(MessageBatchOut(results=results), accepted.status)
 
 
-def _items(raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
-    """Read at once if all are well formed; one by one if not, to tell which."""
+async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
+    """Read at once if all are well formed, and not so large that others would wait; else one by one."""
+    if len(raw) <= AT_ONCE:
+        with suppress(msgspec.ValidationError, Refused):
+            whole = body.decode(raw, MessageBatchIn)
+            return list(whole.messages), whole.application
+    parts = _parts(raw)
+    application = body.decode(bytes(parts.application)[:ENVELOPE], _MaybeApplication)
+    turns = Turns(call.services.monotonic)
+    return [_item(call, part) async for part in turns.over(parts.unread)], application
+
+
+def _parts(raw: bytes) -> MessageBatchParts:
     try:
-        whole = body.decode(raw, MessageBatchIn)
-    except (msgspec.ValidationError, Refused):
         parts = body.decode(raw, MessageBatchParts)
-        return [_item(part) for part in parts.messages], parts.application
-    return list(whole.messages), whole.application
+    except Unfit as error:
+        if f"at most length {MOST_IN_BATCH}" in str(error):
+            raise InvalidInput(f"messages: more than {MOST_IN_BATCH:,}") from None
+        raise
+    if not parts.unread:
+        raise InvalidInput("messages: there are none")
+    if len(bytes(parts.application)) > ENVELOPE:
+        raise InvalidInput(f"application: is larger than {ENVELOPE} bytes")
+    return parts
 
 
-def _item(part: msgspec.Raw) -> _Item:
+def _item(call: Call, part: bytes) -> _Item:
+    most = call.services.max_payload + ENVELOPE
+    if len(part) > most:
+        return f"the message is larger than {most} bytes"
     try:
-        return body.decode(bytes(part), MessageIn)
+        return body.decode(part, MessageIn)
     except (msgspec.DecodeError, Refused) as error:
         return str(error)
+
+
+class Turns:
+    """Of a long list that is walked while other requests wait."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until = monotonic() + TURN
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
+        for item in items:
+            if self._monotonic() > self._until:
+                await asyncio.sleep(0)  # theirs
+                self._until = self._monotonic() + TURN
+            yield item
 
 
 async def _sort_out(
@@ -194,12 +234,10 @@ async def _sort_out(
     """The messages to accept, and by their positions the faults of the others."""
     messages: list[NewMessage] = []
     faults: dict[int, str] = {}
-    budget, monotonic = Budget(app.id), call.services.monotonic
-    until = monotonic() + TURN
-    for position, item in enumerate(items):
-        if monotonic() > until:
-            await asyncio.sleep(0)  # other requests have their turn
-            until = monotonic() + TURN
+    budget = Budget(app.id)
+    position = -1
+    async for item in Turns(call.services.monotonic).over(items):
+        position += 1
         if isinstance(item, str):
             faults[position] = item
             continue
