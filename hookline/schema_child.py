@@ -27,8 +27,6 @@ STDIN = 0
 MOST_COMPILED = 64
 MOST_MEMORY = 1 << 30  # bytes of its address space
 
-TOO_MUCH_MEMORY = "needs too much memory to be validated"
-
 
 class Save(Struct, frozen=True, tag=True):
     event_type: EventType
@@ -95,7 +93,9 @@ def _answer(order: Order) -> Answer:
     except InvalidInput as error:
         fault = str(error)
     except MemoryError:
-        fault = TOO_MUCH_MEMORY
+        fault = "payload: needs too much memory to be validated"
+    except BaseException as error:  # the library panics: it would do so again
+        fault = f"payload: cannot be validated: {type(error).__name__}"
     signal.setitimer(signal.ITIMER_PROF, 0)
     return Answer(time.process_time() - began, fault, bounds)
 

@@ -426,6 +426,10 @@ LARGE_BATCHES: dict[str, tuple[bytes, object]] = {
     "more than may be": (batch(*[MESSAGE] * 40_000), "messages: more than 1,000"),
     "more than may be, and then no JSON": (batch(*[b"{}"] * 600_000)[:-2] + b"!", "messages: more than 1,000"),
     "none": (batch(beside=b'"application":{"name":"a"},')[:-1] + b" " * 1_100_000 + b"}", "messages: there are none"),
+    "an application that is none": (
+        batch(*[FILLER] * 20, beside=b'"application":{"name":5},'),
+        "Expected `str`, got `int`",
+    ),
     "a large application": (
         batch(MESSAGE, beside=b'"application":{"name":"a","metadata":%s},' % WIDE),
         "application: is larger than 16384 bytes",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,7 @@ from hookline.api.wire.ingest import (
     MOST_IN_BATCH,
     BatchErrorOut,
     BatchResultOut,
+    MessageBatchBeside,
     MessageBatchIn,
     MessageBatchOut,
     MessageBatchParts,
@@ -47,7 +48,6 @@ TURN = 0.005  # seconds for which a batch's messages are looked at in one go
 AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
-_MaybeApplication: Any = ApplicationIn | None
 
 T = TypeVar("T")
 
@@ -184,9 +184,9 @@ async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | N
             whole = body.decode(raw, MessageBatchIn)
             return list(whole.messages), whole.application
     parts = _parts(raw)
-    application = body.decode(bytes(parts.application)[:ENVELOPE], _MaybeApplication)
+    beside = body.decode(b'{"application":%s}' % bytes(parts.application), MessageBatchBeside)
     turns = Turns(call.services.monotonic)
-    return [_item(call, part) async for part in turns.over(parts.unread)], application
+    return [_item(call, part) async for part in turns.over(parts.unread)], beside.application
 
 
 def _parts(raw: bytes) -> MessageBatchParts:

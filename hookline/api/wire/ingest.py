@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, UnsetType, defstruct
 from msgspec.structs import astuple
@@ -51,7 +51,7 @@ class MessageIn(In, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=2160)] | None, Meta(description="The same in hours.")
     ] = None
     transformations_params: Annotated[
-        dict[str, Any] | None, Meta(description="Nothing is transformed: anything in it is refused.")
+        dict[str, Raw] | None, Meta(description="Nothing is transformed: anything in it is refused.")
     ] = None
 
 
@@ -69,6 +69,12 @@ _Unread = defstruct(
     array_like=True,
     forbid_unknown_fields=True,
 )
+
+
+class MessageBatchBeside(In, frozen=True, kw_only=True):
+    """`MessageBatchIn` without its messages."""
+
+    application: ApplicationIn | None = None
 
 
 class MessageBatchParts(In, frozen=True, kw_only=True):
