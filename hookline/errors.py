@@ -66,6 +66,10 @@ class VerificationError(SignatureError):
         return type(self), (self.code, str(self))
 
 
+class Busy(HooklineError):
+    """There is too much to do at this moment. Nothing was changed; try again."""
+
+
 class StoreUnavailable(HooklineError):
     """The database cannot be reached now. Nothing is known to be lost; try again."""
 

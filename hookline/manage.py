@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import UNSET
@@ -237,7 +237,15 @@ async def find_event_type(store: Store, org_id: str, name: str) -> EventType:
     return _there(await store.event_type(org_id, name), name)
 
 
-async def add_event_type(store: Store, new: EventType) -> EventType:
+Check = Callable[[EventType], Awaitable[None]]  # raises `InvalidInput` for schemas that cannot be saved
+
+
+async def _check_here(event_type: EventType) -> None:
+    """Where nobody waits meanwhile. On a server, `Schemas.check_saved` is to be given."""
+    schema.check_schemas(event_type)
+
+
+async def add_event_type(store: Store, new: EventType, check: Check = _check_here) -> EventType:
     """One that is archived is replaced by it."""
 
     def decide(seen: EventType | None) -> EventType:
@@ -245,28 +253,32 @@ async def add_event_type(store: Store, new: EventType) -> EventType:
             raise Conflict(f"event type {new.name!r} exists already")
         return new
 
-    return (await save_event_type(store, new.org_id, new.name, decide))[0]
+    return (await save_event_type(store, new.org_id, new.name, decide, check))[0]
 
 
-async def archive_event_type(store: Store, org_id: str, name: str) -> EventType:
+async def archive_event_type(store: Store, org_id: str, name: str, check: Check = _check_here) -> EventType:
     """Endpoints that chose it keep it."""
-    return await change_event_type(store, org_id, name, lambda seen: replace(seen, archived=True))
+    return await change_event_type(store, org_id, name, lambda seen: replace(seen, archived=True), check)
 
 
 async def change_event_type(
-    store: Store, org_id: str, name: str, decide: Callable[[EventType], EventType]
+    store: Store, org_id: str, name: str, decide: Callable[[EventType], EventType], check: Check = _check_here
 ) -> EventType:
-    return (await save_event_type(store, org_id, name, lambda seen: decide(_there(seen, name))))[0]
+    return (await save_event_type(store, org_id, name, lambda seen: decide(_there(seen, name)), check))[0]
 
 
 async def save_event_type(
-    store: Store, org_id: str, name: str, decide: Callable[[EventType | None], EventType]
+    store: Store,
+    org_id: str,
+    name: str,
+    decide: Callable[[EventType | None], EventType],
+    check: Check = _check_here,
 ) -> tuple[EventType, bool]:
     """The event type, and whether it was made now. Decided anew, if somebody else has saved it meanwhile."""
     for _ in range(CHANGE_TRIES):
         seen = await store.event_type(org_id, name)
         wanted = decide(seen)
-        schema.check_schemas(catalogue.check_event_type(wanted))
+        await check(catalogue.check_event_type(wanted))
         try:
             return await store.save_event_type(_stamped(wanted, seen, await store.now()), replacing=seen), seen is None
         except Overtaken:

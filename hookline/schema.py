@@ -1,16 +1,16 @@
 """JSON Schema: an event type's schemas when it is saved, and payloads against the newest of them.
 
-Nothing is fetched: a reference stays within its schema. What a schema can cost is bounded before it is used, because the
-check runs where every other request waits: its text, its patterns (of an engine that is linear in the text), and its
-weight, which is how much of it there is once every reference is followed.
+Nothing is fetched: a reference stays within its schema. What a schema can cost is bounded before it is used: its text, its
+patterns (of an engine that is linear in the text), and its weight, which is how much of it there is once every reference is
+followed. That bound is far from tight: `hookline.schemas` decides by a stricter one what is checked where every other request
+waits, and has the rest done in another process.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,24 +21,43 @@ from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.model import EventType
-from hookline.store.base import Store
 
-REMEMBERED = 2.0  # seconds after which a change that another process made is noticed
-MOST_REMEMBERED = 10_000
-MOST_COMPILED = 256
 MOST_FAULTS = 5
 MOST_PATTERNS = 100
 MOST_WEIGHT = 10_000
 MOST_WORK = 200_000_000  # weight of the schema times values of the payload
 MOST_NESTED = 100  # of a schema along its references; of a payload, where the schema refers to itself
 PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
-LISTABLE = 20_000  # faults at the very most, if all of them are to be listed: the library makes them all at once
+LISTABLE = 20_000  # faults at the very most, if all of them are to be listed: the library makes them all at once ...
+LISTABLE_SIZE = 64 * 1024 * 1024  # ... and each may repeat the payload
+MOST_UNEVALUATED = (
+    8  # `unevaluatedProperties` and `unevaluatedItems` within each other: the library's time doubles with each
+)
+CHEAP = 100_000  # weight times size of what is checked beside other requests: some milliseconds at the very worst
+CHEAP_FAULTS = 2_000  # likewise, told in full
+CHEAP_TEXT = 64 * 1024  # bytes of a payload, likewise
+SMALL = 8 * 1024  # bytes of a schema without patterns that is compiled beside other requests
 
 _LONGEST_FAULT = 200
+_REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
 _VERSION = re.compile(r"\d+|\D+", re.A)
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
 _ASIDE = ("$defs", "definitions")  # likewise; they count where they are referred to
 _DATA = ("enum", "const", "default", "examples", "example")  # values, not schemas
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+# What a keyword costs that takes longer than a comparison, measured in comparisons.
+_WEIGHTS = {
+    "contains": 10,
+    "format": 10,
+    "minimum": 20,  # of a number with thousands of digits
+    "maximum": 20,
+    "exclusiveMinimum": 20,
+    "exclusiveMaximum": 20,
+    "multipleOf": 100,  # of fractions
+    "unevaluatedProperties": 100,
+    "unevaluatedItems": 100,
+    "uniqueItems": 100,
+}
 _ELSEWHERE = ("$dynamicRef", "$recursiveRef")
 
 _DIALECTS = (
@@ -53,50 +72,6 @@ def _never(_uri: str) -> Any:
 
 
 _NOTHING = Registry([], retriever=_never)
-
-Rule = Callable[[bytes], None]  # raises `InvalidInput` for a payload that does not fit
-
-
-class Schemas:
-    """One per process."""
-
-    def __init__(self, store: Store, monotonic: Callable[[], float]) -> None:
-        self._store = store
-        self._monotonic = monotonic
-        self._recent: dict[tuple[str, str], tuple[float, Rule | None]] = {}
-        self._compiled: OrderedDict[tuple[object, ...], Rule] = OrderedDict()
-
-    async def check(self, org_id: str, event_type: str, payload: bytes) -> None:
-        """`InvalidInput` with up to five faults, if the event type is validated and the payload does not fit."""
-        known = self._recent.get((org_id, event_type))
-        if known is None or known[0] < self._monotonic():
-            rule = await self._look_up(org_id, event_type)
-        else:
-            rule = known[1]
-        if rule is not None:
-            rule(payload)
-
-    def forget(self, org_id: str, event_type: str) -> None:
-        """It was changed in this process: the next payload meets the change."""
-        self._recent.pop((org_id, event_type), None)
-
-    async def _look_up(self, org_id: str, name: str) -> Rule | None:
-        found = await self._store.event_type(org_id, name)
-        rule = None if found is None or not found.validated else self._rule(found)
-        if len(self._recent) >= MOST_REMEMBERED:
-            self._recent.clear()
-        self._recent[org_id, name] = (self._monotonic() + REMEMBERED, rule)
-        return rule
-
-    def _rule(self, event_type: EventType) -> Rule:
-        key = (event_type.org_id, event_type.name, event_type.updated_at)
-        if key not in self._compiled:
-            self._compiled[key] = _rule(event_type)
-        self._compiled.move_to_end(key)
-        while len(self._compiled) > MOST_COMPILED:
-            self._compiled.popitem(last=False)
-        return self._compiled[key]
-
 
 # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,25 +105,26 @@ def _number(part: str) -> int:
     return int(part) if part.isdigit() else 0
 
 
-def _rule(event_type: EventType) -> Rule:
-    """A schema that could be saved once and cannot be used now refuses: nothing goes out unchecked in its name."""
-    try:
-        return _newest_judge(event_type)
-    except InvalidInput as fault:
-        return partial(_refuse, f"event type {event_type.name}: {fault}")
+def _newest_judge(event_type: EventType) -> Judge:
+    return judge(event_type.name, *newest_of(event_type))
 
 
-def _refuse(fault: str, _payload: bytes) -> None:
-    raise InvalidInput(fault)
-
-
-def _newest_judge(event_type: EventType) -> Rule:
+def newest_of(event_type: EventType) -> tuple[str, Any]:
+    """The version that payloads are held against, and its schema."""
     if not event_type.schemas:
         raise InvalidInput("validated: there is no schema to validate with")
     version = newest(event_type.schemas)
-    schema = event_type.schemas[version]
+    return version, event_type.schemas[version]
+
+
+def judge(event_type: str, version: str, schema: Any) -> Judge:
     bounds = _Survey(f"schemas.{version}", schema).bounds()
-    return _Judge(event_type.name, version, _validator(version, schema), bounds)
+    return Judge(event_type, version, _validator(version, schema), bounds)
+
+
+def is_small(text: bytes) -> bool:
+    """Whether it can be surveyed and compiled beside other requests. A pattern of a few letters can be a large automaton."""
+    return len(text) <= SMALL and b"attern" not in text
 
 
 def _validator(version: str, schema: dict[str, Any]) -> Validator:
@@ -177,16 +153,28 @@ def _pointer(path: list[str | int]) -> str:
 # ── what a schema costs ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Bounds(Struct, frozen=True):
+class Bounds(Struct, frozen=True):
     weight: int  # of the schema with every reference followed, those to itself once
     loops: int  # how often it refers to itself
     branching: bool  # a fault of an alternative is told with the faults of all of them
+    patterns: int  # how large their automata may be, in states
+    unique: int  # how often items must differ from each other: the only thing whose cost is quadratic
+    unevaluated: int  # how deep they lie within each other
+
+    def cost(self, size: int) -> int:
+        """Of a payload of that size. `CHEAP` is the unit that matters; where time may be exponential, it is beyond any."""
+        if self.loops or self.unevaluated:
+            return CHEAP + 1
+        return size * (self.weight + self.patterns + size * self.unique)
 
 
 class _Cost(Struct, frozen=True):
     weight: int = 1
     height: int = 1
     loops: int = 0
+    patterns: int = 0
+    unique: int = 0
+    unevaluated: int = 0
 
 
 class _Survey:
@@ -200,9 +188,9 @@ class _Survey:
         self._patterns = 0
         self._branching = False
 
-    def bounds(self) -> _Bounds:
+    def bounds(self) -> Bounds:
         cost = self._cost(self._root, 0)
-        return _Bounds(cost.weight, cost.loops, self._branching)
+        return Bounds(cost.weight, cost.loops, self._branching, cost.patterns, cost.unique, cost.unevaluated)
 
     def _cost(self, schema: Any, depth: int) -> _Cost:
         if not isinstance(schema, dict):
@@ -215,7 +203,9 @@ class _Survey:
         self._inspect(schema)
         cost = _sum(schema, [self._cost(part, depth + 1) for part in self._parts(schema)])
         if cost.weight > MOST_WEIGHT:
-            raise self._fault(f"has more than {MOST_WEIGHT} parts, with its references followed")
+            raise self._fault(f"weighs more than {MOST_WEIGHT} parts, with its references followed")
+        if cost.unevaluated > MOST_UNEVALUATED:
+            raise self._fault(f"has {' or '.join(_UNEVALUATED)} more than {MOST_UNEVALUATED} levels deep in each other")
         self._costs[id(schema)] = cost
         return cost
 
@@ -266,9 +256,13 @@ class _Survey:
 
 def _sum(schema: dict[str, Any], parts: list[_Cost]) -> _Cost:
     return _Cost(
-        weight=1 + _values(schema) + sum(part.weight for part in parts),
+        weight=1 + _values(schema) + _heavy(schema) + sum(part.weight for part in parts),
         height=1 + max((part.height for part in parts), default=0),
         loops=sum(part.loops for part in parts),
+        patterns=_automata(schema) + sum(part.patterns for part in parts),
+        unique=("uniqueItems" in schema) + sum(part.unique for part in parts),
+        unevaluated=any(keyword in schema for keyword in _UNEVALUATED)
+        + max((part.unevaluated for part in parts), default=0),
     )
 
 
@@ -285,23 +279,70 @@ def _values(schema: dict[str, Any]) -> int:
     return len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list))
 
 
+def _heavy(schema: dict[str, Any]) -> int:
+    """What its keywords cost beyond one comparison each; values that are compared count with all that is in them."""
+    compared = [schema["const"]] if "const" in schema else []
+    compared += schema["enum"] if isinstance(schema.get("enum"), list) else []
+    return sum(_WEIGHTS.get(keyword, 0) for keyword in schema) + sum(map(_parts_of, compared))
+
+
+def _parts_of(value: Any) -> int:
+    """10 for each, which is what it takes to look into a list or an object; 0 if it is neither."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else None
+        found += 0 if inner is None else 10 * (1 + len(inner))
+        left.extend(inner or ())
+    return found
+
+
+def _automata(schema: dict[str, Any]) -> int:
+    own, names = schema.get("pattern"), schema.get("patternProperties")
+    return sum(map(_states, [*([own] if isinstance(own, str) else ()), *(names if isinstance(names, dict) else ())]))
+
+
+def _states(pattern: str) -> int:
+    """About how many an automaton has at most: all that is repeated may be repeated within each other."""
+    counts = [max(map(_number, pair)) for pair in _REPEATED.findall(pattern)]
+    return min(len(pattern) * prod(max(1, count) for count in counts[:100]), CHEAP)
+
+
 # ── payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Judge:
-    def __init__(self, event_type: str, version: str, validator: Validator, bounds: _Bounds) -> None:
+class Judge:
+    """Of one schema, compiled."""
+
+    def __init__(self, event_type: str, version: str, validator: Validator, bounds: Bounds) -> None:
         self._named = f"the schema of {event_type}, version {version}"
         self._validator = validator
-        self._bounds = bounds
+        self.bounds = bounds
 
     def __call__(self, payload: bytes) -> None:
+        """`InvalidInput` for one that does not fit, with all that can be told of it."""
         value = _decoded(payload)
         depth = self._depth(value)
-        values = payload.count(b",") + payload.count(b":") + 1  # or fewer
-        if self._bounds.weight * values > MOST_WORK:
+        values = _count(payload)
+        if self.bounds.weight * values > MOST_WORK:
             raise InvalidInput(f"payload: is too large to be validated with {self._named}")
         if not self._fits(value):
-            raise InvalidInput(self._report(self._faults(value, values, depth)))
+            raise InvalidInput(self._report(self._faults(value, len(payload), values, depth)))
+
+    def settled(self, payload: bytes) -> bool:
+        """Whether it fits, as far as that is cheap to find out. `InvalidInput`: it does not, and that was cheap too.
+        False: `__call__` it where nobody waits."""
+        if len(payload) > CHEAP_TEXT:
+            return False
+        values = _count(payload)
+        if self.bounds.cost(max(values, len(payload) // 16)) > CHEAP:
+            return False
+        value = _decoded(payload)
+        if self._fits(value):
+            return True
+        if not _listable(self.bounds.weight * values, len(payload), CHEAP_FAULTS):
+            return False
+        raise InvalidInput(self._report(self._faults(value, len(payload), values, 0)))
 
     def _fits(self, value: Any) -> bool:
         try:
@@ -311,18 +352,18 @@ class _Judge:
 
     def _depth(self, value: Any) -> int:
         """Only of interest where the schema goes as deep as the payload does."""
-        depth = nesting(value, MOST_NESTED) if self._bounds.loops else 0
+        depth = nesting(value, MOST_NESTED) if self.bounds.loops else 0
         if depth > MOST_NESTED:
             raise InvalidInput(f"payload: is nested more than {MOST_NESTED} levels deep, too deep to be validated")
         return depth
 
-    def _faults(self, value: Any, values: int, depth: int) -> list[ValidationError]:
+    def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
         """All of them if they can be told at a bounded cost, else the first one, else none."""
-        most = self._bounds.weight * max(1, self._bounds.loops) ** depth
+        most = self.bounds.weight * max(1, self.bounds.loops) ** depth
         try:
-            if most * values <= LISTABLE:
+            if _listable(most * values, size, LISTABLE):
                 return list(self._validator.iter_errors(value))
-            if most <= LISTABLE and not self._bounds.branching:
+            if most <= LISTABLE and not self.bounds.branching:
                 self._validator.validate(value)
         except ValidationError as fault:
             return [fault]
@@ -335,6 +376,15 @@ class _Judge:
         if len(faults) > MOST_FAULTS:
             shown.append(f"and {len(faults) - MOST_FAULTS} more")
         return f"payload: does not fit {self._named}" + (f": {'; '.join(shown)}" if shown else "")
+
+
+def _count(payload: bytes) -> int:
+    """Of its values: so many, or fewer."""
+    return payload.count(b",") + payload.count(b":") + 1
+
+
+def _listable(faults: int, size: int, most: int) -> bool:
+    return faults <= most and faults * size <= LISTABLE_SIZE * most // LISTABLE
 
 
 def _decoded(payload: bytes) -> Any:

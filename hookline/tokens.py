@@ -1,8 +1,9 @@
 """API tokens: JSON Web Tokens in the shape that Svix SDKs and servers use, HS256 and nothing else.
 
 An organization's token names it in `sub`; an application's token has the application in `sub` and the organization in
-`org`. `iat` keeps its microseconds: tokens are revoked by "issued before", and a token made in the same second after
-that must work.
+`org`. `portal` says whether it was made for a link to the portal, and so lies in a customer's browser: such a token
+creates messages only if it has `publish` too. `iat` keeps its microseconds: tokens are revoked by "issued before", and a
+token made in the same second after that must work.
 """
 
 from __future__ import annotations
@@ -25,13 +26,25 @@ from hookline.clock import to_micros
 from hookline.errors import ConfigError, InvalidInput, SignatureError
 from hookline.model import Scope
 
-__all__ = ["APP_LIFETIME", "ISSUER", "ORG_LIFETIME", "Grant", "hashed", "issue", "read", "read_any", "secret_id"]
+__all__ = [
+    "APP_LIFETIME",
+    "ISSUER",
+    "ORG_LIFETIME",
+    "PORTAL_LIFETIME",
+    "Grant",
+    "hashed",
+    "issue",
+    "read",
+    "read_any",
+    "secret_id",
+]
 
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # so that the tokens of a team that moves over go on working
 
 ORG_LIFETIME = 3650 * 86_400.0
 APP_LIFETIME = 28 * 86_400.0
+PORTAL_LIFETIME = 7 * 86_400.0  # the longest
 _LONGEST_LIFETIME = 100 * 365 * 86_400.0
 
 _ALGORITHM = "HS256"
@@ -62,6 +75,8 @@ class _Claims(Struct, frozen=True, kw_only=True):
     nbf: _Seconds = 0.0
     org: str | None = None
     scope: Scope = Scope.FULL
+    portal: bool | None = None  # None: not ours, or of a release that did not say
+    publish: bool = False
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -72,6 +87,8 @@ class Grant(Struct, frozen=True, kw_only=True):
     issued_at: datetime
     expires_at: datetime
     scope: Scope
+    portal: bool = False  # for a customer's browser
+    publishes: bool = True  # messages of its own; a read-only scope forbids it all the same
 
 
 def issue(
@@ -82,8 +99,13 @@ def issue(
     now: datetime,
     lifetime: float | None = None,
     scope: Scope = Scope.FULL,
+    portal: bool = False,
+    publish: bool = False,
 ) -> str:
-    """A token for the organization, or for one application of it. The lifetime is in seconds."""
+    """A token for the organization, or for one application of it. The lifetime is in seconds.
+
+    `portal`: for a customer's browser; `publish`: it may create messages nevertheless.
+    """
     _check_names(org_id, app_id)
     if lifetime is None:
         lifetime = ORG_LIFETIME if app_id is None else APP_LIFETIME
@@ -91,7 +113,8 @@ def issue(
         raise InvalidInput("a token lives longer than 0 seconds and at most 100 years")
     seconds = to_micros(now) / 1_000_000
     claims = {"iss": ISSUER, "iat": seconds, "nbf": math.floor(seconds), "exp": math.ceil(seconds + lifetime)}
-    claims |= {"sub": org_id} if app_id is None else {"sub": app_id, "org": org_id}
+    claims |= {"sub": org_id} if app_id is None else {"sub": app_id, "org": org_id, "portal": portal}
+    claims |= {"publish": True} if publish else {}
     claims |= {} if scope == Scope.FULL else {"scope": scope.value}
     try:
         return jwt.encode(claims, _key(secret), algorithm=_ALGORITHM)
@@ -109,12 +132,15 @@ def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, 
     claims, secret = _decode_any(secrets, token)
     _check_times(claims, to_micros(now) / 1_000_000)
     org_id, app_id = _names(claims)
+    portal = app_id is not None and _for_portal(claims)
     grant = Grant(
         org_id=org_id,
         app_id=app_id,
         issued_at=datetime.fromtimestamp(claims.iat, UTC),
         expires_at=datetime.fromtimestamp(claims.exp, UTC),
         scope=claims.scope,
+        portal=portal,
+        publishes=not portal or claims.publish,
     )
     return grant, secret
 
@@ -122,6 +148,14 @@ def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, 
 def secret_id(secret: str) -> bytes:
     """What a secret is known by where it is not to be known."""
     return hmac.digest(_key(secret), b"id", "sha256")[:4]
+
+
+def _for_portal(claims: _Claims) -> bool:
+    """One that does not say is taken for a portal's if it may be one: a Svix server makes no other for an application, and
+    an earlier release made them for a week at most."""
+    if claims.portal is not None:
+        return claims.portal
+    return claims.iss != ISSUER or claims.exp - claims.iat <= PORTAL_LIFETIME + 2  # of rounding
 
 
 def hashed(token: str) -> bytes:

@@ -28,11 +28,18 @@ log = structlog.get_logger(__name__)
 
 _MAY = {Scope.FULL: "do everything", Scope.PUBLISH: "only publish messages", Scope.READ: "only read"}
 
+_NO_MESSAGES = (
+    "this token is for the portal and creates no messages: use an API key, or a token of `hookline token --app`; "
+    "a link that is made with the capability CreateMessages has a token that may"
+)
+
 
 class Caller(Struct, frozen=True, kw_only=True):
     org_id: str
     app: Application | None = None  # the only one that this token or key reaches
     scope: Scope = Scope.FULL
+    portal: bool = False  # a customer, in a browser
+    publishes: bool = True  # may create messages, where the scope lets it
     key_id: str | None = None  # of an API key
     key_name: str | None = None  # likewise
     token: bytes | None = None  # of a token: its hash
@@ -137,6 +144,8 @@ class Auth:
             org_id=org.id,
             app=app,
             scope=grant.scope,
+            portal=grant.portal,
+            publishes=grant.publishes,
             token=hashed,
             issued_at=grant.issued_at,
             expires_at=grant.expires_at,
@@ -169,6 +178,8 @@ class Auth:
         """`needs` is what an operation asks for; only a full key, or a token, may do all."""
         if caller.scope not in (Scope.FULL, needs):
             raise Refused(403, f"this token or key may {_MAY[caller.scope]}")
+        if needs == Scope.PUBLISH and not caller.publishes:
+            raise Refused(403, _NO_MESSAGES)
 
     def whole_organization(self, caller: Caller) -> None:
         """For routes beyond one application."""
@@ -210,9 +221,19 @@ class Auth:
 
     # ── issued and taken back ──
 
-    def issue(self, app: Application, *, lifetime: float, scope: Scope) -> str:
-        """A token for one application."""
-        return tokens.issue(self._secret, app.org_id, app_id=app.id, now=self._wall(), lifetime=lifetime, scope=scope)
+    def issue(self, app: Application, *, lifetime: float, scope: Scope, publish: bool) -> str:
+        """A token for the portal of one application."""
+        now = self._wall()
+        return tokens.issue(
+            self._secret,
+            app.org_id,
+            app_id=app.id,
+            now=now,
+            lifetime=lifetime,
+            scope=scope,
+            portal=True,
+            publish=publish,
+        )
 
     async def revoke(self, caller: Caller) -> None:
         """The token that the caller holds. Other processes notice within moments."""

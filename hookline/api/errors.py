@@ -14,6 +14,7 @@ from hookline import html
 from hookline.api import faults
 from hookline.errors import (
     BlockedAddress,
+    Busy,
     Conflict,
     HooklineError,
     InvalidInput,
@@ -46,6 +47,7 @@ _STATUS: list[tuple[type[HooklineError], int]] = [
     (SignatureError, 401),
     (NotFound, 404),
     (Conflict, 409),
+    (Busy, 503),
 ]
 
 

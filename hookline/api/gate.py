@@ -18,7 +18,7 @@ async def admit(services: Services, operation: Operation, scope: Scope) -> Calle
     """Before anything of the body is read, and before anything is looked up that the path names."""
     caller = await identify(services, scope)
     visit_of(scope).caller = caller
-    services.limits.take(caller.holder, caller.org_id)
+    services.limits.take(caller)
     services.auth.allow(caller, operation.needs)
     if operation.whole:
         services.auth.whole_organization(caller)

@@ -1,11 +1,14 @@
-"""How many requests a second one caller, or one organization, may make of this process; and how many with a bad token."""
+"""How many requests a second one caller, application or organization may make of this process; and how many with a bad token."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
 
+from msgspec import Struct
+
 from hookline import lockout
+from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 
 ROUNDING = 1e-6  # seconds
@@ -45,22 +48,37 @@ class Buckets:
         self._full_at = {name: at for at, name in kept[-(MOST_KNOWN // 2) :]}
 
 
+class Rates(Struct, frozen=True, kw_only=True):
+    """Requests a second; 0: without limit."""
+
+    caller: float = 0  # one token or key
+    portal: float = 0  # one of a portal, or one session there
+    application: float = 0  # all tokens, keys and sessions that are for this application alone
+    organization: float = 0  # all of them
+
+
 class Limits:
-    def __init__(self, *, caller: float, organization: float, monotonic: Callable[[], float]) -> None:
-        self._callers = Buckets(caller, monotonic)
-        self._organizations = Buckets(organization, monotonic)
+    def __init__(self, rates: Rates, monotonic: Callable[[], float]) -> None:
+        self._callers = Buckets(rates.caller, monotonic)
+        self._portals = Buckets(rates.portal, monotonic)
+        self._applications = Buckets(rates.application, monotonic)
+        self._organizations = Buckets(rates.organization, monotonic)
         self._strangers = Buckets(1 / BAD_TOKENS_EVERY, monotonic, burst=BAD_TOKENS)
 
-    def take(self, holder: Hashable, org_id: str) -> None:
+    def take(self, caller: Caller) -> None:
         """One request of this token or key; 429 with the time to wait if it is one too many."""
-        for buckets, name, whose in (
-            (self._callers, holder, "this token or key"),
-            (self._organizations, org_id, "this organization"),
-        ):
-            wait = buckets.wait(name)
-            if wait:
-                raise Refused(429, f"too many requests with {whose}; slow down", retry_after=math.ceil(wait))
+        own = self._portals if caller.portal else self._callers
+        _take(own, caller.holder, "with this token or key")
+        if caller.app is not None:
+            _take(self._applications, caller.app.id, "from this application")
+        _take(self._organizations, caller.org_id, "from this organization")
 
     def stranger(self, address: str) -> float:
         """One request from there with a token or key that is no good. 0, or the seconds to wait if it is one too many."""
         return self._strangers.wait(lockout.network(address))
+
+
+def _take(buckets: Buckets, name: Hashable, whose: str) -> None:
+    wait = buckets.wait(name)
+    if wait:
+        raise Refused(429, f"too many requests {whose}; slow down", retry_after=math.ceil(wait))

@@ -17,7 +17,7 @@ from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, New
 from hookline.observe.history import History
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.schema import Schemas
+from hookline.schemas import Schemas
 from hookline.store.base import Store
 
 

@@ -18,14 +18,14 @@ from hookline.api.auth import Auth
 from hookline.api.front import FrontSettings
 from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
-from hookline.api.limits import Limits
+from hookline.api.limits import Limits, Rates
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.schema import Schemas
+from hookline.schemas import Schemas
 from hookline.store.base import Store
 
 
@@ -64,10 +64,12 @@ async def answer(
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
     await store.watch_secrets(ids[0], ids[1:])
     ingest = Ingest(store, tally=tally)
-    way.door.open(compose(replace(services(store, config, ingest, tally, traces), leaving=way.stop), pages))
+    given = replace(services(store, config, ingest, tally, traces), leaving=way.stop)
+    way.door.open(compose(given, pages))
     way.health.opened(store)
     await asyncio.wait({way.serving})
     await ingest.close()
+    await given.schemas.close()
 
 
 def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces: Traces | None = None) -> Services:
@@ -80,7 +82,7 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         auth=Auth(store, config.jwt_secret, older=config.jwt_secrets[1:], wall=clock.wall, monotonic=clock.monotonic),
         guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
-        limits=Limits(caller=config.rate_limit, organization=config.rate_limit_organization, monotonic=clock.monotonic),
+        limits=Limits(_rates(config), clock.monotonic),
         answers=Answers(store),
         front=FrontSettings(access_log=config.access_log, portal_origins=config.portal_origins),
         public_url=config.public_url,
@@ -104,6 +106,15 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
 
 def _pages_key(secret: str) -> bytes:
     return hmac.digest(secret.encode("utf-8", "surrogateescape"), b"pages", "sha256")
+
+
+def _rates(config: Config) -> Rates:
+    return Rates(
+        caller=config.rate_limit,
+        portal=config.rate_limit_portal,
+        application=config.rate_limit_application,
+        organization=config.rate_limit_organization,
+    )
 
 
 def shown(config: Config) -> tuple[ShownSetting, ...]:

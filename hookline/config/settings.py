@@ -125,10 +125,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "rate_limit",
         number(0, 1_000_000),
-        "0",
+        "10000",
         "Requests a second that one token or API key may make of one process; 0: no limit.",
     ),
-    Setting("rate_limit_organization", number(0, 1_000_000), "0", "Likewise, of all of an organization's together."),
+    Setting(
+        "rate_limit_portal",
+        number(0, 1_000_000),
+        "100",
+        "Likewise, that one portal link may make, with its token and in its pages.",
+    ),
+    Setting(
+        "rate_limit_application",
+        number(0, 1_000_000),
+        "5000",
+        "Likewise, of all tokens, API keys and portal links of one application together. Those of the organization do not count.",
+    ),
+    Setting(
+        "rate_limit_organization", number(0, 1_000_000), "20000", "Likewise, of all of an organization's together."
+    ),
     Setting(
         "access_log",
         choice("off", "debug", "info"),

@@ -30,6 +30,8 @@ class Config(Struct, frozen=True, kw_only=True):
     portal_color: str | None
     portal_logo: str | None
     rate_limit: float  # 0: none
+    rate_limit_portal: float
+    rate_limit_application: float
     rate_limit_organization: float
     access_log: str
     jwt_secrets: tuple[str, ...]  # the first one signs, all of them verify

@@ -25,7 +25,7 @@ from hookline.dashboard.headers import headers, policy
 from hookline.dashboard.look import PORTAL, Look, Viewer
 from hookline.dashboard.notices import Notices
 from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, Shown, View
-from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
+from hookline.errors import Busy, Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
 from hookline.html import Safe, tag
 from hookline.model import Application
 from hookline.store.base import Page as Rows
@@ -116,7 +116,7 @@ class Dashboard:
         viewer = await self.door.viewer(request, portal=portal)
         caller = viewer.caller
         visit_of(request.scope).caller = caller
-        self._services.limits.take(caller.holder, caller.org_id)
+        self._services.limits.take(caller)
         self._services.auth.allow(caller, Needs.READ)
         return Look(
             request, self._services, viewer, await self._services.store.now(), await self._chosen(request, viewer)
@@ -246,6 +246,8 @@ def _status(error: HooklineError) -> int:
             return 409
         case InvalidInput():
             return 422
+        case Busy():
+            return 503
         case _:
             return 400
 

@@ -102,6 +102,8 @@ class Door:
             org_id=session.org_id,
             app=app,
             scope=session.role,
+            portal=app is not None,
+            publishes=app is None,
             key_id=session.key_id,
             key_name=session.key_name,
             token=session.token,

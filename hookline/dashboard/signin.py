@@ -88,7 +88,7 @@ class SignIn:
             await self._take(lockout.token(self._services.pages.key, address), address)
             log.warning("sign_in_refused", address=address, operator=None)
             raise
-        self._services.limits.take(caller.holder, caller.org_id)
+        self._services.limits.take(caller)
         if caller.scope == Scope.PUBLISH:
             raise SignatureError("this key may only publish messages: it opens no page")
         return self._arrival(caller)

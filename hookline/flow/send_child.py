@@ -17,7 +17,8 @@ from ipaddress import ip_network
 from hookline.flow.guard import Guard
 from hookline.flow.resolve import Resolver
 from hookline.flow.send import Results, Sender
-from hookline.flow.send_frames import Frames, Settings, decode_orders, decode_settings, frame
+from hookline.flow.send_frames import Settings, decode_orders, decode_settings
+from hookline.frames import Frames, frame
 
 CHUNK = 1 << 18
 STDIN = 0

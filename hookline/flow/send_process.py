@@ -8,8 +8,6 @@ answers is parsed by a process that holds neither a secret nor the database.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +16,10 @@ from typing import cast
 import structlog
 
 from hookline import clock
+from hookline.children import spawn
 from hookline.flow.send import Request, Results
-from hookline.flow.send_frames import Frames, Settings, decode_reports, frame
+from hookline.flow.send_frames import Settings, decode_reports
+from hookline.frames import Frames, frame
 from hookline.model import Sent
 from hookline.states import ErrorKind
 
@@ -31,15 +31,7 @@ STEADY = 60.0  # one that lived this long starts anew at the first pause
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the process
 STUCK_MARGIN = 15.0  # seconds beyond a request's deadline without its result: the process is stuck, and is replaced
 LOOK_EVERY = 1.0  # seconds between looks for that
-BUFFER = 1 << 20
 FRAME_MOST = 4 << 20  # bytes of the bodies in one frame, unless it has one body alone
-
-# What it is given of our environment: how to start, and where this machine keeps its authorities and names.
-_INHERITED = frozenset({
-    "HOME", "HOSTALIASES", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCALDOMAIN", "OPENSSL_CONF", "OPENSSL_MODULES", "PATH",
-    "RES_OPTIONS", "SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "TZ", "VIRTUAL_ENV",
-})  # fmt: skip
-_INHERITED_PREFIXES = ("DYLD_", "LC_", "MALLOC_", "PYTHON", "__PYVENV")
 
 
 class SenderProcess:
@@ -101,7 +93,7 @@ class SenderProcess:
 
     async def _live(self) -> int:
         """One life of it; its exit code."""
-        ours, process = _spawn()
+        ours, process = spawn(COMMAND)
         watching = asyncio.create_task(self._watch(process))
         try:
             line = _Line(self._heard)
@@ -216,25 +208,3 @@ def _batches(requests: dict[int, Request]) -> Iterator[dict[int, Request]]:
         size += len(one.body)
     if batch:
         yield batch
-
-
-def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The process, and our end of the socket that is its standard input."""
-    ours, theirs = socket.socketpair()
-    try:
-        with theirs:
-            for end in (ours, theirs):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-            return ours, subprocess.Popen(  # noqa: S603
-                COMMAND, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=_environment()
-            )
-    except OSError:
-        ours.close()
-        raise
-
-
-def _environment() -> dict[str, str]:
-    """Ours without what is ours alone, whatever it is called: it parses what strangers answer."""
-    return {
-        name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
-    }

@@ -107,8 +107,10 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
     )
     tally = Tally()
     ingest = Ingest(store, tally=tally)
-    yield services(store, settings, ingest, tally)
+    given = services(store, settings, ingest, tally)
+    yield given
     await ingest.close()
+    await given.schemas.close()
 
 
 @asynccontextmanager

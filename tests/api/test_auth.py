@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from hookline import clock, ids, tokens
 from hookline.api.auth import Recent
+from hookline.api.operation import Needs
+from hookline.api.routes import OPERATIONS
 from hookline.api.services import Services
 from hookline.model import Application, Organization
 from hookline.store import Store
@@ -191,8 +193,60 @@ async def test_a_link_that_may_only_read(client: Client, nobody: Client, app: Ap
     assert (await holder.post("/api/v1/auth/logout", b"")).status == 204
 
 
-async def test_what_would_be_more_than_was_asked_for_is_refused(client: Client, app: Application) -> None:
-    (fault,) = (await portal(client, app.id, {"capabilities": ["ViewBase"]})).faults()
+# ── messages with a portal's token ──
+
+BODIES = {"": MESSAGE, "/batch": {"messages": [MESSAGE, MESSAGE]}}
+
+
+async def publishes(holder: Client, app: Application) -> set[int]:
+    """The statuses of every way to create a message."""
+    refs = [app.id, *([app.uid] if app.uid else [])]
+    paths = [(f"/api/v1/app/{ref}/msg{end}", body) for ref in refs for end, body in BODIES.items()]
+    return {(await holder.post(path, body)).status for path, body in paths}
+
+
+async def test_every_way_to_create_messages_is_covered() -> None:
+    creating = {operation.path for operation in OPERATIONS if operation.needs == Needs.PUBLISH}
+    assert creating == {f"/app/{{app_id}}/msg{end}" for end in BODIES}
+
+
+@pytest.mark.parametrize("body", [{}, {"readOnly": False}, {"capabilities": []}, {"readOnly": True}])
+async def test_a_portals_token_creates_no_message(
+    client: Client, nobody: Client, app: Application, body: dict[str, Any]
+) -> None:
+    holder = nobody.holding((await portal(client, app.id, body)).json()["token"])
+    assert await publishes(holder, app) == {403}
+    told = (await holder.post(f"/api/v1/app/{app.id}/msg", b"not even JSON")).problem(403, "insufficient_access")
+    assert ("only read" if body.get("readOnly") else "CreateMessages") in told
+    assert (await client.get(f"/api/v1/app/{app.id}/msg")).json()["data"] == []
+
+
+async def test_a_portals_token_that_was_given_the_capability(client: Client, nobody: Client, app: Application) -> None:
+    token = (await portal(client, app.id, {"capabilities": ["CreateMessages"]})).json()["token"]
+    assert await publishes(nobody.holding(token), app) == {202}
+    grant = tokens.read(JWT_SECRET, token, clock.wall())
+    assert (grant.portal, grant.publishes) == (True, True)
+
+
+async def test_an_applications_own_token_goes_on_publishing(nobody: Client, app: Application) -> None:
+    for lifetime in (60.0, float(WEEK), None):
+        token = tokens.issue(JWT_SECRET, app.org_id, app_id=app.id, now=clock.wall(), lifetime=lifetime)
+        assert await publishes(nobody.holding(token), app) == {202}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"capabilities": ["ViewBase"]},
+        {"capabilities": ["CreateMessages", "ManageEndpoint"]},
+        {"capabilities": ["createmessages"]},
+        {"capabilities": ["CreateMessages"], "readOnly": True},
+    ],
+)
+async def test_what_would_be_more_than_was_asked_for_is_refused(
+    client: Client, app: Application, body: dict[str, Any]
+) -> None:
+    (fault,) = (await portal(client, app.id, body)).faults()
     assert "readOnly" in fault["msg"]
 
 

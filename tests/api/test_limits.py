@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, keys, tokens
+from hookline import clock, config, keys, tokens
+from hookline.api.auth import Caller
 from hookline.api.errors import Refused
-from hookline.api.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MOST_KNOWN, Buckets, Limits
+from hookline.api.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MOST_KNOWN, Buckets, Limits, Rates
 from hookline.api.services import Services
 from hookline.model import Application, Organization
+from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client, serving
 from tests.api.test_hostile import read_to_end
+from tests.support import factory
 
 
 class Clock:
@@ -24,8 +29,12 @@ class Clock:
         return self.now
 
 
-def limits(caller: float = 0, organization: float = 0, at: Clock | None = None) -> Limits:
-    return Limits(caller=caller, organization=organization, monotonic=at or Clock())
+def limits(at: Clock | None = None, **rates: float) -> Limits:
+    return Limits(Rates(**rates), at or Clock())
+
+
+def calling(name: str, app: Application | None = None, **fields: Any) -> Caller:
+    return Caller(org_id="org", app=app, token=name.encode(), **fields)
 
 
 # ── requests a second ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,18 +76,67 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
 
 def test_one_caller_and_all_of_an_organization() -> None:
     at = Clock()
-    both = limits(2, 3, at)
+    both = limits(at, caller=2, organization=3)
     for holder in ("a", "a", "b"):
-        both.take(holder, "org")
-    with pytest.raises(Refused, match="this organization") as refused:
-        both.take("b", "org")
+        both.take(calling(holder))
+    with pytest.raises(Refused, match="from this organization") as refused:
+        both.take(calling("b"))
     assert (refused.value.status, refused.value.retry_after) == (429, 1)
-    both.take("c", "another")
+    both.take(replace(calling("c"), org_id="another"))
+
+
+def allowed(found: Limits, *callers: Caller) -> int:
+    """How many requests of these, by turns, before the first 429."""
+    for count, caller in enumerate(itertools.cycle(callers)):
+        try:
+            found.take(caller)
+        except Refused:
+            return count
+    raise AssertionError
+
+
+RATES = {"caller": 5, "portal": 3, "application": 9, "organization": 14}
+
+
+async def test_each_limit_counts_its_own(app: Application, store: Store, organization: Organization) -> None:
+    other = await store.create_application(organization.id, factory.new_application())
+    wide = [calling(str(number)) for number in range(4)]
+    portals = [calling(f"portal {number}", app, portal=True) for number in range(4)]
+    backend, stranger = calling("backend", app), calling("elsewhere", other)
+    assert allowed(limits(**RATES), wide[0]) == 5
+    assert allowed(limits(**RATES), *wide) == 14
+    assert allowed(limits(**RATES), portals[0]) == 3
+    assert allowed(limits(**RATES), *portals) == 9
+    assert allowed(limits(**RATES), *portals[:2], backend) == 9
+    both = limits(**RATES)
+    assert allowed(both, *portals) == 9
+    assert allowed(both, stranger) == 5  # another application's, and the organization's, still have room
+
+
+def test_the_defaults_bound_everybody() -> None:
+    plain = config.parse({})
+    assert 0 < plain.rate_limit_portal < plain.rate_limit_application < plain.rate_limit
+    assert plain.rate_limit < plain.rate_limit_organization
+
+
+async def test_a_portal_is_limited_by_its_link(served: Services, token: str, app: Application) -> None:
+    """Its token and its pages together; the organization's token is not concerned."""
+    at = Clock()
+    async with serving(replace(served, limits=limits(at, portal=4, caller=50))) as address:
+        client = Client(address, token)
+        link = (await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {})).json()
+        holder = client.holding(link["token"])
+        for _ in range(4):
+            (await holder.get(f"/api/v1/app/{app.id}")).json()
+        refused = await holder.get(f"/api/v1/app/{app.id}/endpoint")
+        assert "with this token or key" in refused.problem(429, "too_many_requests")
+        assert refused.headers["retry-after"] == "1"
+        (await client.get(f"/api/v1/app/{app.id}")).json()
 
 
 async def test_too_many_requests(served: Services, token: str, organization: Organization, app: Application) -> None:
     other = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
-    async with serving(replace(served, limits=limits(3))) as address:
+    async with serving(replace(served, limits=limits(caller=3))) as address:
         client = Client(address, token)
         for _ in range(3):
             (await client.get("/api/v1/app")).json()
@@ -106,7 +164,7 @@ def test_addresses_without_end_are_not_all_remembered() -> None:
 
 def test_neighbours_in_one_network_count_as_one() -> None:
     at = Clock()
-    strangers = limits(at=at)
+    strangers = limits(at)
     assert not any(strangers.stranger(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
     assert strangers.stranger("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
     assert not strangers.stranger("2001:db8:0:1::1")
@@ -119,7 +177,7 @@ def test_neighbours_in_one_network_count_as_one() -> None:
 
 async def test_too_many_bad_tokens(served: Services, token: str, app: Application) -> None:
     key = keys.make()
-    async with serving(replace(served, limits=limits(at=Clock()))) as address:
+    async with serving(replace(served, limits=limits(Clock()))) as address:
         good, bad, unknown = (Client(address, each) for each in (token, "nonsense", key))
         for number in range(BAD_TOKENS):
             (await (bad if number % 2 else unknown).get("/api/v1/app")).problem(401, "authentication_failed")

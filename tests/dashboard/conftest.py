@@ -54,8 +54,10 @@ async def served(store: Store, database_url: str, settings: dict[str, str]) -> A
     )
     tally = Tally()
     ingest = Ingest(store, tally=tally)
-    yield services(store, read, ingest, tally)
+    given = services(store, read, ingest, tally)
+    yield given
     await ingest.close()
+    await given.schemas.close()
 
 
 @pytest.fixture

@@ -392,7 +392,7 @@ async def test_signing_in_takes_from_the_limit_of_its_key(
     from tests.api.test_limits import limits
 
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
-    async with serving(replace(served, limits=limits(2))) as address:
+    async with serving(replace(served, limits=limits(caller=2))) as address:
         client = Client(address)
         assert (await client.sign_in(token=token)).location == "/"
         assert (await client.get("/audit")).status == 200

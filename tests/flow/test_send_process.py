@@ -14,8 +14,9 @@ import uvloop
 
 from hookline.flow import send_process
 from hookline.flow.send import Request, Results
-from hookline.flow.send_frames import Frames, Settings, frame
+from hookline.flow.send_frames import Settings
 from hookline.flow.send_process import SenderProcess
+from hookline.frames import Frames, frame
 from hookline.model import Sent
 from hookline.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver

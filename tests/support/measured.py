@@ -132,9 +132,8 @@ async def measuring(
     sampler = sampler or Sampler(scene.store, every=0.0)
     shown = Metrics(tally, sampler, version="9.9.9", engine=scene.store.engine, fleet=fleet, fresh=0.0)
     ingest = Ingest(scene.store, tally=tally)
-    app = compose(
-        services(scene.store, settings, ingest, tally, traces), [route(shown, gate or Gate(None, is_open=False))]
-    )
+    given = services(scene.store, settings, ingest, tally, traces)
+    app = compose(given, [route(shown, gate or Gate(None, is_open=False))])
     listener, stop = listeners.bind("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:
@@ -143,3 +142,4 @@ async def measuring(
         stop.set()
         await running
         await ingest.close()
+        await given.schemas.close()

@@ -89,6 +89,8 @@ EVERY = {
     "HOOKLINE_PORTAL_COLOR": ("#1A73E8", "portal_color", "#1a73e8"),
     "HOOKLINE_PORTAL_LOGO": (__file__, "portal_logo", __file__),
     "HOOKLINE_RATE_LIMIT": ("50", "rate_limit", 50.0),
+    "HOOKLINE_RATE_LIMIT_PORTAL": ("20", "rate_limit_portal", 20.0),
+    "HOOKLINE_RATE_LIMIT_APPLICATION": ("30", "rate_limit_application", 30.0),
     "HOOKLINE_RATE_LIMIT_ORGANIZATION": ("0.5", "rate_limit_organization", 0.5),
     "HOOKLINE_ACCESS_LOG": ("Info", "access_log", "info"),
     "HOOKLINE_JWT_SECRET": (f"{NEW_SECRET}, {OLD_SECRET}", "jwt_secrets", (NEW_SECRET, OLD_SECRET)),

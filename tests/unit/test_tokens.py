@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -173,7 +174,40 @@ def test_the_tokens_of_a_svix_server_go_on_working() -> None:
     one = whole | {"org": ORG, "sub": APP, "exp": int(SECONDS) + 7 * 86_400}
     issued_at = datetime.fromtimestamp(int(SECONDS) - 9, UTC)
     assert read(SECRET, forge(whole), NOW) == grant(issued_at=issued_at, expires_at=expiry(whole))
-    assert read(SECRET, forge(one), NOW) == grant(app_id=APP, issued_at=issued_at, expires_at=expiry(one))
+    assert read(SECRET, forge(one), NOW) == grant(
+        app_id=APP, issued_at=issued_at, expires_at=expiry(one), portal=True, publishes=False
+    )
+
+
+@pytest.mark.parametrize("portal", [False, True])
+@pytest.mark.parametrize("publish", [False, True])
+@pytest.mark.parametrize("days", [0.01, 7, 28])
+def test_only_a_portals_token_needs_leave_to_publish(portal: bool, publish: bool, days: float) -> None:
+    token = issue(SECRET, ORG, app_id=APP, now=NOW, lifetime=days * 86_400, portal=portal, publish=publish)
+    found = read(SECRET, token, NOW)
+    assert (found.portal, found.publishes) == (portal, publish or not portal)
+
+
+@pytest.mark.parametrize(
+    ("issuer", "days", "portal"),
+    [("hookline", 7, True), ("hookline", 1, True), ("hookline", 7.01, False), ("svix-server", 28, True)],
+)
+def test_an_applications_token_that_does_not_say_is_a_portals_if_it_may_be_one(
+    issuer: str, days: float, portal: bool
+) -> None:
+    """Those of releases before `portal` was a claim, and of a Svix server."""
+    exp = math.ceil(SECONDS - 5 + days * 86_400)
+    found = read(SECRET, forge({"iss": issuer, "org": ORG, "sub": APP, "exp": exp}), NOW)
+    assert (found.portal, found.publishes) == (portal, not portal)
+    whole = read(SECRET, forge({"iss": issuer, "exp": exp, "portal": True}), NOW)
+    assert (whole.portal, whole.publishes) == (False, True)
+
+
+@pytest.mark.parametrize("claim", ["portal", "publish"])
+@pytest.mark.parametrize("value", ["true", 1, [], {}])
+def test_what_a_portals_token_may_is_said_plainly_or_refused(claim: str, value: Any) -> None:
+    with pytest.raises(SignatureError):
+        read(SECRET, forge({"org": ORG, "sub": APP, claim: value}), NOW)
 
 
 def test_a_token_that_may_only_read() -> None:

@@ -36,7 +36,7 @@ async def _for_caller(services: Services, request: Request) -> bytes:
     if "authorization" not in request.headers:
         return general()
     caller = await identify(services, request.scope)
-    services.limits.take(caller.holder, caller.org_id)
+    services.limits.take(caller)
     if caller.scope == Scope.PUBLISH:
         return general()
     page = Page(limit=MOST_EVENT_TYPES)

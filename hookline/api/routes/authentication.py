@@ -12,7 +12,13 @@ from hookline.api.errors import Refused
 from hookline.api.operation import Needs, Operation
 from hookline.api.routes.applications import make_named
 from hookline.api.services import Services
-from hookline.api.wire.authentication import WEEK, ApplicationTokenExpireIn, AppPortalAccessIn, AppPortalAccessOut
+from hookline.api.wire.authentication import (
+    CREATE_MESSAGES,
+    WEEK,
+    ApplicationTokenExpireIn,
+    AppPortalAccessIn,
+    AppPortalAccessOut,
+)
 from hookline.errors import InvalidInput
 from hookline.model import Application, Scope
 
@@ -24,19 +30,28 @@ async def portal_access(call: Call) -> Response:
     ref = call.path("app_id")
     app = await call.store.application(call.organization(), ref)
     given = await call.body(AppPortalAccessIn)
-    if given.capabilities:
-        raise InvalidInput("capabilities: not supported; use readOnly")
+    publish = _may_publish(given)
     if app is None:
         app = await make_named(call, ref, given.application)
     call.app = app
     scope = Scope.READ if given.read_only else Scope.FULL
-    return respond(portal_link(call.services, call.request, app, lifetime=given.expiry or WEEK, scope=scope))
+    lifetime = given.expiry or WEEK
+    return respond(portal_link(call.services, call.request, app, lifetime=lifetime, scope=scope, publish=publish))
+
+
+def _may_publish(given: AppPortalAccessIn) -> bool:
+    capabilities = given.capabilities or ()
+    if set(capabilities) - {CREATE_MESSAGES}:
+        raise InvalidInput(f"capabilities: takes {CREATE_MESSAGES} and no other; use readOnly for less")
+    if capabilities and given.read_only:
+        raise InvalidInput(f"capabilities: {CREATE_MESSAGES} and readOnly contradict each other; leave one out")
+    return bool(capabilities)
 
 
 def portal_link(
-    services: Services, request: Request, app: Application, *, lifetime: float, scope: Scope
+    services: Services, request: Request, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
 ) -> AppPortalAccessOut:
-    token = services.auth.issue(app, lifetime=lifetime, scope=scope)
+    token = services.auth.issue(app, lifetime=lifetime, scope=scope, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
     return AppPortalAccessOut(url=f"{_address(services, request)}/login#key={login}", token=token)
 

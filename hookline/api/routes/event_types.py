@@ -27,7 +27,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     given = await call.body(EventTypeIn)
-    made = await manage.add_event_type(call.store, _new(call, given.name, given))
+    made = await manage.add_event_type(call.store, _new(call, given.name, given), call.services.schemas.check_saved)
     call.services.schemas.forget(made.org_id, made.name)
     return respond(event_type(made), 201)
 
@@ -50,7 +50,9 @@ async def put(call: Call) -> Response:
     org_id, name = call.organization(), _name(call)
     given = await call.body(EventTypeUpdate)
     new = _new(call, name, given)
-    saved, made = await manage.save_event_type(call.store, org_id, name, lambda seen: _replaced(seen, new, given))
+    saved, made = await manage.save_event_type(
+        call.store, org_id, name, lambda seen: _replaced(seen, new, given), call.services.schemas.check_saved
+    )
     call.services.schemas.forget(org_id, name)
     return respond(event_type(saved), 201 if made else 200)
 
@@ -58,7 +60,9 @@ async def put(call: Call) -> Response:
 async def patch(call: Call) -> Response:
     org_id, name = call.organization(), _name(call)
     given = _given(await call.body(EventTypePatch))
-    changed = await manage.change_event_type(call.store, org_id, name, lambda seen: replace(seen, **given))
+    changed = await manage.change_event_type(
+        call.store, org_id, name, lambda seen: replace(seen, **given), call.services.schemas.check_saved
+    )
     call.services.schemas.forget(org_id, name)
     return respond(event_type(changed))
 
@@ -69,7 +73,7 @@ async def delete(call: Call) -> Response:
     if call.query(DeleteQuery).expunge:
         await call.store.expunge_event_type(org_id, name)
     else:
-        await manage.archive_event_type(call.store, org_id, name)
+        await manage.archive_event_type(call.store, org_id, name, call.services.schemas.check_saved)
     call.services.schemas.forget(org_id, name)
     return nothing()
 

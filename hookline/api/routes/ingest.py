@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +14,7 @@ from hookline import ids, manage, messages, tracecontext
 from hookline.api import body
 from hookline.api.call import Call, respond
 from hookline.api.errors import Refused
+from hookline.api.faults import Unfit
 from hookline.api.front import visit_of
 from hookline.api.idempotency import HEADER, REPLAYED, key_of, request_of, reused
 from hookline.api.operation import Needs, Operation, Query
@@ -22,6 +24,7 @@ from hookline.api.wire.ingest import (
     MOST_IN_BATCH,
     BatchErrorOut,
     BatchResultOut,
+    MessageBatchBeside,
     MessageBatchIn,
     MessageBatchOut,
     MessageBatchParts,
@@ -38,11 +41,15 @@ from hookline.model import (
     NewBatch,
     NewMessage,
 )
+from hookline.schemas import Budget
 
 ENVELOPE = 16 * 1024  # what a request may have beside its payload
-TURN = 100  # messages of a batch that are checked in one go
+TURN = 0.005  # seconds for which a batch's messages are looked at in one go
+AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
+
+T = TypeVar("T")
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -81,7 +88,7 @@ async def _accept(
 ) -> Accepted:
     """What was accepted before under its key stays accepted, though it would not pass any more."""
     try:
-        new = await _new(call, app, given, trace)
+        new = await _new(call, app, given, trace, Budget(app.id))
     except InvalidInput:
         before = await call.store.accepted_under(key, digest) if key and digest else None
         if before is None:
@@ -90,7 +97,7 @@ async def _accept(
     return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
 
 
-async def _new(call: Call, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
+async def _new(call: Call, app: Application, given: MessageIn, trace: str | None, budget: Budget) -> NewMessage:
     _check_support(given, call.services.retention_days)
     now = call.services.wall()
     new = NewMessage(
@@ -107,7 +114,7 @@ async def _new(call: Call, app: Application, given: MessageIn, trace: str | None
         trace=trace,
     )
     new = messages.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
-    await call.services.schemas.check(app.org_id, new.event_type, new.payload)
+    await call.services.schemas.check(app.org_id, new.event_type, new.payload, budget)
     return new
 
 
@@ -151,7 +158,7 @@ async def create_batch(call: Call) -> Response:
     trace = _trace(call)
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
-    items, wanted = _items(raw)
+    items, wanted = await _items(call, raw)
     app = await _application(call, wanted)
     key, digest = _idempotency(call, app, raw)
     messages, faults = await _sort_out(call, app, items, trace)
@@ -170,21 +177,55 @@ async def create_batch(call: Call) -> Response:
     return _respond(MessageBatchOut(results=results), accepted.status)
 
 
-def _items(raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
-    """Read at once if all are well formed; one by one if not, to tell which."""
+async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
+    """Read at once if all are well formed, and not so large that others would wait; else one by one."""
+    if len(raw) <= AT_ONCE:
+        with suppress(msgspec.ValidationError, Refused):
+            whole = body.decode(raw, MessageBatchIn)
+            return list(whole.messages), whole.application
+    parts = _parts(raw)
+    beside = body.decode(b'{"application":%s}' % bytes(parts.application), MessageBatchBeside)
+    turns = Turns(call.services.monotonic)
+    return [_item(call, part) async for part in turns.over(parts.unread)], beside.application
+
+
+def _parts(raw: bytes) -> MessageBatchParts:
     try:
-        whole = body.decode(raw, MessageBatchIn)
-    except (msgspec.ValidationError, Refused):
         parts = body.decode(raw, MessageBatchParts)
-        return [_item(part) for part in parts.messages], parts.application
-    return list(whole.messages), whole.application
+    except Unfit as error:
+        if f"at most length {MOST_IN_BATCH}" in str(error):
+            raise InvalidInput(f"messages: more than {MOST_IN_BATCH:,}") from None
+        raise
+    if not parts.unread:
+        raise InvalidInput("messages: there are none")
+    if len(bytes(parts.application)) > ENVELOPE:
+        raise InvalidInput(f"application: is larger than {ENVELOPE} bytes")
+    return parts
 
 
-def _item(part: msgspec.Raw) -> _Item:
+def _item(call: Call, part: bytes) -> _Item:
+    most = call.services.max_payload + ENVELOPE
+    if len(part) > most:
+        return f"the message is larger than {most} bytes"
     try:
-        return body.decode(bytes(part), MessageIn)
+        return body.decode(part, MessageIn)
     except (msgspec.DecodeError, Refused) as error:
         return str(error)
+
+
+class Turns:
+    """Of a long list that is walked while other requests wait."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until = monotonic() + TURN
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
+        for item in items:
+            if self._monotonic() > self._until:
+                await asyncio.sleep(0)  # theirs
+                self._until = self._monotonic() + TURN
+            yield item
 
 
 async def _sort_out(
@@ -193,14 +234,15 @@ async def _sort_out(
     """The messages to accept, and by their positions the faults of the others."""
     messages: list[NewMessage] = []
     faults: dict[int, str] = {}
-    for position, item in enumerate(items):
-        if position % TURN == TURN - 1:
-            await asyncio.sleep(0)  # other requests have their turn
+    budget = Budget(app.id)
+    position = -1
+    async for item in Turns(call.services.monotonic).over(items):
+        position += 1
         if isinstance(item, str):
             faults[position] = item
             continue
         try:
-            messages.append(await _new(call, app, item, trace))
+            messages.append(await _new(call, app, item, trace, budget))
         except InvalidInput as error:
             faults[position] = str(error)
     return tuple(messages), faults

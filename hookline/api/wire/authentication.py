@@ -8,8 +8,10 @@ from msgspec import Meta
 
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.base import In, Out
+from hookline.tokens import PORTAL_LIFETIME
 
-HOUR, WEEK = 3600, 7 * 86_400
+HOUR, WEEK = 3600, int(PORTAL_LIFETIME)
+CREATE_MESSAGES = "CreateMessages"
 
 
 class AppPortalAccessIn(In, frozen=True, kw_only=True):
@@ -23,7 +25,13 @@ class AppPortalAccessIn(In, frozen=True, kw_only=True):
     feature_flags: Annotated[
         tuple[str, ...] | None, Meta(description="Taken for compatibility; the portal shows every event type.")
     ] = None
-    capabilities: Annotated[tuple[str, ...] | None, Meta(description="Not supported: use `readOnly`.")] = None
+    capabilities: Annotated[
+        tuple[str, ...] | None,
+        Meta(
+            description=f"`{CREATE_MESSAGES}`: the token may create messages. Without it, it may not. Svix's own are not "
+            "supported: use `readOnly`."
+        ),
+    ] = None
     session_id: Annotated[str | None, Meta(description="Taken for compatibility, and not kept.")] = None
 
 

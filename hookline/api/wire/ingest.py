@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType, defstruct
+from msgspec.structs import astuple
 
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.base import In, Instant, Out, Policy
@@ -50,7 +51,7 @@ class MessageIn(In, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=2160)] | None, Meta(description="The same in hours.")
     ] = None
     transformations_params: Annotated[
-        dict[str, Any] | None, Meta(description="Nothing is transformed: anything in it is refused.")
+        dict[str, Raw] | None, Meta(description="Nothing is transformed: anything in it is refused.")
     ] = None
 
 
@@ -61,11 +62,30 @@ class MessageBatchIn(In, frozen=True, kw_only=True):
     application: Annotated[ApplicationIn | None, Meta(description="As of a message, for all of them.")] = None
 
 
+# A list that is given up at the first entry too many. `max_length` would first make millions of them.
+_Unread = defstruct(
+    "_Unread",
+    [(f"message_{number}", Raw, Raw()) for number in range(MOST_IN_BATCH)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+
+
+class MessageBatchBeside(In, frozen=True, kw_only=True):
+    """`MessageBatchIn` without its messages."""
+
+    application: ApplicationIn | None = None
+
+
 class MessageBatchParts(In, frozen=True, kw_only=True):
     """`MessageBatchIn` with its messages unread: when one of them does not fit, the others still do."""
 
-    messages: Annotated[list[Raw], Meta(min_length=1, max_length=MOST_IN_BATCH)]
-    application: ApplicationIn | None = None
+    messages: _Unread  # type: ignore[valid-type]
+    application: Raw = Raw(b"null")
+
+    @property
+    def unread(self) -> list[bytes]:
+        return [part for each in astuple(self.messages) if (part := bytes(each))]
 
 
 class BatchErrorOut(Out, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from hookline import manage
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.errors import Conflict, HooklineError, InvalidInput
+from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
 from hookline.html import Child, Safe, tag
 from hookline.model import EventType
 from hookline.schema import newest
@@ -127,8 +127,8 @@ async def create(look: Look, form: Form) -> Done | Page:
     try:
         now = look.services.wall()
         blank = EventType(org_id=look.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await manage.add_event_type(look.store, draft.applied(blank))
-    except (InvalidInput, Conflict) as error:
+        made = await manage.add_event_type(look.store, draft.applied(blank), look.services.schemas.check_saved)
+    except (InvalidInput, Conflict, Busy) as error:
         return _page(look, "New event type", NEW, draft, error)
     look.services.schemas.forget(look.org_id, made.name)
     return Done(to=look.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
@@ -154,8 +154,8 @@ async def edit(look: Look, form: Form) -> Done | Page:
         return draft.applied(seen)
 
     try:
-        await manage.change_event_type(look.store, look.org_id, found.name, decide)
-    except (InvalidInput, Conflict) as error:
+        await manage.change_event_type(look.store, look.org_id, found.name, decide, look.services.schemas.check_saved)
+    except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(look, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
     look.services.schemas.forget(look.org_id, found.name)
@@ -163,13 +163,19 @@ async def edit(look: Look, form: Form) -> Done | Page:
 
 
 async def archive(look: Look, _form: Form) -> Done:
-    found = await manage.archive_event_type(look.store, look.org_id, look.path("name"))
+    found = await manage.archive_event_type(
+        look.store, look.org_id, look.path("name"), look.services.schemas.check_saved
+    )
     return _turned(look, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
 
 
 async def restore(look: Look, _form: Form) -> Done:
     found = await manage.change_event_type(
-        look.store, look.org_id, look.path("name"), lambda seen: replace(seen, archived=False)
+        look.store,
+        look.org_id,
+        look.path("name"),
+        lambda seen: replace(seen, archived=False),
+        look.services.schemas.check_saved,
     )
     return _turned(look, found, "It is in use again.")
 

@@ -1,0 +1,470 @@
+"""Payloads and schemas that would take long: they stop nobody else, and they are stopped themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hookline.schemas
+from hookline import clock, schema, schema_pool
+from hookline.api.routes import ingest
+from hookline.api.services import Services
+from hookline.errors import Busy, InvalidInput
+from hookline.model import Application, Organization
+from hookline.schema_child import Check, Job
+from hookline.schema_pool import Pool, TooCostly
+from hookline.schemas import Budget, Schemas
+from hookline.store import Store
+from tests.api.conftest import Client
+from tests.support import factory
+
+BIG = 10**30
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no reason to fail."""
+    monkeypatch.setattr(schema_pool, "PATIENCE", 120.0)
+
+
+def unevaluated(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "integer"}
+    for _ in range(depth):
+        found = {"unevaluatedProperties": False, "anyOf": [found, {"properties": {"a": {}}}]}
+    return found
+
+
+def listed(count: int) -> list[int]:
+    return [BIG + number for number in range(count)]
+
+
+# Each: a schema, a payload, and by itself 30 ms to hours of work.
+COSTLY: dict[str, tuple[Any, Any]] = {
+    "unique numbers of many digits": ({"uniqueItems": True}, listed(1500)),
+    "unique numbers below": ({"properties": {"a": {"items": {"uniqueItems": True}}}}, {"a": [listed(400)] * 10}),
+    "unique, by a reference": ({"$defs": {"u": {"uniqueItems": True}}, "items": {"$ref": "#/$defs/u"}}, [listed(900)]),
+    "unique, many times": ({"allOf": [{"uniqueItems": True}] * 60}, list(range(3000))),
+    "unique and false": ({"uniqueItems": False, "not": {"uniqueItems": True}}, listed(1000)),
+    "unevaluated, nested": (unevaluated(schema.MOST_UNEVALUATED), [{"a": 1}] * 2000),
+    "unevaluated, nested deeply": (unevaluated(40), {"a": 1}),
+    "lists in an enum": ({"items": {"enum": [[number] for number in range(900)]}}, [[899]] * 300),
+    "a large constant": ({"items": {"contains": {"const": [[1]] * 90}}}, [[[[1]] * 89 + [[0]]]] * 100),
+    "alternatives in a list": ({"items": {"anyOf": [{"type": "string"}] * 900 + [{}]}}, [0] * 4000),
+    "alternatives in alternatives": (
+        {"items": {"oneOf": [{"anyOf": [{"type": "string"}] * 30 + [{}]}] * 30}},
+        [0] * 4000,
+    ),
+    "fractions": ({"items": {"multipleOf": 1e-300}}, [1e300] * 1500),
+    "numbers of thousands of digits": ({"items": {"allOf": [{"maximum": 1.5}] * 90}}, [-(10**4000)] * 15),
+    "a pattern with many states": ({"pattern": "^(a?){3000}a{3000}$"}, "a" * 4000),
+    "patterns of properties": ({"patternProperties": {f"^(a|b){{0,{n}}}$": {} for n in range(90)}}, {"a" * 900: 1}),
+    "names of properties": ({"propertyNames": {"pattern": "^(a?){900}a{900}$"}}, {"a" * 1000: 1}),
+    "contains": ({"contains": {"allOf": [{"const": n} for n in range(300)]}, "minContains": 0}, [0.5] * 4000),
+    "conditions": ({"dependentSchemas": {"a": {"items": {"allOf": [{"type": "null"}] * 900}}}}, {"a": 1, "b": [0] * 9000}),
+    "recursive": ({"uniqueItems": True, "items": {"$ref": "#"}}, [[listed(500)]]),
+    "many faults": ({"allOf": [{"type": "string"}] * 900}, {"a": "x" * 60_000}),
+    "a large document": ({"items": {"type": "integer"}}, list(range(60_000))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("name", COSTLY)
+def test_nothing_costly_is_checked_beside_other_requests(name: str, engine: str) -> None:
+    found, payload = COSTLY[name]
+    try:
+        judge = schema.judge("order.paid", "1", found)
+    except InvalidInput:
+        return  # nor can it be saved
+    try:
+        assert not judge.settled(msgspec.json.encode(payload))
+    except InvalidInput:
+        pytest.fail("it was looked into")
+
+
+async def saved(store: Store, organization: Organization, given: Any, name: str = "order.paid") -> str:
+    await store.save_event_type(factory.event_type(organization.id, name=name, schemas={"1": given}, validated=True))
+    return name
+
+
+@pytest.fixture
+async def schemas(store: Store) -> AsyncIterator[Schemas]:
+    found = Schemas(store, clock.monotonic)
+    yield found
+    await found.close()
+
+
+async def turns_during(work: Awaitable[object]) -> int:
+    """How often somebody else had a turn meanwhile."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0.001)  # a turn, and what is between two of them
+        turns += 1
+    await asyncio.wait({task})
+    if task.exception() is not None and not isinstance(task.exception(), InvalidInput):
+        await task
+    return turns
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_others_have_their_turns_meanwhile(
+    schemas: Schemas, store: Store, organization: Organization, engine: str
+) -> None:
+    """A second's work and more, in one payload of 50 KB."""
+    name = await saved(store, organization, {"uniqueItems": True})
+    await schemas.check(organization.id, name, b"[1]")
+    work = schemas.check(organization.id, name, msgspec.json.encode(listed(1500)))
+    assert await turns_during(work) > 10
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_everything_costly_comes_to_an_end(
+    schemas: Schemas, store: Store, organization: Organization, engine: str
+) -> None:
+    """Fits, does not fit, or took too long; and the next one is checked as ever."""
+    for number, (found, payload) in enumerate(COSTLY.values()):
+        name = await saved(store, organization, found, f"costly.{number}")
+        with contextlib.suppress(InvalidInput):
+            await schemas.check(organization.id, name, msgspec.json.encode(payload), Budget("a", 0.2))
+    name = await saved(store, organization, {"items": {"type": "integer"}}, "plain")
+    await schemas.check(organization.id, name, msgspec.json.encode(list(range(60_000))))
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
+    schemas: Schemas, store: Store, organization: Organization, engine: str
+) -> None:
+    name = await saved(store, organization, {"uniqueItems": True})
+    budget = Budget("a", 0.05)
+    costly = msgspec.json.encode(listed(4000))
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="takes more than 1 s of this request to be validated"):
+            await schemas.check(organization.id, name, costly, budget)
+    assert budget.left == 0
+    await schemas.check(organization.id, name, b"[1, 2]", budget)  # cheap: it needs none
+
+
+# ── the same answer here as there ─────────────────────────────────────────────────────────────────────────────────
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=12,
+)
+_LEAVES = st.sampled_from(
+    [
+        True,
+        {"type": "integer"},
+        {"type": ["string", "null"]},
+        {"enum": [1, "a", [1]]},
+        {"const": {"a": 1}},
+        {"minimum": 1},
+        {"multipleOf": 0.5},
+        {"pattern": "^a"},
+        {"uniqueItems": True},
+        {"required": ["a"]},
+        {"minItems": 2},
+        {"format": "email"},
+    ]
+)
+_SCHEMAS = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.fixed_dictionaries({"items": inner})
+        | st.fixed_dictionaries({"properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3)})
+        | st.fixed_dictionaries({"additionalProperties": inner})
+        | st.fixed_dictionaries({"contains": inner})
+        | st.fixed_dictionaries({"not": inner})
+        | st.fixed_dictionaries({"if": inner, "then": inner, "else": inner})
+        | st.sampled_from(["allOf", "anyOf", "oneOf"]).flatmap(
+            lambda word: st.fixed_dictionaries({word: st.lists(inner, min_size=1, max_size=3)})
+        )
+        | st.fixed_dictionaries({"unevaluatedProperties": inner, "properties": st.just({"a": True})})
+    ),
+    max_leaves=8,
+)
+
+
+@given(found=_SCHEMAS, value=_VALUES)
+def test_here_and_there_the_answer_is_the_same(found: Any, value: Any) -> None:
+    judge = schema.judge("order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]})
+    payload = msgspec.json.encode(value)
+    fits = jsonschema_rs.is_valid(found, value)
+    assert _taken(judge, payload) == fits
+    try:
+        settled = judge.settled(payload)
+    except InvalidInput:
+        assert not fits
+    else:
+        assert fits or not settled
+
+
+def _taken(judge: schema.Judge, payload: bytes) -> bool:
+    try:
+        judge(payload)
+    except InvalidInput:
+        return False
+    return True
+
+
+# ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LARGE = {"properties": {f"p{n}": {"type": "string", "description": "x" * 50} for n in range(200)}}
+MANY_PATTERNS = {"properties": {f"p{n}": {"pattern": f"^[a-z]{{{n}}}(a{{0,30}}){{0,30}}$"} for n in range(90)}}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("given", [LARGE, MANY_PATTERNS])
+async def test_schemas_that_take_a_while_are_saved_beside_other_requests(
+    schemas: Schemas, given: dict[str, Any], engine: str
+) -> None:
+    new = factory.event_type("org_x", schemas={"1": given}, validated=True)
+    await schemas.check_saved(new)
+    assert schemas._pool._children[-1]._process is not None  # it was not done here
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"pattern": "^(?=a)"}, "schemas.1: "),
+        (unevaluated(40), "levels deep"),
+        ({"allOf": [{"uniqueItems": True}] * 150}, "parts"),
+        ({"type": "nonsense"}, "is not a JSON Schema"),
+        ({**LARGE, "type": "nonsense"}, "is not a JSON Schema"),
+    ],
+)
+async def test_schemas_that_cannot_be_saved(schemas: Schemas, given: Any, said: str, engine: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        await schemas.check_saved(factory.event_type("org_x", schemas={"1": given}, validated=True))
+
+
+async def test_a_schema_with_patterns_is_compiled_here_if_that_is_quick(
+    schemas: Schemas, store: Store, organization: Organization
+) -> None:
+    name = await saved(store, organization, {"properties": {"id": {"pattern": "^ord_[a-z0-9]+$"}}})
+    await schemas.check(organization.id, name, b'{"id": "ord_7"}')
+    await schemas._pool.close()
+    with pytest.raises(InvalidInput, match="at /id"):
+        await schemas.check(organization.id, name, b'{"id": "7"}')
+    assert all(child._process is None for child in schemas._pool._children)  # nobody was asked
+
+
+# ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def job(count: int) -> Job:
+    text = msgspec.json.encode({"uniqueItems": True})
+    return Check("order.paid", "1", text, msgspec.json.encode(listed(count)))
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    found = Pool(1)
+    yield found
+    await found.close()
+
+
+async def test_whoever_asks_for_much_waits_behind_everybody_else(pool: Pool) -> None:
+    done: list[str] = []
+
+    async def ask(tenant: str) -> None:
+        await pool.run(tenant, job(300), 60)
+        done.append(tenant)
+
+    many = [asyncio.create_task(ask("many")) for _ in range(6)]
+    while not pool._tenants:
+        await asyncio.sleep(0)
+    await asyncio.gather(ask("few"), ask("other"))
+    assert done.count("many") <= 3
+    await asyncio.gather(*many)
+
+
+async def test_one_tenant_fills_its_own_line_and_not_that_of_others(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [asyncio.create_task(pool.run("many", job(20), 60)) for _ in range(schema_pool.MOST_OF_ONE + 4)]
+    await pool.run("other", job(20), 60)
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(each, Busy) for each in found) == 4
+    assert pool._tenants == {}
+    monkeypatch.setattr(schema_pool, "MOST_WAITING", 0)
+    with pytest.raises(Busy, match="try again"):
+        await pool.run("other", job(20), 60)
+
+
+async def test_a_process_that_was_killed_is_replaced(pool: Pool) -> None:
+    await pool.run("a", job(20), 60)
+    asked = asyncio.create_task(pool.run("a", job(30_000), 600))
+    while pool._idle:
+        await asyncio.sleep(0)
+    process = pool._children[0]._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(Busy):
+        await asked
+    await pool.run("a", job(20), 60)
+    assert pool._children[0]._process is not process
+
+
+async def test_patience_ends_and_the_process_with_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    await pool.run("a", job(20), 60)
+    process = pool._children[0]._process
+    assert process is not None
+    monkeypatch.setattr(schema_pool, "PATIENCE", 0.05)
+    with pytest.raises(Busy):
+        await pool.run("a", job(30_000), 600)
+    assert process.returncode == -signal.SIGKILL
+    assert (pool._idle, pool._tenants) == (pool._children, {})
+
+
+async def test_whoever_gives_up_leaves_nothing_behind(pool: Pool) -> None:
+    asked = asyncio.create_task(pool.run("a", job(30_000), 600))
+    while pool._idle:
+        await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert (pool._idle, pool._tenants) == (pool._children, {})
+    await pool.run("a", job(20), 60)
+
+
+async def test_its_time_is_the_processors(pool: Pool) -> None:
+    with pytest.raises(TooCostly):
+        await pool.run("a", job(30_000), 0.05)
+    answer = await pool.run("a", job(20), 60)
+    assert (answer.fault, answer.seconds < 60) == (None, True)
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_it_knows_no_secret_and_ends_with_us(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKLINE_JWT_SECRET", "nobody's business")
+    await pool.run("a", job(20), 60)
+    process = pool._children[0]._process
+    assert process is not None
+    assert b"nobody's business" not in environment_of(process.pid)
+    assert pool._children[0]._streams is not None
+    pool._children[0]._streams[1].close()  # as if we had died
+    assert await asyncio.to_thread(process.wait) == 0
+
+
+# ── over HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def costly(client: Client) -> str:
+    made = {"name": "items.listed", "description": "d", "schemas": {"1": {"uniqueItems": True}}, "validated": True}
+    assert (await client.post("/api/v1/event-type", made)).status == 201
+    return "items.listed"
+
+
+async def test_a_batch_that_takes_long_stops_nobody(
+    client: Client, app: Application, costly: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its costly messages are refused one by one, and the others are taken."""
+    monkeypatch.setattr(hookline.schemas, "SECONDS", 0.1)
+    messages = [{"eventType": costly, "payload": listed(1900)}] * 5 + [{"eventType": costly, "payload": [1, 2]}] * 5
+    batch = asyncio.create_task(client.post(f"/api/v1/app/{app.id}/msg/batch", {"messages": messages}))
+    answered = 0
+    while not batch.done():
+        assert (await client.get(f"/api/v1/app/{app.id}")).status == 200
+        answered += 1
+    results = (await batch).json(202)["results"]
+    assert [each["status"] for each in results] == [422] * 5 + [202] * 5
+    assert "takes more than 0.1 s" in results[0]["error"]["detail"]
+    assert answered > 5
+    (told,) = (await client.post(f"/api/v1/app/{app.id}/msg", messages[0])).faults()
+    assert told["loc"] == ["body", "payload"]
+
+
+async def test_where_too_much_waits_the_answer_is_503(
+    client: Client, app: Application, costly: str, served: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_pool, "MOST_WAITING", 0)
+    message = {"eventType": costly, "payload": listed(1000)}
+    for path, body in (("", message), ("/batch", {"messages": [message]})):
+        answer = await client.post(f"/api/v1/app/{app.id}/msg{path}", body)
+        assert "try again" in answer.problem(503, "unavailable")
+        assert answer.headers["retry-after"] == "1"
+    assert (await client.get(f"/api/v1/app/{app.id}/msg")).json()["data"] == []
+
+
+# ── batches ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LIMIT = 64 * 1024  # of a payload, in these tests
+MESSAGE = b'{"eventType":"a","payload":{"n":1}}'
+
+
+def batch(*messages: bytes, beside: bytes = b"") -> bytes:
+    return b'{%s"messages":[%s]}' % (beside, b",".join(messages))
+
+
+FILLER = b'{"eventType":"a","payload":"%s"}' % (b"y" * (LIMIT - 100))
+WIDE = b"[" + b",".join([b"[]"] * 400_000) + b"]"  # 1.2 MB: as objects, 100 times as much
+LARGE_BATCHES: dict[str, tuple[bytes, object]] = {
+    "well formed": (batch(*[FILLER] * 20), [202] * 20),
+    "one is malformed": (batch(*[FILLER] * 20, b'{"eventType":5}', MESSAGE), [202] * 20 + [422, 202]),
+    "one is no object": (batch(*[FILLER] * 20, b"7", b'"x"', b"null"), [202] * 20 + [422] * 3),
+    "one is wide where nothing is taken": (
+        batch(MESSAGE, MESSAGE[:-1] + b',"transformationsParams":{"a":%s}}' % WIDE, MESSAGE),
+        [202, 422, 202],
+    ),
+    "one has many tags": (batch(MESSAGE, MESSAGE[:-1] + b',"tags":%s}' % WIDE), [202, 422]),
+    "more than may be": (batch(*[MESSAGE] * 40_000), "messages: more than 1,000"),
+    "more than may be, and then no JSON": (batch(*[b"{}"] * 600_000)[:-2] + b"!", "messages: more than 1,000"),
+    "none": (batch(beside=b'"application":{"name":"a"},')[:-1] + b" " * 1_100_000 + b"}", "messages: there are none"),
+    "an application that is none": (
+        batch(*[FILLER] * 20, beside=b'"application":{"name":5},'),
+        "Expected `str`, got `int`",
+    ),
+    "a large application": (
+        batch(MESSAGE, beside=b'"application":{"name":"a","metadata":%s},' % WIDE),
+        "application: is larger than 16384 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("name", LARGE_BATCHES)
+async def test_large_batches_are_read_message_by_message(
+    client: Client, app: Application, name: str, engine: str
+) -> None:
+    sent, expected = LARGE_BATCHES[name]
+    assert len(sent) > ingest.AT_ONCE
+    answer = await client.post(f"/api/v1/app/{app.id}/msg/batch", sent)
+    if isinstance(expected, str):
+        (told,) = answer.faults()
+        assert told["msg"] == expected
+    else:
+        assert [each["status"] for each in answer.json(202)["results"]] == expected
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
+    ticks = iter(range(10**6))
+    turns = ingest.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    counting = asyncio.create_task(count())
+    assert [item async for item in turns.over("abcdefgh")] == list("abcdefgh")
+    counting.cancel()
+    assert others >= 6
