@@ -208,8 +208,8 @@ class Door:
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
-        if arrival.operator is not None:
-            mark = lockout.mark(self._key, arrival.operator, secrets.token_urlsafe(16))
+        if arrival.operator is not None and arrival.password is not None:
+            mark = lockout.mark(self._key, arrival.operator, arrival.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 

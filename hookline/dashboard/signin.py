@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -13,7 +14,7 @@ import structlog
 from msgspec import Struct
 
 from hookline import lockout, passwords
-from hookline.access import Operator, operator_name
+from hookline.access import operator_name
 from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.services import Services
@@ -23,9 +24,12 @@ from hookline.model import Application, Scope
 
 LIFETIME = 7 * 86_400.0  # seconds of an operator's session; one that nobody uses ends sooner: `store.base.IDLE`
 PORTAL_LIFETIME = 86_400.0  # likewise, of a customer's
-MOST_CHECKED = 2  # passwords at a time: each takes 32 MiB and a core for a moment
-MOST_WAITING = 20  # beyond these, people are asked to come back
+MOST_CHECKED = 2  # passwords of strangers at a time: each takes 32 MiB and a core for a moment
+MOST_KNOWN_CHECKED = 1  # likewise, from browsers that have a mark
+MOST_WAITING = 100  # for each of these; beyond them, people are asked to come back ...
+LONGEST_WAIT = 15.0  # ... and so are those who have waited for this many seconds: sooner than a proxy would give up
 LONGEST_KEY = 4096
+BUSY = "too many people are signing in at this moment: try again in a few seconds"
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +57,45 @@ class Locked(HooklineError):
         self.seconds = max(1, round((until - now).total_seconds()))
 
 
+class Turns:
+    """Passwords are checked in threads of their own, so many at a time. Whoever finds too many others waiting, or has waited for
+    too long, is told so."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
+        self._waiting = 0
+
+    async def matches(self, password: str, kept: str | None) -> bool:
+        """Within a turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, passwords.matches, password, kept)
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        await self._wait()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _wait(self) -> None:
+        if self._waiting >= MOST_WAITING:
+            raise Refused(429, BUSY, retry_after=5)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Refused(429, BUSY, retry_after=5) from None
+        finally:
+            self._waiting -= 1
+
+
 class SignIn:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.store
-        self._free = asyncio.Semaphore(MOST_CHECKED)
-        self._waiting = 0
+        self._strangers, self._known = Turns(MOST_CHECKED), Turns(MOST_KNOWN_CHECKED)
 
     async def by_password(self, name: str, password: str, address: str, mark: str) -> Arrival:
         """`SignatureError` in the same words and after the same time, whether the name or the password is wrong.
@@ -66,13 +103,19 @@ class SignIn:
         `mark` is what the browser brings, if somebody has signed in from it before: see `lockout.mark`.
         """
         known = _canonical(name)
-        subjects = lockout.password(self._services.pages.key, known, address, mark)
-        await self._take(subjects, address)
         found = await self._store.operator(known)
-        if not await self._matches(password, found) or found is None:
+        kept = None if found is None else found.password
+        subjects = lockout.password(self._services.pages.key, known, address, mark, kept or "")
+        # Counted within the turn: whoever is sent away has not guessed, and many right ones at once do not count together.
+        turns = self._known if subjects.marked else self._strangers
+        async with turns.taken():
+            await self._take(subjects, address)
+            right = await turns.matches(password, kept)
+            if right:
+                await self._store.forgive(subjects.forgiven)
+        if not right or found is None:
             log.warning("sign_in_refused", address=address, operator=None if found is None else found.name)
             raise SignatureError("the name or the password is wrong")
-        await self._store.forgive(subjects.forgiven)
         return Arrival(
             org_id=found.org_id, role=found.role, lifetime=LIFETIME, operator=found.name, password=found.password
         )
@@ -111,21 +154,6 @@ class SignIn:
         if until is not None:
             log.warning("sign_in_locked", address=address, until=until.isoformat())
             raise Locked(until, await self._store.now())
-
-    async def _matches(self, password: str, operator: Operator | None) -> bool:
-        async with self._turn():
-            return await asyncio.to_thread(passwords.matches, password, None if operator is None else operator.password)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._waiting >= MOST_WAITING:
-            raise Refused(429, "too many people are signing in at this moment: try again", retry_after=5)
-        self._waiting += 1
-        try:
-            async with self._free:
-                yield
-        finally:
-            self._waiting -= 1
 
 
 def _canonical(name: str) -> str:
