@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 
+from hookline.api.place import is_loopback
 from hookline.errors import ConfigError
 
 
@@ -41,6 +42,11 @@ def address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def own_address(listener: socket.socket) -> str | None:
+    """Its address if only this machine reaches it."""
+    return address(listener) if is_loopback(listener.getsockname()[0]) else None
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ import typer
 import uvloop
 
 from hookline import clock, manage, runtime
+from hookline.api.place import is_loopback
 from hookline.cli import lifeline, logs, params
 from hookline.cli import listener as listeners
 from hookline.cli.fleet import gathered, told
@@ -212,18 +212,11 @@ def _absolute(url: str) -> str:
 
 def _token(config: Config) -> str | None:
     """Only where the output is its owner's own terminal: a file of one's own, served to this machine alone."""
-    if config.database_file is None or not _is_loopback(config.host):
+    if config.database_file is None or not is_loopback(config.host):
         return None
     from hookline import tokens
 
     return tokens.issue(config.jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _banner(out: Output, config: Config, address: str, token: str | None, outboxes: list[str]) -> None:

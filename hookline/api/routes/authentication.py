@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from base64 import urlsafe_b64encode
 
 import msgspec
@@ -10,13 +9,12 @@ from starlette.responses import Response
 from hookline.api.call import Call, nothing, respond
 from hookline.api.errors import Refused
 from hookline.api.operation import Needs, Operation
+from hookline.api.place import links_lead_to
 from hookline.api.routes.applications import make_named
 from hookline.api.services import Services
 from hookline.api.wire.authentication import WEEK, ApplicationTokenExpireIn, AppPortalAccessIn, AppPortalAccessOut
 from hookline.errors import InvalidInput
 from hookline.model import Application, Scope
-
-_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
 
 
 async def portal_access(call: Call) -> Response:
@@ -26,29 +24,25 @@ async def portal_access(call: Call) -> Response:
     given = await call.body(AppPortalAccessIn)
     if given.capabilities:
         raise InvalidInput("capabilities: not supported; use readOnly")
+    address = link_address(call.services, call.request)  # before anything is made
     if app is None:
         app = await make_named(call, ref, given.application)
     call.app = app
     scope = Scope.READ if given.read_only else Scope.FULL
-    return respond(portal_link(call.services, call.request, app, lifetime=given.expiry or WEEK, scope=scope))
+    return respond(portal_link(call.services, address, app, lifetime=given.expiry or WEEK, scope=scope))
 
 
 def portal_link(
-    services: Services, request: Request, app: Application, *, lifetime: float, scope: Scope
+    services: Services, address: str, app: Application, *, lifetime: float, scope: Scope
 ) -> AppPortalAccessOut:
     token = services.auth.issue(app, lifetime=lifetime, scope=scope)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    return AppPortalAccessOut(url=f"{_address(services, request)}/login#key={login}", token=token)
+    return AppPortalAccessOut(url=f"{address}/login#key={login}", token=token)
 
 
-def _address(services: Services, request: Request) -> str:
-    """As it is configured; else as the caller has reached it, who is the only one to see this answer."""
-    if services.public_url is not None:
-        return services.public_url
+def link_address(services: Services, request: Request) -> str:
     host = request.headers.get("host", "")
-    if not _HOST.fullmatch(host):
-        raise Refused(400, "the Host header is not an address; set HOOKLINE_PUBLIC_URL")
-    return f"{request.url.scheme}://{host}"
+    return links_lead_to(services.public_url, services.own_address, scheme=request.url.scheme, host=host)
 
 
 async def logout(call: Call) -> Response:
