@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from hookline import lockout, passwords
+from hookline import lockout, passwords, tokens
 from hookline.access import operator_name
 from hookline.api.auth import Caller
 from hookline.api.errors import Refused
@@ -29,6 +29,7 @@ MOST_KNOWN_CHECKED = 1  # likewise, from browsers that have a mark
 MOST_WAITING = 100  # for each of these; beyond them, people are asked to come back ...
 LONGEST_WAIT = 15.0  # ... and so are those who have waited for this many seconds: sooner than a proxy would give up
 LONGEST_KEY = 4096
+NO_PORTAL = "this opens the dashboard of operators, not a portal: sign in at /login"
 BUSY = "too many people are signing in at this moment: try again in a few seconds"
 
 log = structlog.get_logger(__name__)
@@ -121,10 +122,11 @@ class SignIn:
         )
 
     async def by_token(self, text: str, address: str) -> Arrival:
-        """An API key or a token, of an organization or of one application. Nobody guesses one: whoever has a good one is let in,
-        whatever others have tried from the same address."""
+        """A sign-in link, an API key, or a token of an organization or of one application. Nobody guesses one: whoever has a
+        good one is let in, whatever others have tried from the same address."""
+        auth = self._services.auth
         try:
-            caller = await self._services.auth.holder(text)
+            caller = await (auth.enter(text) if text.startswith(tokens.LINK_PREFIX) else auth.holder(text))
         except SignatureError:
             await self._take(lockout.token(self._services.pages.key, address), address)
             log.warning("sign_in_refused", address=address, operator=None)
@@ -166,9 +168,11 @@ def _canonical(name: str) -> str:
 
 def linked(text: str) -> str:
     """The token in a portal's link, in its fragment alone, or as it is."""
-    key = text.strip().rpartition("#")[2].removeprefix("key=")
+    key = text.strip().rpartition("#")[2].removeprefix("key=").removeprefix("token=")
     if len(key) > LONGEST_KEY:
         raise SignatureError("this is no link of ours")
+    if key.startswith(tokens.LINK_PREFIX):
+        raise SignatureError(NO_PORTAL)
     if "." in key or key.startswith("hk_"):
         return key
     try:
