@@ -2,7 +2,8 @@
 
 A name is guarded from one address tightly, from all addresses together loosely. Whoever knows a name and has many addresses
 could still keep its owner out: a browser from which its owner has signed in before brings a mark, and is counted by itself
-instead. Addresses are guarded against trying many names; being right once does not make up for that.
+instead. A mark is good for one name and its present password. So nobody collects marks for later guesses, and whoever brings
+one needs no other guard. Addresses are guarded against trying many names; being right once does not make up for that.
 """
 
 from __future__ import annotations
@@ -58,33 +59,34 @@ class Subjects(Struct, frozen=True):
 
     rules: dict[bytes, Lock]
     forgiven: tuple[bytes, ...]
+    marked: bool = False  # the browser has brought a mark of this name
 
 
-def password(key: bytes, name: str, address: str, mark: str = "") -> Subjects:
+def password(key: bytes, name: str, address: str, mark: str = "", kept: str = "") -> Subjects:
+    """`kept` is the name's present password, as it is kept; empty if nobody has the name."""
+    if marked(key, name, kept, mark):
+        browser = _subject(key, "browser", name, mark)
+        return Subjects({browser: BROWSER.lock}, (browser,), marked=True)
     place = network(address)
-    pair, placed = _subject(key, "pair", name, place), _subject(key, "address", place)
-    if marked(key, name, mark):
-        own, rule = _subject(key, "browser", name, mark), BROWSER
-    else:
-        own, rule = _subject(key, "name", name), NAME
+    pair, own, placed = (_subject(key, *parts) for parts in (("pair", name, place), ("name", name), ("address", place)))
     # Not the address: with one account of their own, guessers would forgive themselves.
-    return Subjects({pair: PAIR.lock, own: rule.lock, placed: ADDRESS.lock}, (pair, own))
+    return Subjects({pair: PAIR.lock, own: NAME.lock, placed: ADDRESS.lock}, (pair, own))
 
 
-def mark(key: bytes, name: str, chance: str) -> str:
+def mark(key: bytes, name: str, kept: str, chance: str) -> str:
     """For a browser from which this name has signed in. `chance` is a random text without dots."""
-    return f"{chance}.{_subject(key, 'mark', name, chance).hex()}"
+    return f"{chance}.{_subject(key, 'mark', name, kept, chance).hex()}"
 
 
-def marked(key: bytes, name: str, given: str) -> bool:
+def marked(key: bytes, name: str, kept: str, given: str) -> bool:
     chance, _, proof = given.partition(".")
-    return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, chance).hex().encode())
+    return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, kept, chance).hex().encode())
 
 
-def renewed(keys: Sequence[bytes], name: str, given: str) -> str:
+def renewed(keys: Sequence[bytes], name: str, kept: str, given: str) -> str:
     """A mark of any of these keys, as the first one would have made it; what is none stays as it is."""
-    made = (marked(key, name, given) for key in keys[1:])
-    return mark(keys[0], name, given.partition(".")[0]) if any(made) else given
+    made = (marked(key, name, kept, given) for key in keys[1:])
+    return mark(keys[0], name, kept, given.partition(".")[0]) if any(made) else given
 
 
 def token(key: bytes, address: str) -> Subjects:

@@ -4,6 +4,9 @@ An organization's token names it in `sub`; an application's token has the applic
 `org`. `portal` says whether it was made for a link to the portal, and so lies in a customer's browser: such a token
 creates messages only if it has `publish` too. `iat` keeps its microseconds: tokens are revoked by "issued before", and a
 token made in the same second after that must work.
+
+A sign-in link has a token of another issuer, so that neither is taken for the other. It opens the dashboard once, within
+minutes; the store remembers that it was used.
 """
 
 from __future__ import annotations
@@ -29,22 +32,30 @@ from hookline.model import Scope
 __all__ = [
     "APP_LIFETIME",
     "ISSUER",
+    "LINK_LIFETIME",
+    "LINK_PREFIX",
     "ORG_LIFETIME",
     "PORTAL_LIFETIME",
     "Grant",
     "hashed",
     "issue",
+    "issue_link",
     "read",
     "read_any",
+    "read_link",
     "secret_id",
 ]
 
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # so that the tokens of a team that moves over go on working
 
-ORG_LIFETIME = 3650 * 86_400.0
+_LINK_ISSUER = "hookline-sign-in"
+LINK_PREFIX = "once_"
+
+ORG_LIFETIME = 30 * 86_400.0
 APP_LIFETIME = 28 * 86_400.0
 PORTAL_LIFETIME = 7 * 86_400.0  # the longest
+LINK_LIFETIME = 600.0
 _LONGEST_LIFETIME = 100 * 365 * 86_400.0
 
 _ALGORITHM = "HS256"
@@ -79,6 +90,16 @@ class _Claims(Struct, frozen=True, kw_only=True):
     publish: bool = False
 
 
+class _Kind(Struct, frozen=True):
+    name: str
+    issuers: frozenset[str]
+    again: str  # how to get another
+
+
+_TOKEN = _Kind("token", _ISSUERS, "`hookline token` makes one")
+_LINK = _Kind("link", frozenset({_LINK_ISSUER}), "`hookline token --link` prints another")
+
+
 class Grant(Struct, frozen=True, kw_only=True):
     """Whom a token speaks for: an organization, or one application of it."""
 
@@ -111,13 +132,24 @@ def issue(
         lifetime = ORG_LIFETIME if app_id is None else APP_LIFETIME
     if not 0 < lifetime <= _LONGEST_LIFETIME:
         raise InvalidInput("a token lives longer than 0 seconds and at most 100 years")
-    seconds = to_micros(now) / 1_000_000
-    claims = {"iss": ISSUER, "iat": seconds, "nbf": math.floor(seconds), "exp": math.ceil(seconds + lifetime)}
+    claims: dict[str, Any] = {"iss": ISSUER}
     claims |= {"sub": org_id} if app_id is None else {"sub": app_id, "org": org_id, "portal": portal}
     claims |= {"publish": True} if publish else {}
     claims |= {} if scope == Scope.FULL else {"scope": scope.value}
+    return _signed(secret, claims, now, lifetime)
+
+
+def issue_link(secret: str, org_id: str, *, now: datetime) -> str:
+    """What signs in to the organization's dashboard, once."""
+    _check_names(org_id, None)
+    return LINK_PREFIX + _signed(secret, {"iss": _LINK_ISSUER, "sub": org_id}, now, LINK_LIFETIME)
+
+
+def _signed(secret: str, claims: dict[str, Any], now: datetime, lifetime: float) -> str:
+    seconds = to_micros(now) / 1_000_000
+    times = {"iat": seconds, "nbf": math.floor(seconds), "exp": math.ceil(seconds + lifetime)}
     try:
-        return jwt.encode(claims, _key(secret), algorithm=_ALGORITHM)
+        return jwt.encode(claims | times, _key(secret), algorithm=_ALGORITHM)
     except jwt.InvalidKeyError:
         raise ConfigError("the secret that signs tokens is a public or private key: it takes a random text") from None
 
@@ -129,9 +161,23 @@ def read(secret: str, token: str, now: datetime) -> Grant:
 
 def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, str]:
     """Likewise, and the secret that signed it: any of these, of which there is at least one."""
-    claims, secret = _decode_any(secrets, token)
-    _check_times(claims, to_micros(now) / 1_000_000)
-    org_id, app_id = _names(claims)
+    if isinstance(token, str) and token.startswith(LINK_PREFIX):
+        raise SignatureError("this is a link to the dashboard, and no token; `hookline token` makes one")
+    return _read(secrets, token, now, _TOKEN)
+
+
+def read_link(secrets: Sequence[str], text: str, now: datetime) -> Grant:
+    """Likewise, of a sign-in link. Whether it was used before, the store knows."""
+    grant, _ = _read(secrets, text.removeprefix(LINK_PREFIX), now, _LINK)
+    if grant.app_id is not None:
+        raise SignatureError("this link is for an application")
+    return grant
+
+
+def _read(secrets: Sequence[str], token: str, now: datetime, kind: _Kind) -> tuple[Grant, str]:
+    claims, secret = _decode_any(secrets, token, kind)
+    _check_times(claims, to_micros(now) / 1_000_000, kind)
+    org_id, app_id = _names(claims, kind)
     portal = app_id is not None and _for_portal(claims)
     grant = Grant(
         org_id=org_id,
@@ -177,38 +223,38 @@ def _check_names(org_id: str, app_id: str | None) -> None:
         raise InvalidInput(f"{app_id!r} is not the id of an application")
 
 
-def _decode_any(secrets: Sequence[str], token: object) -> tuple[_Claims, str]:
+def _decode_any(secrets: Sequence[str], token: object, kind: _Kind) -> tuple[_Claims, str]:
     *others, last = secrets
     for secret in others:
         with suppress(SignatureError):
-            return _decode(_key(secret), token), secret
-    return _decode(_key(last), token), last
+            return _decode(_key(secret), token, kind), secret
+    return _decode(_key(last), token, kind), last
 
 
-def _decode(key: bytes, token: object) -> _Claims:
+def _decode(key: bytes, token: object, kind: _Kind) -> _Claims:
     if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
-        raise SignatureError("the token is malformed")
+        raise SignatureError(f"the {kind.name} is malformed")
     try:
         claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=_OPTIONS)
         return msgspec.convert(claims, _Claims)
     # PyJWT parses the header before it checks the signature; some releases let a deeply nested one through to the caller.
     except (jwt.PyJWTError, msgspec.ValidationError, ValueError, TypeError, RecursionError):
         raise SignatureError(
-            "the token is not valid: cut short, or of a server with another HOOKLINE_JWT_SECRET; `hookline token` makes one"
+            f"the {kind.name} is not valid: cut short, or of a server with another HOOKLINE_JWT_SECRET; {kind.again}"
         ) from None
 
 
-def _check_times(claims: _Claims, now: float) -> None:
+def _check_times(claims: _Claims, now: float, kind: _Kind) -> None:
     if claims.exp <= now:
-        raise SignatureError("the token has expired; `hookline token` makes one")
+        raise SignatureError(f"the {kind.name} has expired; {kind.again}")
     # One issued in the future would outlive every revocation.
     if max(claims.iat, claims.nbf) > now + _LEEWAY:
-        raise SignatureError("the token is not valid yet")
+        raise SignatureError(f"the {kind.name} is not valid yet")
 
 
-def _names(claims: _Claims) -> tuple[str, str | None]:
-    if claims.iss not in _ISSUERS:
-        raise SignatureError("the token is from another issuer")
+def _names(claims: _Claims, kind: _Kind) -> tuple[str, str | None]:
+    if claims.iss not in kind.issuers:
+        raise SignatureError(f"the {kind.name} is from another issuer")
     if claims.org is None and _is_org(claims.sub):
         return claims.sub, None
     if claims.org is not None and _is_org(claims.org) and _is_app(claims.sub):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 import structlog
@@ -15,6 +16,7 @@ from hookline.api.errors import Refused
 from hookline.errors import NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.store.base import Store
+from hookline.tokens import Grant
 
 # A revoked token or a renamed uid is noticed after this long; without it each message would cost two more round trips.
 REMEMBERED = 2.0
@@ -126,12 +128,9 @@ class Auth:
     async def _of_token(self, token: str) -> Caller:
         grant, secret = tokens.read_any(self._secrets, token, self._wall())
         hashed = tokens.hashed(token)
-        org = await self._store.organization(grant.org_id)
-        if org is None:
-            raise SignatureError("the token's organization does not exist")
+        org = await self._organization(grant)
         if await self._store.token_revoked(hashed):
             raise SignatureError("this token was revoked")
-        _check_issued(grant.issued_at, org)
         app = None
         if grant.app_id is not None:
             app = await self._store.application(org.id, grant.app_id)
@@ -150,6 +149,24 @@ class Auth:
             issued_at=grant.issued_at,
             expires_at=grant.expires_at,
         )
+
+    async def _organization(self, grant: Grant) -> Organization:
+        org = await self._store.organization(grant.org_id)
+        if org is None:
+            raise SignatureError("the token's organization does not exist")
+        _check_issued(grant.issued_at, org)
+        return org
+
+    async def enter(self, link: str) -> Caller:
+        """By a sign-in link, which is used up by it. Never remembered: the store alone knows whether it was used."""
+        grant = tokens.read_link(self._secrets, link, self._wall())
+        org = await self._organization(grant)
+        used = tokens.hashed(link)
+        # For longer than it lives: the database's clock, by which it is forgotten, may be ahead of ours.
+        if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
+            raise SignatureError("this link was used before; `hookline token --link` prints another")
+        # The session goes by another hash than the link, which is void from now on.
+        return Caller(org_id=org.id, token=hashlib.sha256(used).digest(), issued_at=grant.issued_at)
 
     async def _of_key(self, text: str) -> Caller:
         found = await self._store.api_key_by_hash(keys.hashed(keys.check(text)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hmac
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from hookline.api.errors import problem
+from hookline.api.place import is_loopback, name_of
 from hookline.clock import monotonic
 from hookline.observe.fleet import Fleet, report
 from hookline.observe.metrics import OPENMETRICS, TEXT, View, render, takes_gzip, wants_openmetrics
@@ -91,26 +90,11 @@ def _is_local(request: Request) -> bool:
     """A proxy on this machine is not its callers, and neither is a browser on it that a stranger's name has led here."""
     return (
         request.client is not None
-        and _is_loopback(request.client.host)
-        and _is_loopback(_name(request.headers.get("host", "localhost")))
+        and is_loopback(request.client.host)
+        and is_loopback(name_of(request.headers.get("host", "localhost")))
         and request.scope["http_version"] != "1.0"  # nginx's, to what is behind it
         and not any(name in _PROXIES or name.startswith("x-forwarded-") for name in request.headers)
     )
-
-
-def _name(host: str) -> str:
-    """Without its port."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def route(metrics: Metrics, gate: Gate) -> Route:

@@ -56,7 +56,8 @@ class Services(Struct, frozen=True, kw_only=True):
     limits: Limits
     answers: Answers
     front: FrontSettings
-    public_url: str | None  # of this server, as browsers reach it; None: as the caller has reached it
+    public_url: str | None  # of this server, as browsers reach it
+    own_address: str | None = None  # the listener's, if only this machine reaches it: http://127.0.0.1:8071
     wall: Callable[[], datetime]
     monotonic: Callable[[], float]
     max_payload: int

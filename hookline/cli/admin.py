@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -10,10 +11,11 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.cli import logs, params
+from hookline.cli.listener import shown_address
 from hookline.cli.output import Output
 from hookline.cli.session import Session, load_config, run, session
 from hookline.config import Config, shown_url
-from hookline.errors import HooklineError
+from hookline.errors import HooklineError, InvalidInput
 from hookline.sources.setup import install
 from hookline.store import open_store
 from hookline.store.base import SCHEMA_VERSION
@@ -79,28 +81,56 @@ def token(
     org: params.Org = params.DEFAULT_ORG_ID,
     app: Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")] = None,
     days: Annotated[
-        float | None, typer.Option("--days", help="How long it is valid.", show_default="3650, 28 with --app")
+        float | None, typer.Option("--days", help="How long it is valid.", show_default="30, 28 with --app")
     ] = None,
+    link: Annotated[
+        bool, typer.Option("--link", help="Instead, a link that signs in to the dashboard once, within 10 minutes.")
+    ] = False,
     revoke_all: Annotated[
         bool,
         typer.Option("--revoke-all", help="First make void every token issued until now: of the application, or all."),
     ] = False,
     as_json: params.Json = False,
 ) -> None:
-    """Make a token for the API.
+    """Make a token for the API, or a link that signs in to the dashboard.
 
     curl -H "Authorization: Bearer $(hookline token)" http://127.0.0.1:8071/api/v1/app
 
+    hookline token --link                sign in to the dashboard
+
     hookline token --revoke-all          after one has leaked; API keys stay valid
+
+    Standard output has the token or the link alone; standard error says when it ends. A service that stays needs an API key:
+    `hookline keys create NAME`.
     """
     out = Output(as_json)
     if days is not None:
         params.check_number("--days", days, LONGEST_TOKEN)
-    made = run(_token(org, app, days, revoke_all))
-    out.result(made, people=lambda: out.line(made["token"] or ""))
+    if link and (app is not None or days is not None):
+        raise InvalidInput(
+            "--link takes neither --app nor --days: it signs in to the whole dashboard, within 10 minutes"
+        )
+    made = run(_token(org, app, days, link=link, revoke_all=revoke_all))
+    out.result(made, people=lambda: _print_token(out, made))
 
 
-async def _token(org: str, app_ref: str | None, days: float | None, revoke_all: bool) -> dict[str, str | None]:
+class Made(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`token` or `url`."""
+
+    token: str | None = None
+    url: str | None = None
+    org_id: str
+    app_id: str | None
+    expires_at: datetime
+
+
+def _print_token(out: Output, made: Made) -> None:
+    out.line(made.token or made.url or "")
+    what = "signs in once, until" if made.url else "valid until"
+    out.aside(f"{what} {made.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
+
+
+async def _token(org: str, app_ref: str | None, days: float | None, *, link: bool, revoke_all: bool) -> Made:
     async with session(org) as opened:
         app = None if app_ref is None else await opened.application(app_ref)
         if revoke_all:
@@ -108,17 +138,31 @@ async def _token(org: str, app_ref: str | None, days: float | None, revoke_all: 
         app_id = None if app is None else app.id
         if revoke_all:
             await opened.remember("token.revoke_all", app_id or opened.org_id, app_id=app_id)
-        await opened.remember("token.create", app_id or opened.org_id, app_id=app_id)
-        return {"token": issue(opened, app_id, days), "orgId": opened.org_id, "appId": app_id}
+        detail = "sign-in link" if link else ""
+        await opened.remember("token.create", app_id or opened.org_id, app_id=app_id, detail=detail)
+        return _link(opened) if link else _issued(opened, app_id, days)
 
 
-def issue(opened: Session, app_id: str | None = None, days: float | None = None) -> str:
+def _issued(opened: Session, app_id: str | None, days: float | None) -> Made:
     from hookline import tokens
 
-    return tokens.issue(
-        opened.config.jwt_secret,
-        opened.org_id,
-        app_id=app_id,
-        now=clock.wall(),
-        lifetime=None if days is None else days * 86_400,
-    )
+    usual = tokens.ORG_LIFETIME if app_id is None else tokens.APP_LIFETIME
+    now, lifetime = clock.wall(), usual if days is None else days * 86_400
+    made = tokens.issue(opened.config.jwt_secret, opened.org_id, app_id=app_id, now=now, lifetime=lifetime)
+    return Made(token=made, org_id=opened.org_id, app_id=app_id, expires_at=now + timedelta(seconds=lifetime))
+
+
+def _link(opened: Session) -> Made:
+    from hookline import tokens
+
+    config, now = opened.config, clock.wall()
+    url = sign_in_link(config, opened.org_id, config.public_url or shown_address(config.host, config.port), now)
+    expires_at = now + timedelta(seconds=tokens.LINK_LIFETIME)
+    return Made(url=url, org_id=opened.org_id, app_id=None, expires_at=expires_at)
+
+
+def sign_in_link(config: Config, org_id: str, address: str, now: datetime) -> str:
+    """What signs in is behind the #: browsers do not send that part."""
+    from hookline import tokens
+
+    return f"{address}/login#token={tokens.issue_link(config.jwt_secret, org_id, now=now)}"

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from hookline import clock
+from hookline import clock, config, manage
 from hookline.cli import listener as listeners
 from hookline.cli import params
 from hookline.cli.demo_cast import CUSTOMERS
@@ -30,6 +30,7 @@ from hookline.config import PREFIX
 from hookline.errors import ConfigError
 
 SERVER = (sys.executable, "-m", "hookline.cli.demo_server", "serve", "--json")
+KEPT = "The links that sign in are shown on a terminal, or with --json."
 PATIENCE = 10.0  # seconds for the server to end by itself
 
 # Everything happens sooner than it should: who looks has minutes, not days.
@@ -125,6 +126,8 @@ async def _received() -> AsyncIterator[str]:
 @asynccontextmanager
 async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
     """`hookline serve`; its address and a token."""
+    from hookline import tokens
+
     pipe = asyncio.subprocess.PIPE
     with _bound(port) as listener:
         env, bound = _environment(directory), listener.fileno()
@@ -132,7 +135,8 @@ async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
             *SERVER, "--listener", str(bound), env=env, stdin=pipe, stdout=pipe, pass_fds=[bound]
         )
     try:
-        yield await _announced(child)
+        address = await _announced(child)
+        yield address, tokens.issue(config.load(env).jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
     finally:
         await _end(child)
 
@@ -152,13 +156,14 @@ def _bound(port: int) -> socket.socket:
         return listeners.bind("127.0.0.1", 0)
 
 
-async def _announced(child: asyncio.subprocess.Process) -> tuple[str, str]:
+async def _announced(child: asyncio.subprocess.Process) -> str:
     assert child.stdout is not None
     line = await child.stdout.readline()
     if not line:
         raise DemoFailed("the server did not start; its own lines say why")
     found = msgspec.json.decode(line)
-    return found["address"], found["token"]
+    address: str = found["address"]
+    return address
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
@@ -188,16 +193,18 @@ async def _shown(api: Api, address: str, receivers: str, token: str) -> Shown:
 
 
 def _banner(out: Output, shown: Shown) -> None:
-    out.line("Hookline is running, with customers who never sleep. Open this; it signs you in:")
+    words = "Open this; it signs you in:" if out.human else KEPT
+    out.line(f"Hookline is running, with customers who never sleep. {words}")
     out.line()
-    out.line(f"  {shown.dashboard}")
+    out.line(f"  {shown.dashboard if out.human else shown.address}")
     out.line()
     out.line("What plays there:")
     for customer in CUSTOMERS:
         for endpoint in customer.endpoints:
             out.line(f"  {customer.name:<20}{endpoint.uid:<11}{endpoint.words}")
     out.line()
-    out.line("What the customer Globex sees, in their portal:")
-    out.line(f"  {shown.portal}")
-    out.line()
+    if out.human:
+        out.line("What the customer Globex sees, in their portal:")
+        out.line(f"  {shown.portal}")
+        out.line()
     out.line("The database is temporary, and nothing leaves this machine. Ctrl-C ends it.")

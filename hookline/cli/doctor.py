@@ -17,6 +17,7 @@ import typer
 from msgspec import Struct
 
 from hookline import clock, tokens
+from hookline.api.place import is_loopback
 from hookline.cli import params
 from hookline.cli.outbox_status import counted
 from hookline.cli.output import Output, ago, span
@@ -104,6 +105,9 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
         yield Check("configuration", Finding.FAIL, str(error))
         return
     yield Check("configuration", Finding.OK, shown_url(config.database_url))
+    if config.public_url is None and not is_loopback(config.host):
+        words = f"no link to the portal can be made: set HOOKLINE_PUBLIC_URL, as HOOKLINE_HOST={config.host} is not loopback"
+        yield Check("links", Finding.WARN, words)
     yield check_retries(config)
     if config.database_file is not None:
         yield _check_disk(config.database_file)

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 
+from hookline.api.place import is_loopback
 from hookline.errors import ConfigError
 
 
@@ -38,9 +39,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 def address(listener: socket.socket) -> str:
     """`http://127.0.0.1:8071`, as one would type it."""
-    host, port = listener.getsockname()[:2]
+    return shown_address(*listener.getsockname()[:2])
+
+
+def shown_address(host: str, port: int) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def own_address(listener: socket.socket) -> str | None:
+    """Its address if only this machine reaches it."""
+    return address(listener) if is_loopback(listener.getsockname()[0]) else None
 
 
 @contextlib.contextmanager

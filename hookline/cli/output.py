@@ -88,6 +88,10 @@ class Output:
         if self.human:
             self.line(text, "bright_black")
 
+    def aside(self, text: str) -> None:
+        """On standard error, so that standard output has the answer alone."""
+        print(clean(text), file=sys.stderr)
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> None:
         if not self.human:
             for row in (columns, *rows):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +17,10 @@ import typer
 import uvloop
 
 from hookline import clock, manage, runtime
+from hookline.api.place import is_loopback
 from hookline.cli import lifeline, logs, params
 from hookline.cli import listener as listeners
+from hookline.cli.admin import sign_in_link
 from hookline.cli.fleet import gathered, told
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
@@ -191,16 +192,14 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
 
 
 def _announce(out: Output, config: Config, address: str, role: Role, processes: int) -> None:
-    token = _token(config)
     outboxes = [] if role == Role.API else [_absolute(url) for url in config.outbox_urls]
     document = {
         "address": address,
         "role": role.value,
         "processes": processes,
-        "token": token,
         "outboxes": outboxes,
     }
-    out.result(document, people=lambda: _banner(out, config, address, token, outboxes))
+    out.result(document, people=lambda: _banner(out, config, address, outboxes))
     sys.stdout.flush()
 
 
@@ -210,37 +209,30 @@ def _absolute(url: str) -> str:
     return shown_url(url) if path is None else f"sqlite:///{path.absolute()}"
 
 
-def _token(config: Config) -> str | None:
-    """Only where the output is its owner's own terminal: a file of one's own, served to this machine alone."""
-    if config.database_file is None or not _is_loopback(config.host):
+def _link(out: Output, config: Config, address: str) -> str | None:
+    """Only for its owner, who looks: a file of one's own, served to this machine alone, and a terminal. Other output is kept."""
+    if not out.human or config.database_file is None or not is_loopback(config.host):
         return None
-    from hookline import tokens
-
-    return tokens.issue(config.jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
+    return sign_in_link(config, manage.DEFAULT_ORG, address, clock.wall())
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _banner(out: Output, config: Config, address: str, token: str | None, outboxes: list[str]) -> None:
-    name = program()
+def _banner(out: Output, config: Config, address: str, outboxes: list[str]) -> None:
+    name, link = program(), _link(out, config, address)
     out.line(f"Hookline is running on {shown_url(config.database_url)}")
     out.line()
     out.line(f"  address   {address}")
-    if token is None:
-        out.line(f"  dashboard {address}   (sign in with a token, or with a password: {name} operators add NAME)")
+    if link is None:
+        out.line(
+            f"  dashboard {address}   (sign in: {name} token --link, or with a password: {name} operators add NAME)"
+        )
     else:
-        out.line(f"  dashboard {address}/login#token={token}   (signs in by itself)")
+        out.line(f"  dashboard {link}")
+        out.line(f"            (signs in once, within 10 minutes; another: {name} token --link)")
     out.line(f"  API       {address}/docs")
-    out.line(f"  token     {token or f'{name} token'}")
+    out.line(f"  token     {name} token")
     if outboxes:
         out.line(f"  outboxes  {', '.join(outboxes)}")
-    shown = token or f"$({name} token)"
-    out.line("  try       " + try_line(address, shown))
+    out.line("  try       " + try_line(address, f"$({name} token)"))
     out.line(f"            HOOKLINE_ALLOW_NETS=127.0.0.0/8 {name} listen --register demo --ping")
     out.line()
 

@@ -21,6 +21,7 @@ from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits, Rates
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
+from hookline.cli import listener as listeners
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
@@ -32,11 +33,14 @@ from hookline.store.base import Store
 class Doorway:
     """A server that is up before there is anything to serve."""
 
-    def __init__(self, door: Door, health: Health, serving: asyncio.Task[None], stop: asyncio.Event) -> None:
+    def __init__(
+        self, door: Door, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, own_address: str | None
+    ) -> None:
         self.door = door
         self.health = health
         self.serving = serving
         self.stop = stop
+        self.own_address = own_address
 
 
 @asynccontextmanager
@@ -48,7 +52,7 @@ async def doorway(
     door = Door(health)
     async with asyncio.TaskGroup() as parts:
         serving = parts.create_task(http.serve(door, listener, stop=stop, grace=config.shutdown_timeout))
-        yield Doorway(door, health, serving, stop)
+        yield Doorway(door, health, serving, stop, listeners.own_address(listener))
 
 
 async def answer(
@@ -64,8 +68,8 @@ async def answer(
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
     await store.watch_secrets(ids[0], ids[1:])
     ingest = Ingest(store, tally=tally)
-    given = replace(services(store, config, ingest, tally, traces), leaving=way.stop)
-    way.door.open(compose(given, pages))
+    given = services(store, config, ingest, tally, traces)
+    way.door.open(compose(replace(given, leaving=way.stop, own_address=way.own_address), pages))
     way.health.opened(store)
     await asyncio.wait({way.serving})
     await ingest.close()

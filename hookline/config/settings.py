@@ -102,7 +102,7 @@ SETTINGS: tuple[Setting, ...] = (
         "public_url",
         site,
         "",
-        "Where browsers reach this server, a host of its own, for links to the portal; else as the API was called. No path.",
+        "Where browsers reach this server, a host of its own, for links; needed for them unless it listens on loopback. No path.",
     ),
     Setting(
         "portal_origins",

@@ -31,7 +31,7 @@ from hookline.dashboard.entrance import Asked
 from hookline.dashboard.headers import headers
 from hookline.dashboard.look import PORTAL, Viewer
 from hookline.dashboard.page import Form
-from hookline.dashboard.signin import Arrival, Locked, SignIn, linked
+from hookline.dashboard.signin import NO_PORTAL, Arrival, Locked, SignIn, linked
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.html import Safe
 
@@ -179,10 +179,10 @@ class Door:
         if portal:
             arrival = await self._sign_in.by_token(linked(form.text("key")), address)
             if arrival.app is None:
-                raise SignatureError("this opens the dashboard of operators, not a portal: sign in at /login")
+                raise SignatureError(NO_PORTAL)
             return arrival
         if form.text("token"):
-            return await self._sign_in.by_token(form.text("token"), address)
+            return await self._sign_in.by_token(form.text("token").rpartition("#token=")[2], address)
         mark = self._cookies.get(request, MARK, portal=False)[:LONGEST_MARK]
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
@@ -212,8 +212,8 @@ class Door:
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
-        if arrival.operator is not None:
-            mark = lockout.mark(self._key, arrival.operator, secrets.token_urlsafe(16))
+        if arrival.operator is not None and arrival.password is not None:
+            mark = lockout.mark(self._key, arrival.operator, arrival.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 

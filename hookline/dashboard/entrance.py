@@ -14,7 +14,9 @@ LOGO = "/portal/logo"
 
 _HINT = join(
     tag("code", "hookline token"),
-    " prints one; ",
+    " prints one, ",
+    tag("code", "hookline token --link"),
+    " a link that signs in once; ",
     tag("code", "hookline operators add NAME"),
     " lets you set a password.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -12,8 +13,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from hookline import lockout, passwords
-from hookline.access import Operator, operator_name
+from hookline import lockout, passwords, tokens
+from hookline.access import operator_name
 from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.services import Services
@@ -23,9 +24,13 @@ from hookline.model import Application, Scope
 
 LIFETIME = 7 * 86_400.0  # seconds of an operator's session; one that nobody uses ends sooner: `store.base.IDLE`
 PORTAL_LIFETIME = 86_400.0  # likewise, of a customer's
-MOST_CHECKED = 2  # passwords at a time: each takes 32 MiB and a core for a moment
-MOST_WAITING = 20  # beyond these, people are asked to come back
+MOST_CHECKED = 2  # passwords of strangers at a time: each takes 32 MiB and a core for a moment
+MOST_KNOWN_CHECKED = 1  # likewise, from browsers that have a mark
+MOST_WAITING = 100  # for each of these; beyond them, people are asked to come back ...
+LONGEST_WAIT = 15.0  # ... and so are those who have waited for this many seconds: sooner than a proxy would give up
 LONGEST_KEY = 4096
+NO_PORTAL = "this opens the dashboard of operators, not a portal: sign in at /login"
+BUSY = "too many people are signing in at this moment: try again in a few seconds"
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +58,45 @@ class Locked(HooklineError):
         self.seconds = max(1, round((until - now).total_seconds()))
 
 
+class Turns:
+    """Passwords are checked in threads of their own, so many at a time. Whoever finds too many others waiting, or has waited for
+    too long, is told so."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = asyncio.Semaphore(at_once)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
+        self._waiting = 0
+
+    async def matches(self, password: str, kept: str | None) -> bool:
+        """Within a turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, passwords.matches, password, kept)
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        await self._wait()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _wait(self) -> None:
+        if self._waiting >= MOST_WAITING:
+            raise Refused(429, BUSY, retry_after=5)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self._free.acquire()
+        except TimeoutError:
+            raise Refused(429, BUSY, retry_after=5) from None
+        finally:
+            self._waiting -= 1
+
+
 class SignIn:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.store
-        self._free = asyncio.Semaphore(MOST_CHECKED)
-        self._waiting = 0
+        self._strangers, self._known = Turns(MOST_CHECKED), Turns(MOST_KNOWN_CHECKED)
 
     async def by_password(self, name: str, password: str, address: str, mark: str) -> Arrival:
         """`SignatureError` in the same words and after the same time, whether the name or the password is wrong.
@@ -66,24 +104,31 @@ class SignIn:
         `mark` is what the browser brings, if somebody has signed in from it before: see `lockout.mark`.
         """
         known = _canonical(name)
-        pages = self._services.pages
-        own = lockout.renewed((pages.key, *pages.older_keys), known, mark)
-        subjects = lockout.password(pages.key, known, address, own)
-        await self._take(subjects, address)
         found = await self._store.operator(known)
-        if not await self._matches(password, found) or found is None:
+        kept = None if found is None else found.password
+        pages = self._services.pages
+        own = lockout.renewed((pages.key, *pages.older_keys), known, kept or "", mark)
+        subjects = lockout.password(pages.key, known, address, own, kept or "")
+        # Counted within the turn: whoever is sent away has not guessed, and many right ones at once do not count together.
+        turns = self._known if subjects.marked else self._strangers
+        async with turns.taken():
+            await self._take(subjects, address)
+            right = await turns.matches(password, kept)
+            if right:
+                await self._store.forgive(subjects.forgiven)
+        if not right or found is None:
             log.warning("sign_in_refused", address=address, operator=None if found is None else found.name)
             raise SignatureError("the name or the password is wrong")
-        await self._store.forgive(subjects.forgiven)
         return Arrival(
             org_id=found.org_id, role=found.role, lifetime=LIFETIME, operator=found.name, password=found.password
         )
 
     async def by_token(self, text: str, address: str) -> Arrival:
-        """An API key or a token, of an organization or of one application. Nobody guesses one: whoever has a good one is let in,
-        whatever others have tried from the same address."""
+        """A sign-in link, an API key, or a token of an organization or of one application. Nobody guesses one: whoever has a
+        good one is let in, whatever others have tried from the same address."""
+        auth = self._services.auth
         try:
-            caller = await self._services.auth.holder(text)
+            caller = await (auth.enter(text) if text.startswith(tokens.LINK_PREFIX) else auth.holder(text))
         except SignatureError:
             await self._take(lockout.token(self._services.pages.key, address), address)
             log.warning("sign_in_refused", address=address, operator=None)
@@ -114,21 +159,6 @@ class SignIn:
             log.warning("sign_in_locked", address=address, until=until.isoformat())
             raise Locked(until, await self._store.now())
 
-    async def _matches(self, password: str, operator: Operator | None) -> bool:
-        async with self._turn():
-            return await asyncio.to_thread(passwords.matches, password, None if operator is None else operator.password)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._waiting >= MOST_WAITING:
-            raise Refused(429, "too many people are signing in at this moment: try again", retry_after=5)
-        self._waiting += 1
-        try:
-            async with self._free:
-                yield
-        finally:
-            self._waiting -= 1
-
 
 def _canonical(name: str) -> str:
     """One that no operator can have is looked up and counted like any other."""
@@ -140,9 +170,11 @@ def _canonical(name: str) -> str:
 
 def linked(text: str) -> str:
     """The token in a portal's link, in its fragment alone, or as it is."""
-    key = text.strip().rpartition("#")[2].removeprefix("key=")
+    key = text.strip().rpartition("#")[2].removeprefix("key=").removeprefix("token=")
     if len(key) > LONGEST_KEY:
         raise SignatureError("this is no link of ours")
+    if key.startswith(tokens.LINK_PREFIX):
+        raise SignatureError(NO_PORTAL)
     if "." in key or key.startswith("hk_"):
         return key
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hookline import clock, config, tokens
 from hookline.api import limits
@@ -114,11 +115,12 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def serving(given: Services) -> AsyncIterator[str]:
+async def serving(given: Services, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """The API and the dashboard on a port of their own: `127.0.0.1:12345`."""
-    listener = listeners.bind("127.0.0.1", 0)
+    listener = listeners.bind(host, 0)
     stop = asyncio.Event()
-    running = asyncio.create_task(server.serve(compose(given), listener, stop=stop, grace=5))
+    app = compose(replace(given, own_address=listeners.own_address(listener)))
+    running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:
         yield listeners.address(listener).removeprefix("http://")
     finally:

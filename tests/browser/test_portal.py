@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
+from hookline import clock, manage, tokens
 from tests.browser.conftest import one_engine
 from tests.browser.visitor import Visitor
 from tests.browser.world import World
@@ -48,6 +49,25 @@ def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, w
     page = visitor.stranger()
     page.goto(f"/login#token={world.token}")  # as from a terminal
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+@one_engine
+def test_a_link_signs_an_operator_in_once(visitor: Visitor, world: World) -> None:
+    secret = world.environment["HOOKLINE_JWT_SECRET"]
+    link = f"/login#token={tokens.issue_link(secret, manage.DEFAULT_ORG, now=clock.wall())}"
+    inside = visitor.stranger()
+    inside.goto(f"/login#token={world.token}")
+    expect(inside.get_by_role("heading", level=1)).to_have_text("Overview")
+    inside.goto("/messages")
+    inside.goto(link)  # who is in already needs no link, and uses none up
+    expect(inside.get_by_role("heading", level=1)).to_have_text("Overview")
+    page = visitor.stranger()
+    page.goto(link)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    visitor.expected.append("401")
+    late = visitor.stranger()
+    late.goto(link)
+    expect(late.get_by_role("alert")).to_contain_text("This link was used before")
 
 
 @one_engine

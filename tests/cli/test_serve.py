@@ -7,6 +7,7 @@ import http.client
 import signal
 import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -55,16 +56,33 @@ async def test_the_line_to_try_works_when_copied(cli: Cli) -> None:
     async with served.running("serve") as server:
         line = (await server.line_with("  try  ")).strip().removeprefix("try").strip()
         for _ in range(2):
-            tried = await asyncio.create_subprocess_shell(f"{line} --silent --fail", stdout=asyncio.subprocess.PIPE)
+            tried = await asyncio.create_subprocess_shell(
+                f"{line} --silent --fail", stdout=asyncio.subprocess.PIPE, env=cli.environment, cwd=cli.directory
+            )
             out, _err = await tried.communicate()
             assert tried.returncode == 0
             assert b'"uid":"demo"' in out
 
 
-async def test_the_token_is_not_printed_where_others_could_read_it(cli: Cli) -> None:
-    served = cli.using(HOOKLINE_PORT=free_port(), HOOKLINE_HOST="0.0.0.0")
-    async with served.running("serve", "--json") as server:
-        assert (await server.json_line())["token"] is None
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("0.0.0.0", 409)])
+async def test_a_link_leads_to_the_listener_and_never_to_where_the_caller_says(
+    cli: Cli, scene: Scene, host: str, status: int
+) -> None:
+    async with cli.using(HOOKLINE_PORT=free_port(), HOOKLINE_HOST=host).running("serve", "--json") as server:
+        address = (await server.json_line())["address"]
+        token = (await cli("token")).out.strip()
+        found = await asyncio.to_thread(_portal_link, address, scene.app.id, token)
+    assert found[0] == status
+    assert b"evil.example" not in found[1]
+    assert (f"{address}/login#key=" if status == 200 else "HOOKLINE_PUBLIC_URL").encode() in found[1]
+
+
+def _portal_link(address: str, app: str, token: str) -> tuple[int, bytes]:
+    with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)) as connection:
+        headers = {"authorization": f"Bearer {token}", "host": "evil.example"}
+        connection.request("POST", f"/api/v1/auth/app-portal-access/{app}", b"", headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
 
 async def test_a_port_that_is_taken_is_one_line(cli: Cli) -> None:

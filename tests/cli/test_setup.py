@@ -112,6 +112,19 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
     ) | ({"disk": "ok"} if scene.store.engine == "sqlite" else {})
 
 
+async def test_doctor_says_where_no_link_can_be_made(cli: Cli, scene: Scene) -> None:
+    for host, public, warned in (
+        ("0.0.0.0", "", True),
+        ("0.0.0.0", "https://hooks.example.com", False),
+        ("::1", "", False),
+    ):
+        examined = await cli.using(HOOKLINE_HOST=host, HOOKLINE_PUBLIC_URL=public).json("doctor")
+        found = [each["detail"] for each in examined["checks"] if each["name"] == "links"]
+        assert examined["ok"]
+        assert bool(found) == warned, examined
+        assert not warned or "HOOKLINE_PUBLIC_URL" in found[0]
+
+
 async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scene: Scene) -> None:
     await scene.endpoint(url="http://127.0.0.1:8072/")
     await scene.send()

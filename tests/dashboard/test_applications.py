@@ -6,9 +6,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hookline.api import place
+from hookline.api.services import Services
 from hookline.model import Actor, ActorKind, Application, ApplicationChange
 from hookline.states import EndpointStatus
 from hookline.store.base import Page
+from tests.api.conftest import serving
 from tests.dashboard.client import Client as Browser
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.markup import Node
@@ -266,6 +269,16 @@ async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, sce
     assert (await customer.get("/portal/endpoints")).status == 200  # not yet
     await operator.submit(posting(asked, "/end-portal"))
     assert (await customer.get("/portal/endpoints")).status == 303
+
+
+async def test_a_server_that_others_reach_says_what_to_set_for_a_link(
+    served: Services, operator: Client, scene: Scene
+) -> None:
+    async with serving(served, "0.0.0.0") as address:
+        operator.address = address
+        answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime="3600")
+    assert answer.page(409).first(role="alert").text == place.UNKNOWN
+    assert await audited(scene) == []
 
 
 async def test_ending_the_links_says_that_tokens_end_too(operator: Client, scene: Scene) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import threading
 from base64 import b64encode
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, lockout, manage, tokens
+from hookline import clock, lockout, manage, passwords, tokens
 from hookline.access import AuditFilter, Operator
 from hookline.api.services import Services
+from hookline.dashboard import signin
 from hookline.dashboard.signin import LIFETIME, PORTAL_LIFETIME
 from hookline.model import Application, Organization, Scope
 from hookline.store import Store
@@ -25,10 +27,17 @@ from tests.support.raw import Raw
 from tests.support.timeshift import age
 
 RIGHT = "correct horse battery staple"
+OTHER = "another horse, another staple"
 SALT = b"0123456789abcdef"
-KEPT = "scrypt$10$8$1$" + "$".join(
-    b64encode(raw).decode() for raw in (SALT, hashlib.scrypt(RIGHT.encode(), salt=SALT, n=2**10, r=8, p=1, dklen=32))
-)  # as cheap as can be: tests have many of them
+
+
+def cheap(password: str) -> str:
+    """As cheap as can be: tests have many of them."""
+    key = hashlib.scrypt(password.encode(), salt=SALT, n=2**10, r=8, p=1, dklen=32)
+    return f"scrypt$10$8$1${b64encode(SALT).decode()}${b64encode(key).decode()}"
+
+
+KEPT, OTHER_KEPT = cheap(RIGHT), cheap(OTHER)
 SESSION = "hookline_session"
 HOSTILE = "<script>alert(1)</script>"
 
@@ -343,6 +352,109 @@ async def test_guessing_from_everywhere_does_not_keep_out_who_was_in_before(
         await served.store.take_guess(guess.rules)
     assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
+
+
+async def known_browser(address: str) -> Client:
+    """From which ada has signed in before."""
+    client = Client(address)
+    await client.sign_in(name="ada", password=RIGHT)
+    await client.post("/logout")
+    return client
+
+
+async def test_guesses_from_an_owners_own_address_do_not_lock_the_browser_that_they_know(
+    address: str, ada: Operator, served: Services
+) -> None:
+    """An office is one address: neither five guesses at one name nor a hundred at any keep its owner out."""
+    owner, neighbour = await known_browser(address), Client(address)
+    for _ in range(5):
+        assert (await wrong(neighbour)).status == 401
+    assert (await neighbour.sign_in(name="ada", password=RIGHT)).status == 429
+    assert (await owner.sign_in(name="ada", password=RIGHT)).location == "/"
+    assert (
+        await neighbour.sign_in(name="ada", password=RIGHT)
+    ).status == 429  # being right there forgives nothing here
+    for number in range(100):
+        guess = lockout.password(served.pages.key, f"somebody-{number}", "127.0.0.1")
+        await served.store.take_guess(guess.rules)
+    assert (await wrong(neighbour, "bob")).status == 429
+    assert (await owner.sign_in(name="ada", password=RIGHT)).location == "/"
+
+
+async def test_a_known_browser_is_counted_by_itself(address: str, ada: Operator) -> None:
+    owner, other = await known_browser(address), await known_browser(address)
+    assert [(await wrong(owner)).status for _ in range(10)] == [401] * 10
+    assert (await owner.sign_in(name="ada", password=RIGHT)).status == 429
+    assert (await other.sign_in(name="ada", password=RIGHT)).location == "/"
+    assert (await Client(address).sign_in(name="ada", password=RIGHT)).location == "/"
+
+
+@pytest.mark.parametrize("changed", ["name", "password", "proof", "chance", "length"])
+async def test_a_mark_is_good_for_one_name_and_its_present_password(
+    address: str, ada: Operator, store: Store, organization: Organization, changed: str
+) -> None:
+    """Or marks that were collected, or made up, would each bring ten more guesses."""
+    owner = await known_browser(address)
+    chance, _, proof = owner.cookies["hookline_browser"].value.partition(".")
+    marks = {"proof": f"{chance}.{'0' * 64}", "chance": f"x{chance}.{proof}", "length": f"{chance}.{proof}0"}
+    owner._take(f"hookline_browser={marks.get(changed, f'{chance}.{proof}')}; Path=/")
+    name = "bob" if changed == "name" else "ada"
+    await let_in(store, organization, "bob")
+    if changed == "password":
+        await store.change_operator("ada", password=OTHER_KEPT)
+    right = OTHER if changed == "password" else RIGHT
+    assert [(await wrong(owner, name)).status for _ in range(5)] == [401] * 5
+    assert (await owner.sign_in(name=name, password=right)).status == 429
+
+
+async def test_people_who_sign_in_at_the_same_moment_do_not_lock_each_other_out(
+    address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right password is no guess, however many of them come before the first one is found right."""
+    monkeypatch.setattr(signin, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    clients = [Client(address) for _ in range(20)]
+    answers = await asyncio.gather(*(client.sign_in(name="ada", password=RIGHT) for client in clients))
+    assert [answer.status for answer in answers] == [303] * 20
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_counted(
+    address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch, raw: Raw, known: bool
+) -> None:
+    """Strangers who fill every turn do not make a known browser wait."""
+    owner = await known_browser(address)
+    client = owner if known else Client(address)
+    monkeypatch.setattr(signin, "LONGEST_WAIT", 0.01)
+    working, done = held_passwords(monkeypatch, "wrong password")
+    strangers = [asyncio.create_task(wrong(Client(address), f"stranger-{n}")) for n in range(signin.MOST_CHECKED)]
+    try:
+        for _ in strangers:
+            await working.get()
+        before = await raw.rows("SELECT count(*) AS many FROM guess")
+        answer = await client.sign_in(name="ada", password=RIGHT)
+        assert answer.status == (303 if known else 429)
+        if not known:
+            assert "people are signing in at this moment" in answer.text
+            assert answer.headers["retry-after"] == "5"
+            assert await raw.rows("SELECT count(*) AS many FROM guess") == before
+    finally:
+        done.set()
+        await asyncio.gather(*strangers)
+
+
+def held_passwords(monkeypatch: pytest.MonkeyPatch, held: str) -> tuple[asyncio.Queue[None], threading.Event]:
+    """Checks of this password begin, say so, and last until they are let go."""
+    working: asyncio.Queue[None] = asyncio.Queue()
+    loop, done, check = asyncio.get_running_loop(), threading.Event(), passwords.matches
+
+    def matches(password: str, kept: str | None) -> bool:
+        if password == held:
+            loop.call_soon_threadsafe(working.put_nowait, None)
+            return not done.wait(60)
+        return check(password, kept)
+
+    monkeypatch.setattr(passwords, "matches", matches)
+    return working, done
 
 
 async def test_guesses_at_the_same_moment_are_not_free(address: str, ada: Operator) -> None:

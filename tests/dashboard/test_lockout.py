@@ -14,6 +14,7 @@ from hookline.lockout import ADDRESS, BROWSER, NAME, PAIR, TOKENS, Rule
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 KEY = b"k" * 32
+KEPT = "scrypt$15$8$3$salt$key"
 RULES = st.sampled_from([PAIR, NAME, BROWSER, ADDRESS, TOKENS])
 
 
@@ -82,16 +83,39 @@ def test_names_count_from_everywhere_together() -> None:
 
 
 def test_a_browser_that_was_used_before_is_counted_by_itself() -> None:
-    mark = lockout.mark(KEY, "ada", "chance")
-    here, there = lockout.password(KEY, "ada", "192.0.2.1", mark), lockout.password(KEY, "ada", "192.0.2.2")
-    assert set(here.rules).isdisjoint(there.rules)
-    assert len(here.rules) == 3
+    mark = lockout.mark(KEY, "ada", KEPT, "chance")
+    known = lockout.password(KEY, "ada", "192.0.2.1", mark, KEPT)
+    usual = lockout.password(KEY, "ada", "192.0.2.1", "", KEPT)
+    assert set(known.rules).isdisjoint(usual.rules)
+    assert known.forgiven == tuple(known.rules)
+    assert (known.marked, usual.marked) == (True, False)
+    elsewhere = lockout.password(KEY, "ada", "192.0.2.2", mark, KEPT)
+    assert elsewhere.rules.keys() == known.rules.keys()
+    other = lockout.password(KEY, "ada", "192.0.2.1", lockout.mark(KEY, "ada", KEPT, "another"), KEPT)
+    assert set(other.rules).isdisjoint(known.rules)
 
 
-@pytest.mark.parametrize("mark", ["", ".", "chance", "chance.", "chance.00", "é.ü", lockout.mark(KEY, "bob", "chance")])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "",
+        ".",
+        "chance",
+        "chance.",
+        "chance.00",
+        "é.ü",
+        lockout.mark(KEY, "bob", KEPT, "chance"),
+        lockout.mark(KEY, "ada", "another password", "chance"),
+        lockout.mark(KEY, "ada", "", "chance"),
+        lockout.mark(b"x" * 32, "ada", KEPT, "chance"),
+        lockout.mark(KEY, "ada", KEPT, "chance") + "0",
+        lockout.mark(KEY, "ada", KEPT, "chance").upper(),
+        "x" + lockout.mark(KEY, "ada", KEPT, "chance"),
+    ],
+)
 def test_a_mark_of_anything_else_is_none(mark: str) -> None:
-    usual = lockout.password(KEY, "ada", "192.0.2.1")
-    assert lockout.password(KEY, "ada", "192.0.2.1", mark).rules.keys() == usual.rules.keys()
+    usual = lockout.password(KEY, "ada", "192.0.2.1", "", KEPT)
+    assert lockout.password(KEY, "ada", "192.0.2.1", mark, KEPT).rules.keys() == usual.rules.keys()
 
 
 def test_keys_and_passwords_are_counted_apart() -> None:

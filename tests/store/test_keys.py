@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -116,11 +117,17 @@ async def test_the_key_itself_is_nowhere(store: Store, organization: Organizatio
     assert not [value for value in row.values() if key[3:20] in str(value)]
 
 
+async def test_of_those_who_give_up_a_token_at_once_one_is_the_first(store: Store, second: Store) -> None:
+    until = await store.now() + timedelta(hours=1)
+    found = await asyncio.gather(*(each.revoke_token(b"h" * 32, until) for each in (store, second) * 10))
+    assert sorted(found) == [False] * 19 + [True]
+
+
 async def test_a_token_that_was_given_up(store: Store, second: Store, raw: Raw) -> None:
     now = await store.now()
     assert not await store.token_revoked(b"h" * 32)
-    for _ in range(2):
-        await store.revoke_token(b"h" * 32, now + timedelta(hours=1))
+    assert await store.revoke_token(b"h" * 32, now + timedelta(hours=1))
+    assert not await second.revoke_token(b"h" * 32, now + timedelta(hours=1))
     assert await second.token_revoked(b"h" * 32)
     assert not await store.token_revoked(b"i" * 32)
 

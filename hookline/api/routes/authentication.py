@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from base64 import urlsafe_b64encode
 
 import msgspec
@@ -10,6 +9,7 @@ from starlette.responses import Response
 from hookline.api.call import Call, nothing, respond
 from hookline.api.errors import Refused
 from hookline.api.operation import Needs, Operation
+from hookline.api.place import links_lead_to
 from hookline.api.routes.applications import make_named
 from hookline.api.services import Services
 from hookline.api.wire.authentication import (
@@ -22,8 +22,6 @@ from hookline.api.wire.authentication import (
 from hookline.errors import InvalidInput
 from hookline.model import Application, Scope
 
-_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
-
 
 async def portal_access(call: Call) -> Response:
     """A link that signs in by itself. The token is in its fragment, which stays in the browser and out of every log."""
@@ -31,12 +29,13 @@ async def portal_access(call: Call) -> Response:
     app = await call.store.application(call.organization(), ref)
     given = await call.body(AppPortalAccessIn)
     publish = _may_publish(given)
+    address = link_address(call.services, call.request)  # before anything is made
     if app is None:
         app = await make_named(call, ref, given.application)
     call.app = app
     scope = Scope.READ if given.read_only else Scope.FULL
     lifetime = given.expiry or WEEK
-    return respond(portal_link(call.services, call.request, app, lifetime=lifetime, scope=scope, publish=publish))
+    return respond(portal_link(call.services, address, app, lifetime=lifetime, scope=scope, publish=publish))
 
 
 def _may_publish(given: AppPortalAccessIn) -> bool:
@@ -49,21 +48,16 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
 
 
 def portal_link(
-    services: Services, request: Request, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
+    services: Services, address: str, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
 ) -> AppPortalAccessOut:
     token = services.auth.issue(app, lifetime=lifetime, scope=scope, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    return AppPortalAccessOut(url=f"{_address(services, request)}/login#key={login}", token=token)
+    return AppPortalAccessOut(url=f"{address}/login#key={login}", token=token)
 
 
-def _address(services: Services, request: Request) -> str:
-    """As it is configured; else as the caller has reached it, who is the only one to see this answer."""
-    if services.public_url is not None:
-        return services.public_url
+def link_address(services: Services, request: Request) -> str:
     host = request.headers.get("host", "")
-    if not _HOST.fullmatch(host):
-        raise Refused(400, "the Host header is not an address; set HOOKLINE_PUBLIC_URL")
-    return f"{request.url.scheme}://{host}"
+    return links_lead_to(services.public_url, services.own_address, scheme=request.url.scheme, host=host)
 
 
 async def logout(call: Call) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 
 from hookline import manage
-from hookline.api.routes.authentication import portal_link
+from hookline.api.routes.authentication import link_address, portal_link
 from hookline.dashboard import charts, parts, series
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
@@ -184,7 +184,8 @@ async def make_link(look: Look, form: Form) -> Shown:
     if lifetime not in dict(LIFETIMES):
         raise InvalidInput(f"lifetime: takes one of {', '.join(key for key, _ in LIFETIMES)}")
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
-    made = portal_link(look.services, look.request, app, lifetime=float(lifetime), scope=scope)
+    address = link_address(look.services, look.request)
+    made = portal_link(look.services, address, app, lifetime=float(lifetime), scope=scope)
     words = f"Opens the portal of {app.name} for {lasting(float(lifetime))}. It is not shown again."
     return Shown(
         title="Link to the portal",

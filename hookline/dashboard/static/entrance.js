@@ -36,6 +36,8 @@ function sendWith(name, value, alone) {
   field.form.submit();
 }
 
-enter(true);
+// A page that is only being prepared uses up no link.
+if (document.prerendering) document.addEventListener("prerenderingchange", () => enter(true), { once: true });
+else enter(true);
 // A link over the address of this page loads nothing. Whoever put it there, reader or another window, it waits to be pressed.
 addEventListener("hashchange", () => enter(false));

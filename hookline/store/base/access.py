@@ -32,8 +32,8 @@ class Keys(Protocol):
     async def touch_api_key(self, key_id: str) -> None:
         """It was used now; written at most once a minute."""
 
-    async def revoke_token(self, hashed: bytes, until: datetime) -> None:
-        """This one token is void; remembered until it would have expired."""
+    async def revoke_token(self, hashed: bytes, until: datetime) -> bool:
+        """This one token is void; remembered until then. False: it was before. Of several callers at once, one gets True."""
 
     async def token_revoked(self, hashed: bytes) -> bool: ...
 

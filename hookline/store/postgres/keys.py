@@ -53,8 +53,8 @@ class Keys(Part):
     async def touch_api_key(self, key_id: str) -> None:
         await self._db.execute("api_key_touch", key_id)
 
-    async def revoke_token(self, hashed: bytes, until: datetime) -> None:
-        await self._db.execute("token_revoke", hashed, until)
+    async def revoke_token(self, hashed: bytes, until: datetime) -> bool:
+        return await self._db.fetchval("token_revoke", hashed, until) is not None
 
     async def token_revoked(self, hashed: bytes) -> bool:
         found: bool = await self._db.fetchval("token_revoked", hashed)

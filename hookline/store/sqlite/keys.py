@@ -35,8 +35,8 @@ class Keys(Base):
     async def touch_api_key(self, key_id: str) -> None:
         await self._write(_touch_api_key, key_id)
 
-    async def revoke_token(self, hashed: bytes, until: datetime) -> None:
-        await self._write(_revoke_token, hashed, until)
+    async def revoke_token(self, hashed: bytes, until: datetime) -> bool:
+        return await self._write(_revoke_token, hashed, until)
 
     async def token_revoked(self, hashed: bytes) -> bool:
         return await self._read(_token_revoked, hashed)
@@ -88,8 +88,8 @@ def _touch_api_key(tx: Tx, key_id: str) -> None:
     tx.run("api_key_touch", {"key_id": key_id, "now": tx.now})
 
 
-def _revoke_token(tx: Tx, hashed: bytes, until: datetime) -> None:
-    tx.run("token_revoke", (hashed, to_micros(until)))
+def _revoke_token(tx: Tx, hashed: bytes, until: datetime) -> bool:
+    return tx.run("token_revoke", (hashed, to_micros(until))) == 1
 
 
 def _token_revoked(tx: Tx, hashed: bytes) -> bool:

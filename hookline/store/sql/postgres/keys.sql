@@ -32,7 +32,7 @@ UPDATE hookline.api_key SET last_used_at = now()
 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at <= now() - interval '1 minute')
 
 -- name: token_revoke
-INSERT INTO hookline.revoked_token (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO hookline.revoked_token (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING TRUE
 
 -- name: token_revoked
 SELECT EXISTS (SELECT FROM hookline.revoked_token WHERE hash = $1)

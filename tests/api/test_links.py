@@ -1,0 +1,104 @@
+"""Where links lead: never to where the caller of the API says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hookline
+from hookline.api import place
+from hookline.api.services import Services
+from hookline.model import Application
+from hookline.store import Store
+from tests.api.conftest import Client, serving
+
+STRANGE_HOSTS = (
+    "evil.example",
+    "evil.example:8071",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "localhost:80@evil.example",
+    "localhost:99999",
+    "localhost:",
+    "localhost/x",
+    "localhost.",
+    "sub.localhost",
+    "127.1",
+    "127.0.0.256",
+    "0177.0.0.1",
+    "2130706433",
+    "0.0.0.0",
+    "128.0.0.1",
+    "::1",
+    "[::1",
+    "[::ffff:127.0.0.1]",
+    "[::]",
+    "a b",
+    "<script>",
+    "localhost?x=",
+    "localhost#",
+    "localhost\\@evil.example",
+    "",
+)
+
+
+@pytest.mark.parametrize("host", STRANGE_HOSTS)
+async def test_a_link_never_leads_to_where_the_caller_says(client: Client, app: Application, host: str) -> None:
+    """Somebody else opens it, with the token in it."""
+    found = await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)
+    if found.status == 200:
+        assert found.json()["url"].startswith(f"http://{client.address}/login#key=")
+    else:
+        found.problem(400, "bad_request")  # no request at all, to the parser
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:9000", "127.0.0.1:80", "127.9.8.7:1", "[::1]", "[::1]:8071"])
+async def test_on_this_machine_a_link_leads_to_how_it_was_reached(client: Client, app: Application, host: str) -> None:
+    found = await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)
+    assert found.json()["url"].startswith(f"http://{host.lower()}/login#key=")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("said", ["evil.example", "localhost", "127.0.0.1"])
+async def test_a_server_that_others_reach_says_what_to_set(
+    served: Services, token: str, app: Application, store: Store, host: str, said: str
+) -> None:
+    async with serving(served, host) as address:
+        for ref, body in ((app.id, {}), ("new", {"application": {"name": "New"}})):
+            answer = await Client(address, token).post(f"/api/v1/auth/app-portal-access/{ref}", body, host=said)
+            assert answer.problem(409, "conflict") == place.UNKNOWN
+    assert await store.application(app.org_id, "new") is None  # nothing was made for it
+    assert "HOOKLINE_PUBLIC_URL" in place.UNKNOWN
+
+
+@given(
+    host=st.one_of(
+        st.text(max_size=40), st.from_regex(r"(localhost|127[.0-9]*|\[::1\])[:@/.\[\]\\a-z0-9]*", fullmatch=True)
+    )
+)
+def test_whatever_the_host_is_a_link_leads_to_this_machine(host: str) -> None:
+    found = place.links_lead_to(None, "http://127.0.0.1:8071", scheme="http", host=host)
+    parts = urlsplit(found)
+    assert place.is_loopback(parts.hostname or "")
+    assert found == f"http://{parts.netloc}"
+    assert "@" not in parts.netloc
+
+
+def test_no_page_or_route_reads_the_host_for_an_address() -> None:
+    """Those that read it at all: to compare it, or by `place`. One more must be looked at."""
+    root = Path(hookline.__file__).parent
+    sources = [*root.glob("api/**/*.py"), *root.glob("dashboard/**/*.py")]
+    reading = re.compile(r"""headers(?:\.get\(|\[)["']host["']|\.base_url|url_for\(""")
+    found = {str(path.relative_to(root)) for path in sources if reading.search(path.read_text())}
+    assert found == {
+        "api/metrics.py",
+        "api/routes/authentication.py",
+        "dashboard/cookies.py",
+        "dashboard/origin.py",
+    }

@@ -1,0 +1,140 @@
+"""Links that sign in to the dashboard: once, within minutes, and nothing but that."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from string import ascii_letters, digits
+
+import pytest
+from msgspec.structs import replace
+
+from hookline import clock, lockout, tokens
+from hookline.api.auth import Auth
+from hookline.api.services import Services
+from hookline.dashboard.signin import LIFETIME
+from hookline.model import Application, Organization
+from hookline.store import Store
+from tests.api.conftest import JWT_SECRET, serving
+from tests.dashboard.client import Client
+from tests.support.raw import Raw
+from tests.support.timeshift import age
+
+USED = "✕ This link was used before; `hookline token --link` prints another"
+
+
+@pytest.fixture
+def link(organization: Organization) -> str:
+    return tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall())
+
+
+async def refused(client: Client, link: str) -> str:
+    return (await client.sign_in(token=link)).page(401).first(role="alert").text
+
+
+async def test_it_signs_in_once(address: str, link: str) -> None:
+    first, second = Client(address), Client(address)
+    assert (await first.sign_in(token=link)).location == "/"
+    assert (await first.get("/audit")).status == 200
+    assert await refused(second, link) == USED
+    assert await refused(first, link) == USED
+    assert (await first.get("/audit")).status == 200  # the session that it began goes on
+
+
+async def test_the_whole_link_may_be_pasted(stranger: Client, link: str) -> None:
+    assert (await stranger.sign_in(token=f" http://127.0.0.1:8071/login#token={link} ")).location == "/"
+
+
+async def test_of_many_at_once_one_comes_in(served: Services, second: Store, link: str) -> None:
+    """In two processes, as it were, which have the database in common and nothing else."""
+    auth = Auth(second, JWT_SECRET, wall=clock.wall, monotonic=clock.monotonic)
+    async with serving(served) as here, serving(replace(served, store=second, auth=auth)) as there:
+        clients = [Client(address) for address in (here, there) * 5]
+        answers = await asyncio.gather(*(client.sign_in(token=link) for client in clients))
+    assert sorted(answer.status for answer in answers) == [303] + [401] * 9
+
+
+async def test_looking_does_not_use_it_up(stranger: Client, link: str) -> None:
+    """What signs in is behind the #, which no preview sends; and whatever it asks for, only the form signs in."""
+    for method in ("HEAD", "GET"):
+        for path in ("/login", f"/login?token={link}", f"/login?key={link}"):
+            answer = await stranger.send(method, path, None, {"sec-purpose": "prefetch;prerender"})
+            assert answer.status in (200, 405)
+            assert "session" not in str(answer.set_cookies)
+            assert link not in answer.text
+    assert (await stranger.sign_in(token=link)).location == "/"
+
+
+async def test_it_ends_after_minutes(stranger: Client, organization: Organization) -> None:
+    old = clock.wall() - timedelta(seconds=tokens.LINK_LIFETIME + 1)
+    said = await refused(stranger, tokens.issue_link(JWT_SECRET, organization.id, now=old))
+    assert said == "✕ The link has expired; `hookline token --link` prints another"
+    assert tokens.LINK_LIFETIME <= 15 * 60
+
+
+async def test_one_that_was_used_is_remembered_for_longer_than_it_lives(
+    stranger: Client, link: str, store: Store, raw: Raw
+) -> None:
+    """The database forgets by its own clock, which may be ahead of the one that judges the link."""
+    assert (await stranger.sign_in(token=link)).location == "/"
+    await age(raw, tokens.LINK_LIFETIME + 3600)
+    await store.retire()
+    assert await refused(stranger, link) == USED
+
+
+async def test_the_session_lasts_as_others_do(stranger: Client, link: str, raw: Raw) -> None:
+    await stranger.sign_in(token=link)
+    [row] = await raw.rows("SELECT created_at, expires_at FROM session")
+    length = row["expires_at"] - row["created_at"]
+    assert (length.total_seconds() if isinstance(length, timedelta) else length / 1e6) == LIFETIME
+
+
+async def test_revoking_all_tokens_ends_links_and_their_sessions(
+    address: str, served: Services, organization: Organization
+) -> None:
+    used, unused = (tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall()) for _ in range(2))
+    client = Client(address)
+    assert (await client.sign_in(token=used)).location == "/"
+    await served.auth.revoke_all(organization.id, None)
+    assert (await client.get("/audit")).status == 303
+    assert await refused(client, unused) == "✕ This token was revoked"
+
+
+async def test_it_opens_nothing_else_and_is_not_used_up_by_trying(stranger: Client, link: str) -> None:
+    for token in (link, link.removeprefix(tokens.LINK_PREFIX)):
+        answer = await stranger.send("GET", "/api/v1/app", None, {"authorization": f"Bearer {token}"})
+        assert answer.status == 401
+        assert (await stranger.sign_in("/portal/login", key=token)).status == 401
+        assert (await stranger.sign_in("/portal/login", key=f"http://a/login#token={token}")).status == 401
+    assert (await stranger.sign_in(token=link.removeprefix(tokens.LINK_PREFIX))).status == 401
+    assert (await stranger.sign_in(token=link)).location == "/"
+
+
+async def test_nothing_else_is_taken_for_a_link(
+    stranger: Client, link: str, organization: Organization, app: Application
+) -> None:
+    now = clock.wall()
+    others = [
+        tokens.issue(JWT_SECRET, organization.id, now=now),
+        tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=now),
+        tokens.issue_link("x" * 32, organization.id, now=now).removeprefix(tokens.LINK_PREFIX),
+        tokens.issue_link(JWT_SECRET, "org_nobody", now=now).removeprefix(tokens.LINK_PREFIX),
+        link,  # with its prefix twice
+        "",
+        "a.b.c",
+        "é",
+    ]
+    for other in others:
+        assert (await stranger.sign_in(token=tokens.LINK_PREFIX + other)).status == 401, other
+    assert (await stranger.sign_in(token=link)).location == "/"
+
+
+async def test_another_spelling_of_one_that_was_used_is_used_too(
+    stranger: Client, link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last letter of a signature has bits that nothing reads."""
+    monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, free=1000))
+    assert (await stranger.sign_in(token=link)).location == "/"
+    spellings = [link[:-1] + letter for letter in f"{ascii_letters}{digits}-_"]
+    for spelling in [*spellings, f"{link}=", f"{link}==", f"#token={link}"]:
+        assert (await stranger.sign_in(token=spelling)).status == 401, spelling
