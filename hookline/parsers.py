@@ -150,6 +150,13 @@ def networks(text: str) -> tuple[Network, ...]:
     return found
 
 
+def proxies(text: str) -> tuple[Network, ...]:
+    found = networks(text)
+    if any(network.prefixlen == 0 for network in found):
+        raise ValueError("networks of your own proxies; everybody's address is in this one")
+    return found
+
+
 def servers(text: str) -> tuple[str, ...]:
     found = tuple(_parts(text))
     for server in found:

@@ -34,6 +34,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, g
         access_log=False,
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
+        proxy_headers=False,  # see `api/forwarded.py`
         timeout_graceful_shutdown=max(1, round(grace)),
     )
     server = _Server(config)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from hookline import clock, dashboard
 from hookline.api.app import create_app
 from hookline.api.auth import Auth
+from hookline.api.forwarded import Forwarded, Proxies
 from hookline.api.front import FrontSettings
 from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
@@ -46,8 +47,9 @@ async def doorway(
     """Answers for the health from here on; for everything else once `answer` has an application."""
     health = Health(leaving)
     door = Door(health)
+    app = Forwarded(door, Proxies(config.trusted_proxies))
     async with asyncio.TaskGroup() as parts:
-        serving = parts.create_task(http.serve(door, listener, stop=stop, grace=config.shutdown_timeout))
+        serving = parts.create_task(http.serve(app, listener, stop=stop, grace=config.shutdown_timeout))
         yield Doorway(door, health, serving, stop)
 
 

@@ -29,6 +29,7 @@ from hookline.parsers import (
     outbox_urls,
     part,
     percentage,
+    proxies,
     secret_keys,
     servers,
     share,
@@ -102,6 +103,12 @@ SETTINGS: tuple[Setting, ...] = (
         site,
         "",
         "Where browsers reach this server, a host of its own, for links to the portal; else as the API was called. No path.",
+    ),
+    Setting(
+        "trusted_proxies",
+        proxies,
+        "",
+        "Networks of your reverse proxies, by commas: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.",
     ),
     Setting(
         "portal_origins",

@@ -25,6 +25,7 @@ class Config(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     public_url: str | None
+    trusted_proxies: tuple[Network, ...]
     portal_origins: tuple[str, ...]
     portal_name: str
     portal_color: str | None

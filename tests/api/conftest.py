@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 
 from hookline import clock, config, tokens
 from hookline.api import limits
+from hookline.api.forwarded import Forwarded, Proxies
 from hookline.api.services import Services
 from hookline.cli import http as server
 from hookline.cli import listener as listeners
@@ -112,11 +114,12 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def serving(given: Services) -> AsyncIterator[str]:
-    """The API and the dashboard on a port of their own: `127.0.0.1:12345`."""
+async def serving(given: Services, *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
+    """The API and the dashboard on a port of their own: `127.0.0.1:12345`. `proxies` are the ones that were named."""
     listener = listeners.bind("127.0.0.1", 0)
     stop = asyncio.Event()
-    running = asyncio.create_task(server.serve(compose(given), listener, stop=stop, grace=5))
+    app = Forwarded(compose(given), Proxies(map(ip_network, proxies)))
+    running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:
         yield listeners.address(listener).removeprefix("http://")
     finally:
