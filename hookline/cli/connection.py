@@ -7,13 +7,19 @@ matter in which pieces they come.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import termios
+from array import array
+from typing import Any
 
 import httptools
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hookline.api.errors import Refused, problem
+from hookline.api.health import PATHS
 from hookline.cli import heads
+from hookline.cli.room import Room
 
 REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
@@ -37,11 +43,17 @@ class Connection(HttpToolsProtocol):
     _resuming = False  # that head is being read
     _over = False  # nothing is read from here on
 
+    def __init__(self, *args: Any, room: Room | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._room = room or Room()
+        self._whole_app = self.app
+
     # ── from the transport ──
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
+        self._room.enter(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
         if self._over:
@@ -74,6 +86,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._room.leave(self)
         self._came()
         if self._untaken is not None:
             self._untaken.cancel()
@@ -106,7 +119,11 @@ class Connection(HttpToolsProtocol):
         fault = heads.fault(self.parser.get_http_version(), self.parser.get_method(), self.url, self.headers)
         if fault is not None:
             raise Refused(400, fault)
+        self._room.busy(self)
+        has_room = self._room.has_room(self)
+        self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
         super().on_headers_complete()
+        self.cycle.keep_alive &= has_room
         self._in_body = True
         if self.parser.should_upgrade():
             self._left_out = heads.framing(self.headers)
@@ -128,6 +145,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch_taking()
+        if self.cycle.response_complete:
+            self._room.idle(self)
 
     # ── what is no request ──
 
@@ -137,6 +156,7 @@ class Connection(HttpToolsProtocol):
         if self._in_body and not self._give_up():
             self.transport.close()
         else:
+            self._room.busy(self)
             self._answer(problem(status, detail))
 
     def _give_up(self) -> bool:
@@ -171,6 +191,25 @@ class Connection(HttpToolsProtocol):
         else:
             self.pipeline.appendleft((self.cycle, app))  # type: ignore[arg-type]
 
+    # ── room ──
+
+    def hang_up(self) -> bool:
+        if self._is_read_out():
+            self.transport.close()
+            return True
+        return False
+
+    def _is_read_out(self) -> bool:
+        """Whether all that has come was read: the loop makes many connections before it reads from the first of them."""
+        ours = self.transport.get_extra_info("socket")
+        waiting = array("i", [0])
+        if ours is not None and ours.fileno() >= 0:
+            fcntl.ioctl(ours.fileno(), termios.FIONREAD, waiting)
+        return not waiting[0]
+
+    def turn_away(self) -> None:
+        self.transport.abort()
+
     # ── time ──
 
     def _expect(self) -> None:
@@ -194,6 +233,20 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._watch_taking()
+
+
+class _NoRoom:
+    """For a connection beyond the most: whoever restarts and routes must still be answered."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app if scope["path"].rstrip("/") in PATHS else problem(503, NO_ROOM, retry_after=1)
+        await app(scope, receive, send)
+
+
+NO_ROOM = "there are too many connections, and a request under way on each: try again in a moment"
 
 
 def _reason(error: httptools.HttpParserError) -> str:

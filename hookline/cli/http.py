@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from hookline.cli.connection import Connection
-
-MOST_CONNECTIONS = 4096  # beyond them, requests are answered with 503
+from hookline.cli.room import Room, within_file_limit
 
 
 class _Server(uvicorn.Server):
@@ -23,17 +23,19 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, grace: float) -> None:
+async def serve(
+    app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, grace: float, room: Room | None = None
+) -> None:
     """Answer requests until the stop, then finish those under way."""
+    room = room or Room(most=within_file_limit())
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=partial(Connection, room=room),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
         proxy_headers=False,  # see `api/forwarded.py`
         timeout_graceful_shutdown=max(1, round(grace)),
     )

@@ -22,6 +22,7 @@ from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
+from hookline.cli.room import Room, within_file_limit
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
@@ -47,9 +48,12 @@ async def doorway(
     """Answers for the health from here on; for everything else once `answer` has an application."""
     health = Health(leaving)
     door = Door(health)
-    app = Forwarded(door, Proxies(config.trusted_proxies))
+    proxies = Proxies(config.trusted_proxies)
+    room = Room(most=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:
-        serving = parts.create_task(http.serve(app, listener, stop=stop, grace=config.shutdown_timeout))
+        serving = parts.create_task(
+            http.serve(Forwarded(door, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
+        )
         yield Doorway(door, health, serving, stop)
 
 

@@ -26,6 +26,7 @@ class Config(Struct, frozen=True, kw_only=True):
     port: int
     public_url: str | None
     trusted_proxies: tuple[Network, ...]
+    connections_per_address: int
     portal_origins: tuple[str, ...]
     portal_name: str
     portal_color: str | None

@@ -103,15 +103,6 @@ async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.
         writer.close()
 
 
-async def test_more_connections_than_there_is_room_for(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
-    async with serving(served) as address:
-        host, port = address.split(":")
-        _reader, first = await asyncio.open_connection(host, int(port))
-        assert (await Client(address).get("/api/v1/health")).status == 503
-        first.close()
-
-
 @pytest.fixture
 def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
     """The network takes only a little of an answer off our hands."""

@@ -82,6 +82,7 @@ EVERY = {
         "trusted_proxies",
         (ip_network("127.0.0.1/32"), ip_network("fd12::/64")),
     ),
+    "HOOKLINE_CONNECTIONS_PER_ADDRESS": ("99", "connections_per_address", 99),
     "HOOKLINE_PORTAL_ORIGINS": (
         "https://portal.example.com, http://localhost:3000",
         "portal_origins",
