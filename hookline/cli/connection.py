@@ -187,7 +187,9 @@ class Connection(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if last is None or last.response_complete or last.disconnected:
-            self._start_asgi_task(self.cycle, app)  # type: ignore[arg-type]
+            task = self.loop.create_task(self.cycle.run_asgi(app))  # type: ignore[arg-type]
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
         else:
             self.pipeline.appendleft((self.cycle, app))  # type: ignore[arg-type]
 
@@ -251,4 +253,4 @@ NO_ROOM = "there are too many connections, and a request under way on each: try 
 
 def _reason(error: httptools.HttpParserError) -> str:
     cause = error.__context__
-    return str(cause) if isinstance(cause, Refused) else f"this is not a valid HTTP/1.1 request: {error}"
+    return str(cause) if isinstance(cause, Refused) else f"this is not a valid HTTP request: {error}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,9 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from hookline.cli.connection import Connection
-from tests.support.streams import BROKEN, BROKEN_BODIES, Request, cut, stream
+from tests.support.cli import Cli
+from tests.support.ports import free_port
+from tests.support.streams import BROKEN, BROKEN_BODIES, Request, cut, marred, stream
 
 STREAMS = int(os.environ.get("HOOKLINE_TEST_STREAMS", "1000"))
 SEED = 20_261_116
@@ -151,6 +154,18 @@ async def test_a_stream_holds_the_same_requests_however_it_is_cut() -> None:
             assert seen.begun <= len(wanted) + made.half, told
 
 
+@pytest.mark.timeout(60 + STREAMS // 50)
+async def test_a_stream_with_faults_is_read_the_same_however_it_is_cut() -> None:
+    chance = random.Random(SEED)
+    for number in range(STREAMS // 2):
+        # Whoever answers before it has read its body does not know yet that the body is none.
+        sent = marred(chance, stream(chance).sent).replace(b"/early", b"/later")
+        pieces = cut(chance, sent)
+        async with asyncio.timeout(60):
+            whole, parts = await fed([sent], chance), await fed(pieces, chance)
+        assert whole[:3] == parts[:3], f"stream {number}: {pieces}"
+
+
 @pytest.mark.parametrize("sent", [*BROKEN.values(), *BROKEN_BODIES.values()], ids=[*BROKEN, *BROKEN_BODIES])
 async def test_what_is_no_request_is_refused_and_nothing_behind_it_is_run(sent: bytes) -> None:
     """Cut at every place, alone and behind good requests."""
@@ -164,3 +179,32 @@ async def test_what_is_no_request_is_refused_and_nothing_behind_it_is_run(sent: 
             assert [one[:3] for one in seen.ran] == ran, place
             assert [status for status, _ in seen.answers] == [200] * len(ran) + [400], place
             assert seen.closed
+
+
+async def test_every_listener_refuses_it(tmp_path: Path) -> None:
+    ports = [int(free_port()), int(free_port())]
+    cli = Cli({"HOOKLINE_PORT": str(ports[0]), "HOOKLINE_METRICS_PORT": str(ports[1])}, str(tmp_path))
+    async with cli.running("serve", "--role", "api", "--json") as running:
+        await running.json_line()
+        for port in ports:
+            for sent in (BROKEN["no Host"], BROKEN["two Hosts"], BROKEN["length and encoding"]):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sent + b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+                answer = await reader.read()
+                writer.close()
+                assert answer.startswith(b"HTTP/1.1 400 ")
+                assert answer.count(b"HTTP/1.1 ") == 1
+                assert b'"code":"bad_request"' in answer
+
+
+async def test_http_1_0_needs_no_host() -> None:
+    seen = await fed([b"GET /late/0 HTTP/1.0\r\n\r\n"], random.Random(SEED))
+    assert (seen.answers, seen.closed) == ([(200, "/late/0")], True)
+
+
+async def test_trailers_without_end() -> None:
+    """Nobody gathers them, nor the blank lines before a request."""
+    chunked = b"POST /late/0 HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
+    for first, more in ((chunked, b"y" * 8192), (b"\r\n", b"\r\n" * 4096), (b"GET /", b"a" * 8192)):
+        seen = await fed([first, *[more] * 10], random.Random(SEED))
+        assert ([status for status, _ in seen.answers], seen.closed) == ([431], True)

@@ -217,6 +217,30 @@ def _framed(chance: random.Random, *, old: bool) -> tuple[list[bytes], bytes, by
     return [name], body, raw + ended
 
 
+_ODD = b"\r\n\x00 :,;\t0aAf-+\xff\x0b/"
+_PUT_IN = (
+    *(b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"0\r\n\r\n", b" "),
+    *(b"Upgrade: h2c\r\n", b"Connection: upgrade\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"),
+)
+
+
+def marred(chance: random.Random, sent: bytes) -> bytes:
+    """With a few bytes that are others, gone, put in or said twice: nobody knows what it holds."""
+    made = bytearray(sent)
+    for _ in range(chance.randint(1, 4)):
+        at, other = chance.randrange(len(made)), chance.randrange(len(made))
+        match chance.randrange(4):
+            case 0:
+                made[at] = chance.choice(_ODD)
+            case 1:
+                del made[at : at + chance.randint(1, 3)]
+            case 2:
+                made[at:at] = chance.choice(_PUT_IN)
+            case _:
+                made[at:at] = made[other : other + chance.randint(1, 30)]
+    return bytes(made)
+
+
 def cut(chance: random.Random, sent: bytes) -> list[bytes]:
     """At places of its own choice, often within a line's end."""
     ends = [at + by for at in range(len(sent)) if sent[at : at + 1] == b"\r" for by in (0, 1, 2)]
