@@ -159,6 +159,13 @@ def ports(text: str) -> tuple[int, ...]:
         raise ValueError("ports from 1 to 65535, separated by commas, such as 6443,9200") from None
 
 
+def proxies(text: str) -> tuple[Network, ...]:
+    found = networks(text)
+    if any(network.prefixlen == 0 for network in found):
+        raise ValueError("networks of your own proxies; everybody's address is in this one")
+    return found
+
+
 def servers(text: str) -> tuple[str, ...]:
     found = tuple(_parts(text))
     for server in found:

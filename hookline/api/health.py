@@ -15,7 +15,7 @@ from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
 from hookline.store.base import SCHEMA_VERSION, Store
 
-LIVE, READY = "/health/live", "/health/ready"
+LIVE, READY = PATHS = "/health/live", "/health/ready"
 FRESH = 1.0  # seconds that one look at the database is good for: strangers may ask as often as they like
 PATIENCE = 5.0  # seconds for one look
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from hookline import clock, dashboard, tokens
 from hookline.api.app import create_app
 from hookline.api.auth import Auth
+from hookline.api.forwarded import Forwarded, Proxies
 from hookline.api.front import FrontSettings
 from hookline.api.health import Door, Health
 from hookline.api.idempotency import Answers
@@ -22,6 +23,7 @@ from hookline.api.limits import Limits, Rates
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
 from hookline.cli import listener as listeners
+from hookline.cli.room import Room, within_file_limit
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
@@ -50,8 +52,12 @@ async def doorway(
     """Answers for the health from here on; for everything else once `answer` has an application."""
     health = Health(leaving)
     door = Door(health)
+    proxies = Proxies(config.trusted_proxies)
+    room = Room(most=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:
-        serving = parts.create_task(http.serve(door, listener, stop=stop, grace=config.shutdown_timeout))
+        serving = parts.create_task(
+            http.serve(Forwarded(door, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
+        )
         yield Doorway(door, health, serving, stop, listeners.own_address(listener))
 
 

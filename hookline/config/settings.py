@@ -30,6 +30,7 @@ from hookline.parsers import (
     part,
     percentage,
     ports,
+    proxies,
     secret_keys,
     servers,
     share,
@@ -103,6 +104,19 @@ SETTINGS: tuple[Setting, ...] = (
         site,
         "",
         "Where browsers reach this server, a host of its own, for links; needed for them unless it listens on loopback. No path.",
+    ),
+    Setting(
+        "trusted_proxies",
+        proxies,
+        "",
+        "Networks of your reverse proxies, by commas: whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, and who may "
+        "have any number of connections.",
+    ),
+    Setting(
+        "connections_per_address",
+        integer(1, 1_000_000),
+        "1024",
+        "Connections to the HTTP server from one address (of IPv6: a network of 64 bits). At more, the longest idle is closed.",
     ),
     Setting(
         "portal_origins",

@@ -25,6 +25,8 @@ class Config(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     public_url: str | None
+    trusted_proxies: tuple[Network, ...]
+    connections_per_address: int
     portal_origins: tuple[str, ...]
     portal_name: str
     portal_color: str | None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from hookline import clock, config, tokens
 from hookline.api import limits
+from hookline.api.forwarded import Forwarded, Proxies
 from hookline.api.services import Services
 from hookline.cli import http as server
 from hookline.cli import listener as listeners
@@ -115,11 +117,13 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def serving(given: Services, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """The API and the dashboard on a port of their own: `127.0.0.1:12345`."""
+async def serving(given: Services, host: str = "127.0.0.1", *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
+    """The API and the dashboard on a port of their own: `127.0.0.1:12345`. `proxies` are the ones that were named."""
     listener = listeners.bind(host, 0)
     stop = asyncio.Event()
-    app = compose(replace(given, own_address=listeners.own_address(listener)))
+    app = Forwarded(
+        compose(replace(given, own_address=listeners.own_address(listener))), Proxies(map(ip_network, proxies))
+    )
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:
         yield listeners.address(listener).removeprefix("http://")

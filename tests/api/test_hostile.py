@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from hookline.api import wire
 from hookline.api.errors import answer
 from hookline.api.services import Services
-from hookline.cli import http
+from hookline.cli import connection, http
 from hookline.cli import listener as listeners
 from hookline.cli.site import compose
 from hookline.errors import StoreUnavailable
@@ -105,25 +105,16 @@ async def test_a_body_that_never_comes(served: Services, token: str) -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
 async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     async with serving(served) as address:
-        monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
+        monkeypatch.setattr(connection, "REQUEST_TIME", 0.05)
         assert await read_to_end(address, sent) == b""
-        monkeypatch.setattr(http, "REQUEST_TIME", 60.0)
+        monkeypatch.setattr(connection, "REQUEST_TIME", 60.0)
         reader, writer = await asyncio.open_connection(*address.split(":"))
         writer.write(b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
-        monkeypatch.setattr(http, "REQUEST_TIME", 0.05)
+        monkeypatch.setattr(connection, "REQUEST_TIME", 0.05)
         writer.write(b"GET /")  # the next one, which does not come either
         assert await reader.read() == b""
         writer.close()
-
-
-async def test_more_connections_than_there_is_room_for(served: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
-    async with serving(served) as address:
-        host, port = address.split(":")
-        _reader, first = await asyncio.open_connection(host, int(port))
-        assert (await Client(address).get("/api/v1/health")).status == 503
-        first.close()
 
 
 @pytest.fixture
@@ -139,7 +130,7 @@ def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "bind", narrow)
 
 
-class Looks(http._Protocol):
+class Looks(connection.Connection):
     """Looks at what was taken when the test says so: how long a busy machine takes must not decide."""
 
     made: ClassVar[list[Looks]] = []
@@ -162,8 +153,8 @@ class Looks(http._Protocol):
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
     """One for each connection."""
     monkeypatch.setattr(Looks, "made", [])
-    monkeypatch.setattr(http, "_Protocol", Looks)
-    monkeypatch.setattr(http, "TAKING_TIME", 3600.0)
+    monkeypatch.setattr(http, "Connection", Looks)
+    monkeypatch.setattr(connection, "TAKING_TIME", 3600.0)
     return Looks.made
 
 
@@ -193,14 +184,14 @@ async def test_an_answer_that_is_taken_slowly(
     served: Services, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time that is enough, however many it takes."""
-    monkeypatch.setattr(http, "LEAST_TAKEN", 1024)
+    monkeypatch.setattr(connection, "LEAST_TAKEN", 1024)
     async with serving(served) as address:
         reader, writer = await ask(address, "/docs")
         there = await untaken(looks, 0)
         found, before, looked = b"", there.left, 0
         while part := await reader.read(8192):
             found += part
-            if 0 < there.left <= before - http.LEAST_TAKEN:
+            if 0 < there.left <= before - connection.LEAST_TAKEN:
                 there.look()
                 before, looked = there.left, looked + 1
         head, _, body = found.partition(b"\r\n\r\n")
@@ -211,12 +202,12 @@ async def test_an_answer_that_is_taken_slowly(
 
 async def ask(address: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Over a connection whose caller takes only a little at a time."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.setblocking(False)
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    narrow.setblocking(False)
     host, port = address.split(":")
-    await asyncio.get_running_loop().sock_connect(connection, (host, int(port)))
-    reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
+    await asyncio.get_running_loop().sock_connect(narrow, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
     writer.write(f"GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".encode())
     return reader, writer
 

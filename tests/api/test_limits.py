@@ -191,11 +191,20 @@ async def test_too_many_bad_tokens(served: Services, token: str, app: Applicatio
         (await good.get("/api/v1/app")).json()
         (await good.get("/api/v1/openapi.json")).json()
         (await Client(address).get("/api/v1/app")).problem(401, "authentication_failed")  # it guesses nothing
-        # A proxy on this machine says so.
-        elsewhere = await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})
-        elsewhere.problem(401, "authentication_failed")
+        elsewhere = await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})  # anybody can say so
+        elsewhere.problem(429, "too_many_requests")
     counted = {labels: value for labels, (value,) in served.tally.bad_tokens.values.items()}
-    assert counted == {("401",): BAD_TOKENS + 1, ("429",): 6}
+    assert counted == {("401",): BAD_TOKENS, ("429",): 7}
+
+
+async def test_bad_tokens_count_for_those_who_come_through_a_proxy(served: Services) -> None:
+    async with serving(replace(served, limits=limits(at=Clock())), proxies=["127.0.0.1/32"]) as address:
+        bad = Client(address, "nonsense")
+        for number in range(BAD_TOKENS):
+            written = f"198.51.100.{number}, 203.0.113.9"  # what stands on the left is the caller's own invention
+            (await bad.get("/api/v1/app", **{"x-forwarded-for": written})).problem(401, "authentication_failed")
+        (await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})).problem(429, "too_many_requests")
+        (await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.8"})).problem(401, "authentication_failed")
 
 
 # ── bodies and headers ────────────────────────────────────────────────────────────────────────────────────────────

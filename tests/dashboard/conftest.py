@@ -61,9 +61,15 @@ async def served(store: Store, database_url: str, settings: dict[str, str]) -> A
 
 
 @pytest.fixture
-async def address(served: Services) -> AsyncIterator[str]:
+def proxies() -> tuple[str, ...]:
+    """Those that were named to the server under test; a test may override it."""
+    return ()
+
+
+@pytest.fixture
+async def address(served: Services, proxies: tuple[str, ...]) -> AsyncIterator[str]:
     """`127.0.0.1:12345`"""
-    async with serving(served) as found:
+    async with serving(served, proxies=proxies) as found:
         yield found
 
 

@@ -118,8 +118,9 @@ async def test_a_session_is_random_and_only_its_hash_is_kept(operator: Client, r
     assert bytes(row["hash"]) == hashlib.sha256(cookie.value.encode()).digest()
 
 
+@pytest.mark.parametrize("proxies", [("127.0.0.1/32",)])
 async def test_over_tls_browsers_take_the_cookie_from_us_alone(stranger: Client, organization: Organization) -> None:
-    """A proxy of this machine ends TLS, and says so."""
+    """A proxy that was named ends TLS, and says so."""
     tls = {"x-forwarded-proto": "https"}
     page = (await stranger.send("GET", "/login", None, tls)).page()
     proof = page.first("input", name="csrf")["value"]

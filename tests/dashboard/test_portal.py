@@ -32,7 +32,8 @@ SITE, OTHER = "https://app.example.com", "https://admin.example.com:8443"
 HOSTILE = "<script>alert(1)</script>"
 
 framing = pytest.mark.parametrize("settings", [{"HOOKLINE_PORTAL_ORIGINS": f"{SITE},{OTHER}"}])
-TLS = {"x-forwarded-proto": "https"}
+TLS = {"x-forwarded-proto": "https"}  # as a proxy says that was named
+named = pytest.mark.parametrize("proxies", [("127.0.0.1/32",)])
 
 
 @pytest.fixture
@@ -244,6 +245,7 @@ async def test_allowed_sites_frame_the_portal_and_nothing_else(
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"], answer
 
 
+@named
 @framing
 async def test_in_a_frame_its_cookies_are_sent(stranger: Client, api: Caller, app: Application) -> None:
     """Over TLS: browsers send them to a page in another site's frame on no other condition."""
@@ -259,6 +261,7 @@ async def test_in_a_frame_its_cookies_are_sent(stranger: Client, api: Caller, ap
     assert "SameSite=Lax" in plain.set_cookies[0]
 
 
+@named
 @framing
 async def test_an_operators_cookie_is_never_sent_to_a_frame(stranger: Client) -> None:
     answer = await stranger.send("GET", "/login", None, TLS)

@@ -105,7 +105,7 @@ async def test_without_a_token_only_this_machine_may(measured: Measured) -> None
         {"host": "hooks.example.com:8071"},
         {"host": "127.0.0.1.example.com"},
         {"host": "[::2]:8071"},
-        {"host": "]["},
+        {"host": "[::ffff:10.0.0.7]"},
         {"x-forwarded-proto": "https"},
         {"x-forwarded-host": "hooks.example.com"},
         {"cf-connecting-ip": "203.0.113.7"},

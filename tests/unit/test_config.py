@@ -80,6 +80,12 @@ EVERY = {
     "HOOKLINE_HOST": ("::1", "host", "::1"),
     "HOOKLINE_PORT": ("8072", "port", 8072),
     "HOOKLINE_PUBLIC_URL": ("https://hooks.example.com/", "public_url", "https://hooks.example.com"),
+    "HOOKLINE_TRUSTED_PROXIES": (
+        "127.0.0.1, fd12::/64",
+        "trusted_proxies",
+        (ip_network("127.0.0.1/32"), ip_network("fd12::/64")),
+    ),
+    "HOOKLINE_CONNECTIONS_PER_ADDRESS": ("99", "connections_per_address", 99),
     "HOOKLINE_PORTAL_ORIGINS": (
         "https://portal.example.com, http://localhost:3000",
         "portal_origins",

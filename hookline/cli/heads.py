@@ -1,0 +1,68 @@
+"""What is wrong with the head of a request, beyond what the parser refuses. Pure.
+
+Two servers that read one head in different ways, a proxy and this one, can be made to disagree about where a request ends or
+whom it is for. So whatever may be read in two ways is refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+Header = tuple[bytes, bytes]  # the name in lower case
+
+_AUTHORITY = rb"(?P<name>[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{0,5}))?"
+_HOST = re.compile(_AUTHORITY)
+_ABSOLUTE = re.compile(rb"(?P<scheme>(?i:https?))://" + _AUTHORITY + rb"/.*", re.S)
+_PORTS = {b"http": 80, b"https": 443}
+# The parser would obey them.
+NOT_IN_TRAILERS = frozenset({b"connection", b"proxy-connection", b"upgrade", b"content-length", b"transfer-encoding"})
+_FRAMING = (b"content-length", b"transfer-encoding")
+
+
+def fault(version: str, method: bytes, target: bytes, headers: list[Header]) -> str | None:
+    """In words; None: there is none."""
+    if version not in ("1.0", "1.1"):
+        return f"HTTP/{version} is not spoken here: use HTTP/1.1"
+    if method == b"CONNECT":
+        return "CONNECT is for proxies, and this is none"
+    return _encoding_fault(version, headers) or _host_fault(version, target, headers)
+
+
+def _encoding_fault(version: str, headers: list[Header]) -> str | None:
+    encodings = [value.strip(b" \t").lower() for name, value in headers if name == b"transfer-encoding"]
+    if not encodings:
+        return None
+    if version == "1.0":
+        return "HTTP/1.0 has no Transfer-Encoding: send a Content-Length"
+    return None if encodings == [b"chunked"] else "Transfer-Encoding takes `chunked` and nothing else"
+
+
+def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | None:
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (not hosts and version != "1.0"):
+        return f"there must be one Host header, not {len(hosts) or 'none'}"
+    host = _HOST.fullmatch(hosts[0]) if hosts else None
+    if hosts and host is None:
+        return "the Host header is not a name or an address with or without a port"
+    return None if target.startswith(b"/") else _target_fault(target, host)
+
+
+def _target_fault(target: bytes, host: re.Match[bytes] | None) -> str | None:
+    """An absolute one names a host too, and must name the same."""
+    url = _ABSOLUTE.fullmatch(target)
+    if url is None:
+        return "the target is neither a path nor an http or https URL with one"
+    usual = _PORTS[url["scheme"].lower()]
+    if host is not None and _place(url, usual) != _place(host, usual):
+        return "the target names another host than the Host header"
+    return None
+
+
+def _place(found: re.Match[bytes], usual: int) -> tuple[bytes, int]:
+    return found["name"].lower(), int(found["port"] or usual)
+
+
+def framing(headers: list[Header]) -> bytes:
+    """The head of a request with a body that ends where that of this one does; empty: this one has no body."""
+    lines = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING and header[1].strip(b"0 \t")]
+    return b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(lines) if lines else b""

@@ -1,0 +1,139 @@
+"""How many connections there may be: in all, and from one address. Where there are too many, whoever has been idle longest goes.
+
+Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
+one. A request under way is never cut for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+from collections import OrderedDict
+from collections.abc import Container
+from itertools import islice
+from typing import Protocol
+
+import structlog
+
+from hookline import clock
+from hookline.lockout import network
+
+MOST_CONNECTIONS = 4096  # of one listener
+PER_ADDRESS = 1024
+LOOKED_AT = 16  # idle connections that are asked to go for one that comes
+WORDS_EVERY = 60.0  # seconds between two log lines
+
+log = structlog.get_logger(__name__)
+
+
+class Guest(Protocol):
+    def hang_up(self) -> bool:
+        """False: it is not idle, something has come that nobody has read yet."""
+
+    def turn_away(self) -> None:
+        """It comes one too many."""
+
+
+class _Share:
+    """All connections, or those of one address."""
+
+    def __init__(self, most: float, address: str = "") -> None:
+        self.most = most
+        self.address = address
+        self.count = 0
+        self.idle: OrderedDict[Guest, None] = OrderedDict()  # since they are: the longest first
+
+    @property
+    def is_over(self) -> bool:
+        return self.count > self.most
+
+    @property
+    def has_spare(self) -> bool:
+        """Beyond the most, some are answered for the health, and with 503 for all else."""
+        return self.count <= self.most + self.most // 16 + 4
+
+
+class Room:
+    def __init__(
+        self, *, most: int = MOST_CONNECTIONS, per_address: int = PER_ADDRESS, proxies: Container[str] = ()
+    ) -> None:
+        """Everybody comes through the proxies: an address of theirs may have any number."""
+        self._whole = _Share(most)
+        self._per_address = per_address
+        self._proxies = proxies
+        self._by_address: dict[str, _Share] = {}
+        self._shares: dict[Guest, tuple[_Share, _Share]] = {}
+        self._extra: set[Guest] = set()
+        self._told = -math.inf
+
+    def enter(self, guest: Guest, address: str) -> None:
+        shares = self._shares[guest] = (self._share_of(address), self._whole)
+        for share in shares:
+            share.count += 1
+        full = next((share for share in shares if share.is_over), None)
+        if full is None or self._made_room(full, guest):
+            self.idle(guest)
+
+    def _share_of(self, address: str) -> _Share:
+        if address in self._proxies:
+            return _Share(math.inf)
+        place = network(address)
+        return self._by_address.setdefault(place, _Share(self._per_address, place))
+
+    def _made_room(self, full: _Share, guest: Guest) -> bool:
+        """Whether this one may stay. Those that were hung up on are counted until they are gone."""
+        self._tell(full)
+        gone = next(filter(self._sent_away, list(islice(full.idle, LOOKED_AT))), None)
+        if gone is None and not full.has_spare:
+            guest.turn_away()
+            return False
+        if gone is None or gone in self._extra:
+            self._extra.add(guest)
+        return True
+
+    def _sent_away(self, longest: Guest) -> bool:
+        self.busy(longest)
+        if longest.hang_up():
+            return True
+        self.idle(longest)  # from now on
+        return False
+
+    def has_room(self, guest: Guest) -> bool:
+        """Whether its requests are answered like anybody's."""
+        if guest in self._extra and not any(share.is_over for share in self._shares[guest]):
+            self._extra.discard(guest)
+        return guest not in self._extra
+
+    def busy(self, guest: Guest) -> None:
+        for share in self._shares.get(guest, ()):
+            share.idle.pop(guest, None)
+
+    def idle(self, guest: Guest) -> None:
+        for share in self._shares.get(guest, ()):
+            share.idle[guest] = None
+
+    def leave(self, guest: Guest) -> None:
+        self.busy(guest)
+        self._extra.discard(guest)
+        for share in self._shares.pop(guest, ()):
+            share.count -= 1
+            if not share.count:
+                self._by_address.pop(share.address, None)
+
+    def _tell(self, full: _Share) -> None:
+        if clock.monotonic() - self._told >= WORDS_EVERY:
+            self._told = clock.monotonic()
+            log.warning("connections_full", most=full.most, of="all" if full is self._whole else "one address")
+
+
+def within_file_limit(most: int = MOST_CONNECTIONS) -> int:
+    """At most half of the files that this process may open, as many as the system lets us have: the rest is for the database,
+    the log and a second listener."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most * 4 if hard == resource.RLIM_INFINITY else min(most * 4, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # we do with what there is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft // 2))

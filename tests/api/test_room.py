@@ -1,0 +1,286 @@
+"""More connections than there is room for: the longest idle go first, requests under way are answered, and so is the health."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
+
+from hookline.api.health import Door, Health
+from hookline.cli import http as server
+from hookline.cli import listener as listeners
+from hookline.cli.room import Room
+from tests.support.cli import COMMAND, Cli
+from tests.support.ports import free_port
+
+FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+
+
+class App:
+    """`/slow` is answered when the test says so; `begun` has one item for each that is under way."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/slow":
+            self.begun.put_nowait(scope["client"][0])
+            await self.release.wait()
+        await PlainTextResponse("done")(scope, receive, send)
+
+
+class Line:
+    """One connection from an address of this machine."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def asks(self, path: str) -> int:
+        self.sends(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+        return await self.status()
+
+    def sends(self, text: str) -> None:
+        self.writer.write(text.encode())
+
+    async def status(self) -> int:
+        """0: the server has hung up."""
+        async with asyncio.timeout(60):
+            try:
+                head = await self.reader.readuntil(b"\r\n\r\n")
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return 0
+            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+            await self.reader.readexactly(length)
+            return int(head.split()[1])
+
+    async def ended(self) -> None:
+        assert await self.status() == 0
+
+
+class Place:
+    def __init__(self, port: int, app: App) -> None:
+        self.port = port
+        self.app = app
+        self.lines: list[Line] = []
+
+    async def line(self, address: str) -> Line:
+        made = Line(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0)))
+        self.lines.append(made)
+        return made
+
+    async def silent(self, address: str, number: int) -> list[Line]:
+        return [await self.line(address) for _ in range(number)]
+
+    async def slow(self, address: str, number: int) -> list[Line]:
+        """With a request under way on each."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.sends("GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert await self.app.begun.get() == address
+        return lines
+
+    async def asks(self, address: str, path: str = "/") -> int:
+        """Over a connection of its own."""
+        return await (await self.line(address)).asks(path)
+
+
+@asynccontextmanager
+async def place(room: Room, health: Health | None = None) -> AsyncIterator[Place]:
+    app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
+    door = Door(health or Health(asyncio.Event()))
+    door.open(app)
+    serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
+    made = Place(listener.getsockname()[1], app)
+    try:
+        yield made
+    finally:
+        app.release.set()
+        for line in made.lines:
+            line.writer.close()
+        stop.set()
+        await serving
+
+
+async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
+    async with place(Room(most=100, per_address=3)) as there:
+        other = await there.line(SECOND)
+        lines = await there.silent(FIRST, 20)
+        for line in lines[:17]:
+            await line.ended()
+        assert [await line.asks("/") for line in [*lines[17:], other]] == [200] * 4
+        assert await there.asks(FIRST) == 200
+
+
+async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
+    async with place(Room(most=3, per_address=100)) as there:
+        lines = [await there.line(address) for address in (FIRST, SECOND, THIRD)]
+        assert await lines[0].asks("/") == 200  # idle again, but not for the longest time
+        assert await there.asks("127.0.0.5", "/health/live") == 200
+        await lines[1].ended()
+        assert await there.asks("127.0.0.6") == 200
+        await lines[2].ended()
+        assert await lines[0].asks("/") == 200
+
+
+async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
+    async with place(Room(most=100, per_address=2)) as there:
+        dripping = await there.silent(FIRST, 2)
+        for line in dripping:
+            line.sends("POST / HTTP/1.1\r\nhost: a\r\nx: ")
+            await line.writer.drain()
+        assert await there.asks(SECOND) == 200  # by then both were read
+        assert [await there.asks(FIRST), await there.asks(FIRST)] == [200, 200]
+        for line in dripping:
+            await line.ended()
+
+
+async def test_requests_under_way_are_never_cut() -> None:
+    """What comes beyond the most is told so, but for the health."""
+    async with place(Room(most=100, per_address=3)) as there:
+        slow = await there.slow(FIRST, 3)
+        silent = await there.silent(FIRST, 30)
+        assert await there.asks(FIRST) == 503
+        for path in ("/health/live", "/health/live/"):
+            assert await there.asks(FIRST, path) == 200
+        assert (
+            await there.asks(FIRST, "/health/ready") == 503
+        )  # the answer of the health itself: nothing is opened here
+        assert await there.asks(SECOND) == 200
+        for line in silent[:-1]:
+            await line.ended()
+        there.app.release.set()
+        assert [await line.status() for line in slow] == [200] * 3
+        assert [await line.asks("/") for line in slow] == [200] * 3
+
+
+async def test_the_health_is_answered_when_every_connection_is_busy() -> None:
+    async with place(Room(most=3, per_address=100)) as there:
+        slow = [line for address in (FIRST, SECOND, THIRD) for line in await there.slow(address, 1)]
+        for number in range(5, 25):
+            await there.line(f"127.0.0.{number}")
+            assert await there.asks(f"127.0.0.{number}", "/health/live") == 200
+            assert await there.asks(f"127.0.0.{number}") == 503
+        there.app.release.set()
+        assert [await line.status() for line in slow] == [200] * 3
+        assert await there.asks("127.0.0.5") == 200
+
+
+async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
+    async with place(Room(most=100, per_address=1)) as there:
+        with capture_logs() as logged:
+            await there.slow(FIRST, 1)
+            line = await there.line(FIRST)
+            line.sends(
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabcGET /slow HTTP/1.1\r\nhost: a\r\n\r\n"
+            )
+            answer = (await line.reader.read()).lower()
+        assert answer.startswith(b"http/1.1 503 ")
+        assert b"\r\nretry-after: 1\r\n" in answer
+        assert b"\r\nconnection: close\r\n" in answer
+        assert b'"code":"unavailable"' in answer
+        assert there.app.begun.empty()
+        assert [entry["most"] for entry in logged if entry["event"] == "connections_full"] == [1]
+
+
+async def test_beyond_the_spare_ones_nobody_gets_in() -> None:
+    """Those whom the health keeps waiting cannot become any number either."""
+    health = Waiting()
+    async with place(Room(most=100, per_address=1), health) as there:
+        await there.slow(FIRST, 1)
+        waiting = []
+        for _ in range(4):
+            waiting.append(await there.line(FIRST))
+            waiting[-1].sends("GET /health/ready HTTP/1.1\r\nhost: a\r\n\r\n")
+            await health.asked.get()
+        for _ in range(3):
+            assert await there.asks(FIRST, "/health/live") == 0
+        assert await there.asks(SECOND, "/health/live") == 200
+        health.release.set()
+        assert [await line.status() for line in waiting] == [200] * 4
+        assert await there.asks(FIRST, "/health/live") == 200
+
+
+class Waiting(Health):
+    """Asks a database that takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.Event())
+        self.release = asyncio.Event()
+        self.asked: asyncio.Queue[None] = asyncio.Queue()
+
+    async def unready(self) -> list[str]:
+        self.asked.put_nowait(None)
+        await self.release.wait()
+        return []
+
+
+async def test_proxies_may_have_any_number() -> None:
+    async with place(Room(most=100, per_address=2, proxies=[FIRST])) as there:
+        lines = await there.silent(FIRST, 30)
+        assert [await line.asks("/") for line in lines] == [200] * 30
+
+
+async def test_a_request_that_was_not_read_yet_is_not_cut() -> None:
+    """Many are accepted before the first is read from: those with a request are not idle."""
+    async with place(Room(most=100, per_address=3)) as there:
+        asking = [_at_once(there.port, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n") for _ in range(3)]
+        silent = [_at_once(there.port) for _ in range(5)]  # nothing was accepted up to here: we have not waited
+        for each in asking:
+            reader, writer = await asyncio.open_connection(sock=each)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        for each in silent:
+            each.close()
+
+
+def _at_once(port: int, sent: bytes = b"") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port))
+    made.sendall(sent)
+    return made
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(64, 4096), (200, 200)])
+async def test_more_connections_than_a_process_may_have_files(tmp_path: Path, soft: int, hard: int) -> None:
+    """The soft limit is raised; below the hard one there is room for the rest of the process."""
+    port = int(free_port())
+    cli = Cli({"HOOKLINE_PORT": str(port), "HOOKLINE_CONNECTIONS_PER_ADDRESS": "1000000"}, str(tmp_path))
+    limited = f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"'
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", limited, "sh", *COMMAND, "serve", "--role", "api", "--json"),
+        env=cli.environment,
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    lines = []
+    try:
+        assert await process.stdout.readline()
+        for number in range(300):
+            lines.append(socket.create_connection(("127.0.0.1", port), source_address=(FIRST, 0)))
+            if number % 50 == 49:
+                for path, status in (("/health/live", 200), ("/api/v1/health", 204)):
+                    assert await asyncio.to_thread(_status, port, path) == status
+    finally:
+        for line in lines:
+            line.close()
+        process.terminate()
+        await process.wait()
+
+
+def _status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()

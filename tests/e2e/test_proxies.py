@@ -1,0 +1,192 @@
+"""Behind nginx and Caddy, where they are installed: each request arrives once, as it was sent, from whoever has sent it.
+
+`HOOKLINE_TEST_PROXY_TRIES=2000` makes that many tries to smuggle; the suite does with a tenth of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from hookline.api.forwarded import Forwarded, Proxies
+from hookline.cli import http
+from hookline.cli import listener as listeners
+from tests.dashboard.client import FORM, Client
+from tests.support.cli import Cli
+from tests.support.ports import free_port
+
+TRIES = int(os.environ.get("HOOKLINE_TEST_PROXY_TRIES", "200"))
+PROGRAMS = {
+    "nginx": shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
+    "caddy": shutil.which("caddy"),
+}
+
+_NGINX = """
+daemon off; master_process off; pid {dir}/nginx.pid; error_log {dir}/error.log;
+events {{}}
+http {{
+  access_log off; large_client_header_buffers 4 32k;
+  client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
+  scgi_temp_path {dir}/s;
+  upstream hookline {{ server {address}; keepalive 1; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://hookline; proxy_http_version 1.1; proxy_buffers 8 32k; proxy_buffer_size 32k;
+      proxy_set_header Host $http_host;
+      proxy_set_header Connection $http_connection; proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto https;
+    }}
+  }}
+}}
+"""
+_CADDY = """
+{{
+  admin off
+  auto_https off
+  storage file_system {dir}
+}}
+http://:{port} {{
+  bind 127.0.0.1
+  reverse_proxy {address}
+}}
+"""
+
+
+@pytest.fixture(params=["nginx", "caddy"])
+def program(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if PROGRAMS[name] is None:
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+@contextmanager
+def proxy(name: str, directory: Path, address: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """In front of this address; its process and port."""
+    port = int(free_port())
+    settings = directory / name
+    settings.write_text({"nginx": _NGINX, "caddy": _CADDY}[name].format(dir=directory, address=address, port=port))
+    program = PROGRAMS[name]
+    assert program is not None
+    arguments = {"nginx": ["-c", settings, "-e", directory / "error.log"]}.get(
+        name, ["run", "--config", settings, "--adapter", "caddyfile"]
+    )
+    home = {**os.environ, "HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}
+    with (directory / "output").open("wb") as output:
+        process = subprocess.Popen([program, *arguments], env=home, stdout=output, stderr=output)
+    try:
+        yield process, port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+class Seen:
+    """Every request that was run: its line, its body, and what is believed of its caller."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, bytes]] = []
+        self.callers: list[tuple[str, str]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.requests.append((scope["method"], scope["path"], body))
+        self.callers.append((scope["client"][0], scope["scheme"]))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+
+@asynccontextmanager
+async def behind(name: str, directory: Path, trusted: tuple[str, ...] = ()) -> AsyncIterator[tuple[Seen, int]]:
+    seen, stop, listener = Seen(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
+    app = Forwarded(seen, Proxies(map(ip_network, trusted)))
+    serving = asyncio.create_task(http.serve(app, listener, stop=stop, grace=5))
+    try:
+        with proxy(name, directory, listeners.address(listener).removeprefix("http://")) as (process, port):
+            await _up(process, port)
+            yield seen, port
+    finally:
+        stop.set()
+        await serving
+
+
+async def _up(process: subprocess.Popen[bytes], port: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            assert process.poll() is None, "the proxy did not start"
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)  # another program's start: there is no event for it
+                continue
+            writer.close()
+            return
+
+
+async def asked(port: int, *parts: bytes) -> bytes:
+    """The first line of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+    try:
+        for part in parts:
+            writer.write(part)
+        async with asyncio.timeout(60):
+            return await reader.readline()
+    finally:
+        writer.close()
+
+
+@pytest.mark.timeout(120 + TRIES // 5)
+async def test_no_body_becomes_a_request(program: str, tmp_path: Path) -> None:
+    """The end of the head falls before, into and behind the first 4096 bytes, which Caddy passes on first."""
+    hidden = b"DELETE /smuggled HTTP/1.1\r\nx: "
+    body = b"\r\nupgrade:" * (len(hidden) // 2) + hidden
+    async with behind(program, tmp_path) as (seen, port):
+        sent = []
+        for number in range(TRIES):
+            size = 3920 + number % 40
+            offer = b"connection: upgrade\r\nupgrade: h2c\r\n" if number % 3 == 0 else b""
+            head = b"POST /bad/%04d HTTP/1.1\r\nhost: a\r\n%sx-pad: %s\r\ncontent-length: %d\r\n\r\n"
+            assert b" 200 " in await asked(port, head % (number, offer, b"p" * size, len(body)), body)
+            assert b" 200 " in await asked(port, b"GET /next/%d HTTP/1.1\r\nhost: a\r\n\r\n" % number)
+            sent += [("POST", f"/bad/{number:04}", body), ("GET", f"/next/{number}", b"")]
+        assert seen.requests == sent
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_caller_is_who_the_proxy_says_if_it_was_named(program: str, tmp_path: Path, named: bool) -> None:
+    async with behind(program, tmp_path, ("127.0.0.1/32",) if named else ()) as (seen, port):
+        invented = (
+            b"x-forwarded-for: 203.0.113.9\r\nforwarded: for=203.0.113.9;proto=https\r\nx-real-ip: 203.0.113.9\r\n"
+        )
+        assert b" 200 " in await asked(port, b"GET / HTTP/1.1\r\nhost: a\r\n" + invented + b"\r\n")
+    scheme = "https" if named and program == "nginx" else "http"  # as each is set up here
+    assert seen.callers == [("127.0.0.2" if named else "127.0.0.1", scheme)]
+
+
+async def test_the_dashboard_works_behind_a_proxy_that_nobody_named(program: str, tmp_path: Path) -> None:
+    """Without the address and the scheme that it tells: forms are taken for ours, and cookies come back."""
+    cli = Cli({"HOOKLINE_PORT": free_port()}, str(tmp_path))
+    async with cli.running("serve", "--role", "api", "--json") as running:
+        told = await running.json_line()
+        with proxy(program, tmp_path, told["address"].removeprefix("http://")) as (process, port):
+            await _up(process, port)
+            browser = Client(f"127.0.0.1:{port}")
+            page = (await browser.get("/login")).page()
+            form = f"csrf={page.first('input', name='csrf')['value']}&token={told['token']}".encode()
+            for origin, status in (("https://evil.example.com", 403), (f"https://127.0.0.1:{port}", 303)):
+                headers = {"content-type": FORM, "origin": origin}
+                assert (await browser.send("POST", "/login", form, headers)).status == status
+            assert (await browser.get("/audit")).page().text
