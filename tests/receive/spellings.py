@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
 
@@ -29,13 +28,15 @@ class Sent(NamedTuple):
     root: str  # where the application is mounted
 
 
-def requests(count: int, seed: int) -> Iterator[Sent]:
-    chance = random.Random(seed)
-    for _ in range(count):
+def requests(count: int, seed: int) -> list[Sent]:
+    """No two alike."""
+    chance, found = random.Random(seed), dict[Sent, None]()
+    while len(found) < count:
         method = chance.choice(METHODS if chance.random() < 0.9 else ODD_METHODS)
         root = chance.choice(["", "", "/shop"])
         target = _spelled(chance, chance.choice([*FIXED, *OPEN]))
-        yield Sent(method, chance.choice([root, root, ""]) + target, root)
+        found[Sent(method, chance.choice([root, root, ""]) + target, root)] = None
+    return list(found)
 
 
 def _spelled(chance: random.Random, path: str) -> str:
