@@ -3,15 +3,17 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from hookline.receive import VerificationError, Verifier, inbox
+from hookline.receive import Verifier, Webhook, inbox
+from hookline.receive.fastapi import verified
 
-verifier = Verifier(os.environ["WEBHOOK_SECRET"])
+guard = verified(Verifier(os.environ["WEBHOOK_SECRET"]))
 engine = create_async_engine(os.environ.get("DATABASE_URL", "sqlite+aiosqlite:///receiver.db"))
 Session = async_sessionmaker(engine)
 
@@ -40,11 +42,7 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/hooks")
-async def hooks(request: Request) -> dict:
-    try:
-        webhook = verifier.verify(request.headers, await request.body())  # the bytes as they came
-    except VerificationError:
-        raise HTTPException(401) from None  # what is wrong with it is not for whoever sent it
+async def hooks(webhook: Annotated[Webhook, Depends(guard)]) -> dict:
     paid = webhook.json()
     async with Session.begin() as session, inbox.once_async(session, webhook.id) as first:
         if first:

@@ -1,24 +1,20 @@
-"""A receiver on Flask with the middleware: whatever has a bad signature is refused, and copies get the first one's answer."""
+"""A receiver on Flask with a store of keys: whatever has a bad signature is refused, and copies get the first one's answer."""
 
 import os
 import sqlite3
 from contextlib import closing
 
-from flask import Flask, request
+from flask import Flask
 
-from hookline.receive import Verifier
-from hookline.receive.idempotency import IdempotencySettings
-from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
+from hookline.receive import Verifier, Webhook
+from hookline.receive.flask import verified
+from hookline.receive.idempotency import IdempotencySettings, idempotent
 from hookline.receive.stores.sqlite import SqliteKeys
 
 PAYMENTS = "CREATE TABLE IF NOT EXISTS payments (id integer PRIMARY KEY, paid_order integer, cents integer)"
 
 app = Flask(__name__)
-app.wsgi_app = IdempotencyMiddleware(
-    app.wsgi_app,
-    SqliteKeys("keys.db"),
-    IdempotencySettings(verifier=Verifier(os.environ["WEBHOOK_SECRET"]), only=["/hooks"]),
-)
+verifier = Verifier(os.environ["WEBHOOK_SECRET"])
 
 
 def database() -> closing[sqlite3.Connection]:
@@ -30,8 +26,10 @@ with database() as conn:
 
 
 @app.post("/hooks")
-def hooks() -> dict:
-    paid = request.get_json()
+@idempotent(SqliteKeys("keys.db"), IdempotencySettings(verifier=verifier))
+@verified(verifier)
+def hooks(webhook: Webhook) -> dict:
+    paid = webhook.json()
     with database() as conn, conn:
         receipt = conn.execute("INSERT INTO payments (paid_order, cents) VALUES (:order, :cents)", paid).lastrowid
     return {"receipt": receipt}

@@ -5,6 +5,8 @@
     verifier = Verifier(os.environ["WEBHOOK_SECRET"])
     webhook = verifier.verify(request.headers, body)  # or raises VerificationError: answer 401
 
+On a handler: `verified` of `hookline.receive.fastapi`, `.flask`, `.django`, `.starlette` or `.litestar`.
+
 Needs the standard library and msgspec. docs/receiving.md has the contract, and the same in every framework.
 """
 

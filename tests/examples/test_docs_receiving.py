@@ -66,6 +66,7 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
 # Which tests run the blocks of each part of the page.
 RUN_BY = {
     "Three lines": "tests/examples/test_docs_receiving.py",
+    "Guard the handler": "tests/receive/test_docs_verified.py",
     "Verify": "tests/receive/test_docs_verify.py",
     "Idempotency": "tests/receive/test_docs_idempotency.py",
     "Stores": "tests/examples/test_docs_receiving.py",

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from hookline.receive import Verifier
 from hookline.receive.idempotency import IdempotencySettings
 from hookline.receive.idempotency.asgi import IdempotencyMiddleware
+from tests.receive import senders
 from tests.receive.web import AsyncKeys, held_keys, logged
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -87,6 +89,26 @@ async def test_lifespan_and_websockets_are_none_of_its_business(keys: AsyncKeys)
     for call in calls:
         await middleware(*call)  # type: ignore[arg-type]
     assert seen == calls  # the very same objects
+
+
+@pytest.mark.parametrize("path", ["/hooks", "/hooks\n", "//hooks/x", "/free"])
+async def test_a_websocket_is_no_way_around_the_signature(keys: AsyncKeys, path: str) -> None:
+    """Nobody can sign one: where only signed requests are accepted, the server answers its handshake with 403."""
+    seen: list[Any] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["path"])
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Any:
+        raise AssertionError("never called")
+
+    settings = IdempotencySettings(verifier=Verifier(senders.WHSEC), only=["/hooks"])
+    await IdempotencyMiddleware(app, keys, settings)({"type": "websocket", "path": path}, receive, send)
+    assert (seen, sent) == (["/free"], []) if path == "/free" else ([], ["websocket.close"])
 
 
 async def test_the_answer_is_in_the_store_before_the_client_has_the_whole_of_it(

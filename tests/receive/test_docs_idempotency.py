@@ -26,7 +26,7 @@ _PAGE = (Path(__file__).parents[2] / "docs" / "receiving.md").read_text()
 _found = re.search(r"^## Idempotency\n(.*?)(?=^## )", _PAGE, re.MULTILINE | re.DOTALL)
 assert _found is not None
 SECTION = _found[1]
-FASTAPI, LITESTAR, FLASK, DJANGO, ONE, ROUTE, KEYS = re.findall(
+ONE, ROUTE, LITESTAR, FASTAPI, FLASK, DJANGO, KEYS = re.findall(
     r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL
 )
 
@@ -67,10 +67,10 @@ def test_fastapi() -> None:
 def test_litestar() -> None:
     from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
-    @litestar.post("/hooks", status_code=200)
     async def hooks() -> None: ...
 
-    names = {"Litestar": litestar.Litestar, "IdempotencyMiddleware": IdempotencyMiddleware, "hooks": hooks}
+    names: dict[str, Any] = {"Litestar": litestar.Litestar, "post": litestar.post, "hooks": hooks}
+    names["IdempotencyMiddleware"] = IdempotencyMiddleware
     with asgi_server(run(LITESTAR, **names, keys=AsyncSqliteKeys("keys.db"), settings=SETTINGS)["app"]) as server:
         check(server)
 
@@ -115,7 +115,7 @@ def test_django(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_handler() -> None:
     app = flask.Flask("shown")
-    run(ONE, app=app, request=flask.request, keys=SqliteKeys("keys.db"), settings=SETTINGS)
+    run(ONE, app=app, verifier=SETTINGS.verifier, keys=SqliteKeys("keys.db"), settings=SETTINGS)
     with wsgi_server(app) as server:
         check(server)
 

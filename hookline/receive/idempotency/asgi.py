@@ -9,12 +9,14 @@ goes away, and its answer kept; the answer is in the store before its last byte 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import unquote
 
 from hookline.headers import Headers
 from hookline.receive.idempotency import problems
-from hookline.receive.idempotency.core import CLAIMS, Claim, Plan, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.core import CLAIMS, NOTHING, Claim, Plan, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
 from hookline.receive.idempotency.keys import AsyncKeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
@@ -30,6 +32,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 WEBHOOK = "hookline_webhook"
+
+_slashes = re.compile("/{2,}")
 
 # With these an application would answer past us.
 _HIDDEN = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
@@ -48,34 +52,43 @@ class IdempotencyMiddleware:
         chosen = self._plan(scope)
         if not chosen:
             await app(scope, receive, send)
-            return
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": "only signed requests are accepted here"})
+        else:
+            await self._answer(app, chosen, scope, receive, send)
+
+    def _plan(self, scope: Scope) -> Plan:
+        if scope["type"] not in ("http", "websocket"):
+            return NOTHING
+        paths = _paths(scope) if self._settings.only else ()
+        chosen = plan(self._settings, scope.get("method", "GET").upper(), *paths)
+        if scope["type"] == "websocket" and (chosen.spares_empty or not chosen.verifies):
+            return NOTHING  # like a GET without a body
+        return chosen
+
+    async def _answer(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._admit(app, chosen, scope, receive, send)
         except Answered as answered:
-            await _send(send, answered.response)
-
-    def _plan(self, scope: Scope) -> Plan:
-        if scope["type"] != "http":
-            return Plan()
-        return plan(self._settings, scope["method"].upper(), scope["path"], _below(scope), _path(scope))
+            await send_answer(send, answered.response)
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope["headers"])
         if not needs_body(self._settings, chosen, headers):
             await app(scope, receive, send)
             return
-        body = await _read(receive, self._settings.max_body)
+        body = await read_body(receive, self._settings.max_body)
         if body is None:
             return  # the client is gone, and nothing has happened
-        request, claim = examine(self._settings, chosen, _request(scope, headers, body))
+        request, claim = examine(self._settings, chosen, incoming(scope, headers, body))
         if request.webhook is not None:
             scope.setdefault("state", {})[WEBHOOK] = request.webhook
         if claim is None or not is_new(claim, scope.setdefault(CLAIMS, set())):
-            await app(scope, _Body(body, receive), send)
+            await app(scope, ReadBody(body, receive), send)
         else:
-            await self._once(app, claim, scope, _Body(body, receive), send)
+            await self._once(app, claim, scope, ReadBody(body, receive), send)
 
-    async def _once(self, app: Application, claim: Claim, scope: Scope, receive: _Body, send: Send) -> None:
+    async def _once(self, app: Application, claim: Claim, scope: Scope, receive: ReadBody, send: Send) -> None:
         exchange = _Exchange(Recording(self._settings), receive, send)
 
         async def work() -> None:
@@ -96,7 +109,7 @@ class IdempotencyMiddleware:
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
+async def read_body(receive: Receive, limit: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -112,22 +125,39 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
             return b"".join(chunks)
 
 
-def _request(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
+def incoming(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
     query = scope.get("query_string", b"")
     return IncomingRequest(scope["method"].upper(), _path(scope), query, headers, _url(scope, headers), scope, body)
+
+
+def _paths(scope: Scope) -> list[str]:
+    """All that a router may go by."""
+    ways = [scope["path"], _whole(scope), _raw(scope)]
+    return [*ways, *(_below(scope, way) for way in ways), _path(scope)]
 
 
 def _path(scope: Scope) -> str:
     """Whole, and one however it was asked for: routers take it with the root and without."""
     root: str = scope.get("root_path", "").rstrip("/")
-    below = _below(scope)
+    below = _below(scope, _whole(scope))
     return f"{root}/{below.lstrip('/')}" if root else below
 
 
-def _below(scope: Scope) -> str:
+def _below(scope: Scope, path: str) -> str:
     root: str = scope.get("root_path", "")
-    path: str = scope["path"]
     return path.split(root, 1)[-1] if root else path  # not only in front: so does Litestar
+
+
+def _whole(scope: Scope) -> str:
+    """Litestar routes before it calls its middleware, and leaves in `path` only what is below a mount, without spare slashes."""
+    below = scope["path"].strip("/")
+    asked = _slashes.sub("/", _raw(scope)).rstrip("/")
+    mount = asked[: len(asked) - len(below)].rstrip("/")
+    return f"{mount}/{below}" if mount and asked.endswith(below) else scope["path"]
+
+
+def _raw(scope: Scope) -> str:
+    return unquote((scope.get("raw_path") or b"").decode("latin-1"))
 
 
 def _url(scope: Scope, headers: Headers) -> str:
@@ -137,7 +167,7 @@ def _url(scope: Scope, headers: Headers) -> str:
     return f"{scope.get('scheme', 'http')}://{host}{path}" + (f"?{query}" if query else "")
 
 
-class _Body:
+class ReadBody:
     """`receive` of a body that was read already; what comes after it is the server's."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
@@ -160,7 +190,7 @@ class _Exchange:
 
     hold: AsyncHold | None = None
 
-    def __init__(self, recording: Recording, receive: _Body, send: Send) -> None:
+    def __init__(self, recording: Recording, receive: ReadBody, send: Send) -> None:
         self._recording = recording
         self._receive = receive
         self._send = send
@@ -227,6 +257,6 @@ class _Exchange:
                 raise
 
 
-async def _send(send: Send, response: StoredResponse) -> None:
+async def send_answer(send: Send, response: StoredResponse) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": list(response.headers)})
     await send({"type": "http.response.body", "body": response.body})

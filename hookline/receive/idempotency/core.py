@@ -28,6 +28,7 @@ from hookline.errors import InvalidInput, VerificationError
 from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Replay, StoredResponse, key_of
+from hookline.receive.idempotency.paths import is_below, key_path, same_path
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import KEY_HEADERS, IdempotencySettings, IncomingRequest
 
@@ -44,6 +45,7 @@ __all__ = [
     "needs_body",
     "plan",
     "replay",
+    "verified",
 ]
 
 LONGEST_KEY = 255
@@ -52,7 +54,6 @@ REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _is_length = re.compile(r"[0-9]+").fullmatch
-_slashes = re.compile(r"/{2,}")
 
 # No comma: some servers make one header of two, with a comma, and two keys are none.
 _is_bare = re.compile(r"[!#-+\--~]+").fullmatch
@@ -85,23 +86,12 @@ NOTHING = Plan()
 
 def plan(settings: IdempotencySettings, method: str, *paths: str) -> Plan:
     """By method and path alone. `paths`: the ways to look at one, with and without where the application is mounted."""
-    if settings.only and not any(_is_below(path, entry) for path in paths for entry in settings.only):
+    if settings.only and not any(is_below(path, settings.only) for path in {*paths}):
         return NOTHING
     keyed = any(method == name.upper() for name in settings.methods)
     if settings.verifier is None:
         return Plan(keyed=keyed)
     return Plan(verifies=True, keyed=keyed, spares_empty=method in _SAFE and not keyed and not settings.only)
-
-
-def _is_below(path: str, entry: str) -> bool:
-    path, entry = _plain(path), _plain(entry)
-    return path == entry or path.startswith(entry + "/")
-
-
-def _plain(path: str) -> str:
-    """Some frameworks take `//hooks/stripe/` for `/hooks/stripe`, and `hooks/stripe` too, which servers let through: no way
-    around the verifier, and no other key."""
-    return _slashes.sub("/", f"/{path}").rstrip("/")
 
 
 def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
@@ -145,7 +135,7 @@ def examine(
 ) -> tuple[IncomingRequest, Claim | None]:
     """The request with its webhook, and its claim if it has a key. Raises `Answered`."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
-        request = _verified(settings, request)
+        request = verified(settings, request)
     is_keyed = chosen.keyed or request.webhook is not None  # nobody signs the method: another is no way around the key
     given = _given_key(settings, request) if is_keyed else None
     if given is None:
@@ -163,7 +153,8 @@ def is_new(claim: Claim, claims: set[bytes]) -> bool:
     return True
 
 
-def _verified(settings: IdempotencySettings, request: IncomingRequest) -> IncomingRequest:
+def verified(settings: IdempotencySettings, request: IncomingRequest) -> IncomingRequest:
+    """With its webhook. Raises `Answered`."""
     assert settings.verifier is not None
     url = settings.url(request) if settings.url else request.url
     try:
@@ -194,7 +185,7 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
 
 
 def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
-    path = _plain(request.path) if settings.per_path else ""
+    path = key_path(request.path) if settings.per_path else ""
     owner = settings.scope(request) if settings.scope else ()
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
@@ -204,7 +195,7 @@ def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[
 
 def fingerprint(request: IncomingRequest) -> bytes:
     """Whether two requests are the same one: method, path, query and the raw body, nothing else."""
-    return key_of((request.method, _plain(request.path), request.query), request.body)
+    return key_of((request.method, same_path(request.path), request.query), request.body)
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -161,13 +161,13 @@ def admit(settings: IdempotencySettings, request: HttpRequest) -> Claim | None:
     headers = Headers(request.headers)
     if not needs_body(settings, chosen, headers):
         return None
-    incoming, claim = examine(settings, chosen, _incoming(settings, request, headers))
-    if incoming.webhook is not None:
-        request.hookline_webhook = incoming.webhook
+    examined, claim = examine(settings, chosen, incoming(settings, request, headers))
+    if examined.webhook is not None:
+        request.hookline_webhook = examined.webhook
     return claim if claim is not None and is_new(claim, vars(request).setdefault(CLAIMS, set())) else None
 
 
-def _incoming(settings: IdempotencySettings, request: HttpRequest, headers: Headers) -> IncomingRequest:
+def incoming(settings: IdempotencySettings, request: HttpRequest, headers: Headers) -> IncomingRequest:
     body = _body(request, headers, settings.max_body)
     url = f"{request.scheme}://{headers.get('host', '')}{request.get_full_path()}"
     query = request.META.get("QUERY_STRING", "").encode("utf-8", "surrogatepass")

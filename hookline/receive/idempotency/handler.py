@@ -10,7 +10,8 @@ a response only after any decorator: there a router's routes are made of another
     router = APIRouter(route_class=idempotent_route(keys, settings))
 
 and for Litestar the middleware is given to the route. Where none of these fits, the middleware with `only=("/webhooks/stripe",)`
-does. An exception frees the key, also one that the framework makes a response of.
+does. `only` does not count here: whatever reaches the handler is for it. An exception frees the key, also one that the
+framework makes a response of.
 """
 
 from __future__ import annotations
@@ -71,9 +72,8 @@ def idempotent_route(store: AsyncKeyStore, settings: IdempotencySettings | None 
 
 
 def _for_one(settings: IdempotencySettings | None) -> IdempotencySettings:
-    """Whoever decorates a handler has named its path: no method gets around the verifier there."""
-    chosen = settings or IdempotencySettings()
-    return msgspec.structs.replace(chosen, only=chosen.only or ("/",))
+    """Whatever reaches a decorated handler is for it: no method and no spelling of its path gets around the verifier."""
+    return msgspec.structs.replace(settings or IdempotencySettings(), only=("/",))
 
 
 def _package(args: tuple[Any, ...]) -> tuple[str, int]:
@@ -118,7 +118,7 @@ class _Guard:
         def app(environ: dict[str, Any], start_response: Any) -> Any:
             return flask.make_response(flask.current_app.ensure_sync(view)())(environ, start_response)
 
-        _rewind(flask.request)
+        rewind(flask.request)
         chunks = self._middleware.call(app, flask.request.environ, start_response)
         return flask.current_app.response_class(chunks, **started)
 
@@ -169,7 +169,7 @@ def _is_in_flask() -> bool:
     return flask is not None and bool(flask.has_request_context())
 
 
-def _rewind(request: Any) -> None:
+def rewind(request: Any) -> None:
     """What was read of the body before (a `before_request` that looked at it) is read once more."""
     if "stream" in vars(request):
         request.environ["wsgi.input"] = io.BytesIO(request.get_data(cache=True))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.headers import Headers
+from hookline.receive.idempotency.paths import plain_path
 
 if TYPE_CHECKING:
     from hookline.receive.verify import Verifier, Webhook
@@ -61,7 +62,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     per_path: bool = True
     required: bool = False  # a request without a key: 400, or pass through
     methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")  # a verified webhook has its key whatever its method
-    only: Sequence[str] = ()  # these paths and all below them; () is every path
+    only: Sequence[str] = ()  # these paths and all below them, however they are spelled; () is every path
     # What it refuses gets 401: whatever the method at the paths of `only`; elsewhere all but safe methods without a body.
     verifier: Verifier | None = None
     url: Callable[[IncomingRequest], str] | None = None  # the address that the sender signed (Twilio), behind a proxy
@@ -85,8 +86,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
         for name in ("scope", "url", "keeps"):
             if not callable(getattr(self, name) or is_final):
                 raise InvalidInput(f"{name}: a function")
-        if isinstance(self.only, str) or not all(isinstance(path, str) and path[:1] == "/" for path in self.only):
-            raise InvalidInput("only: a list of paths, each with a slash in front")
+        _check_paths(self.only)
         for name in ("lease", "ttl"):
             seconds = getattr(self, name)
             if not isinstance(seconds, int | float) or not 0 < seconds <= _CENTURY:
@@ -97,6 +97,18 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
                 raise InvalidInput(f"{name}: a number of bytes, 0 or more")
         if self.when_unavailable not in ("refuse", "pass"):
             raise InvalidInput("when_unavailable: refuse or pass")
+
+
+def _check_paths(paths: object) -> None:
+    """Each must guard something. A generator would be empty when the first request comes, and guard nothing."""
+    if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Collection):
+        raise InvalidInput("only: a list of paths, each with a slash in front")
+    for path in paths:
+        if not plain_path(path):
+            raise InvalidInput(
+                f"only: {path!r:.80} is not a plain path. Write the part that all its paths begin with, such as /hooks: "
+                "no pattern, no white space, no dot segments, no query"
+            )
 
 
 def _check_names(field: str, names: object, *, may_be_none: bool = False) -> None:

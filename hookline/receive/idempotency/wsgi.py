@@ -44,8 +44,8 @@ class IdempotencyMiddleware:
         return self.call(self.app, environ, start_response)
 
     def call(self, app: WSGIApplication, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
-        chosen = plan(self._settings, method, path, path.removeprefix(_text(environ.get("SCRIPT_NAME", ""))))
+        method, below = environ["REQUEST_METHOD"].upper(), _text(environ.get("PATH_INFO", ""))
+        chosen = plan(self._settings, method, _path(environ), below)
         if not chosen:
             return app(environ, start_response)
         try:
@@ -59,7 +59,7 @@ class IdempotencyMiddleware:
         headers = Headers(environ)
         if not needs_body(self._settings, chosen, headers):
             return app(environ, start_response)
-        request, claim = examine(self._settings, chosen, self._read(environ, headers))
+        request, claim = examine(self._settings, chosen, incoming(self._settings, environ, headers))
         if request.webhook is not None:
             environ[WEBHOOK] = request.webhook
         if claim is None or not is_new(claim, environ.setdefault(CLAIMS, set())):
@@ -69,17 +69,19 @@ class IdempotencyMiddleware:
             return app(environ, start_response)
         return _Exchange(hold, Recording(self._settings), start_response).run(app, environ)
 
-    def _read(self, environ: Environ, headers: Headers) -> IncomingRequest:
-        body = _read(environ, announced(headers), self._settings.max_body)
-        environ["wsgi.input"] = io.BytesIO(body)
-        environ["CONTENT_LENGTH"] = str(len(body))
-        environ.pop("HTTP_TRANSFER_ENCODING", None)
-        query = environ.get("QUERY_STRING", "").encode("latin-1")
-        method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
-        return IncomingRequest(method, path, query, headers, _url(environ), environ, body)
-
 
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) -> IncomingRequest:
+    """With its body, which the application can read once more. Raises `Answered`."""
+    body = _read(environ, announced(headers), settings.max_body)
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
+    query = environ.get("QUERY_STRING", "").encode("latin-1")
+    method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
+    return IncomingRequest(method, path, query, headers, _url(environ), environ, body)
 
 
 def _read(environ: Environ, length: int | None, limit: int) -> bytes:

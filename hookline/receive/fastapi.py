@@ -1,0 +1,58 @@
+"""A dependency of FastAPI that lets signed requests alone to the handler, whatever path led to it.
+
+    @app.post("/hooks")
+    async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...
+
+Where the handler has a parameter for the body too, FastAPI reads that first: malformed JSON gets its 422 before any signature is
+looked at. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookline.receive import handlers
+from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.starlette import to_starlette, webhook_of
+from hookline.receive.verify import Verifier, Webhook
+
+__all__ = ["verified"]
+
+
+class _Refused(HTTPException):
+    def __init__(self, answered: Answered) -> None:
+        super().__init__(answered.response.status)
+        self.response = answered.response
+
+
+def verified(
+    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
+) -> Callable[[Request], Awaitable[Webhook]]:
+    """For `Depends`. Refuses with 401, as problem+json."""
+    settings = handlers.rules(verifier, url, max_body)
+
+    async def webhook(request: Request) -> Webhook:
+        try:
+            return await webhook_of(settings, request)
+        except Answered as answered:
+            _know_refusals(request)
+            raise _Refused(answered) from None
+
+    return webhook
+
+
+def _know_refusals(request: Request) -> None:
+    """A dependency cannot answer, it can only raise. Where the application cannot be told how to answer this, it answers in
+    its own form, with the same status."""
+    by_class, _by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
+    by_class.setdefault(_Refused, _answer)
+
+
+async def _answer(_request: Request, refused: Any) -> Response:
+    return to_starlette(refused.response)

@@ -1,0 +1,66 @@
+"""One view of Flask that takes signed requests alone, whatever path led to it.
+
+    @app.post("/hooks")
+    @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
+    def hooks(webhook: Webhook) -> dict: ...
+
+Views may be sync or async, functions or methods of a `MethodView`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flask
+
+from hookline.headers import Headers
+from hookline.receive import handlers
+from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.idempotency import core
+from hookline.receive.idempotency.handler import rewind
+from hookline.receive.idempotency.keys import StoredResponse
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.settings import IdempotencySettings
+from hookline.receive.idempotency.wsgi import incoming
+from hookline.receive.verify import Verifier, Webhook
+
+__all__ = ["verified"]
+
+View = Callable[..., Any]
+
+
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Callable[[View], View]:
+    """Stands below the route's decorator. Refuses with 401, as problem+json."""
+    settings = handlers.rules(verifier, url, max_body)
+
+    def decorate(view: View) -> View:
+        handlers.check_takes_webhook(view)
+
+        @functools.wraps(view)
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                webhook = _webhook(settings)
+            except Answered as answered:
+                return _to_flask(answered.response)
+            return flask.current_app.ensure_sync(view)(*args, webhook=webhook, **options)
+
+        return call
+
+    return decorate
+
+
+def _webhook(settings: IdempotencySettings) -> Webhook:
+    environ = flask.request.environ
+    headers = Headers(environ)
+    handlers.check_length(settings, headers)
+    rewind(flask.request)
+    webhook = core.verified(settings, incoming(settings, environ, headers)).webhook
+    assert webhook is not None
+    return webhook
+
+
+def _to_flask(response: StoredResponse) -> flask.Response:
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+    return flask.Response(response.body, response.status, headers)

@@ -1,0 +1,108 @@
+"""Which paths are below which, in the loosest reading. Pure.
+
+Servers, proxies and routers disagree about what a path is: Starlette's `^/hooks$` takes `/hooks` with a line break behind it,
+Litestar drops doubled slashes, a pattern may ignore case. A path that a router takes for a guarded one, and this module does
+not, is a way around the verifier. So a path is below an entry if any way to read it is. The price: an odd spelling of another
+page may be asked for a signature.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from urllib.parse import unquote
+
+__all__ = ["is_below", "key_path", "plain_path", "same_path"]
+
+_PASSES = 3  # of percent-decoding: by the server, by a proxy in front of it, and one more
+_LONGEST = 2048  # characters of an odd path that are worth reading; a longer one is guarded
+
+_is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
+_is_entry = re.compile(r"/[\w\-.~/@:+,=!&']*").fullmatch
+_is_escaped = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*").fullmatch
+_has_dots = re.compile(r"/\.{1,2}(?:/|$)").search
+_slashes = re.compile(r"[/\\]+")
+_origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")  # of a target in absolute form
+_params = re.compile(r";[^/\\]*")
+_goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`; `/hooks.json` and `/hooks;v=1` are
+
+
+def is_below(path: str, entries: Iterable[str]) -> bool:
+    prefixes = [_prefix(entry) for entry in entries]
+    if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
+        return True
+    return any(_starts_with(reading, prefix) for reading in _readings(path) for prefix in prefixes)
+
+
+def _starts_with(reading: str, prefix: str) -> bool:
+    return reading.startswith(prefix) and not _goes_on(reading, len(prefix))
+
+
+def plain_path(entry: object) -> bool:
+    """Whether it names a path. A pattern (`/hooks/*`, `/hooks/{name}`) would be compared as it is, and guard nothing."""
+    if not isinstance(entry, str) or not _is_escaped(entry):
+        return False
+    decoded = unquote(entry)
+    return bool(_is_entry(decoded)) and not _has_dots(decoded)
+
+
+def key_path(path: str) -> str:
+    """One for all spellings: a signed request that is repeated under another one must find its key."""
+    *_, loosest = _readings(path)
+    return loosest
+
+
+_prefix = lru_cache(maxsize=256)(key_path)  # of the settings' entries; what strangers send is not kept
+
+
+def same_path(path: str) -> str:
+    """Apart from slashes and control characters as it came, to tell apart what merely shares a key."""
+    return _joined("".join(filter(str.isprintable, path)))
+
+
+# ── readings ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _readings(path: str) -> Iterator[str]:
+    """From the one that changes least to the loosest."""
+    if _is_ordinary(path):
+        yield path.lower()
+        return
+    for _ in range(_PASSES):
+        yield from _of_one_level(_folded(path))
+        path, before = unquote(path), path
+        if path == before:
+            return
+
+
+def _of_one_level(text: str) -> Iterator[str]:
+    visible = "".join(char for char in text if char.isprintable() and char not in " \ufffd")
+    for spelling in dict.fromkeys((text, visible, _origin.sub("", visible))):
+        yield _joined(spelling)
+        named = _joined(_params.sub("", spelling))
+        yield named
+        yield _resolved(named)
+
+
+def _folded(text: str) -> str:
+    """Without case, and full-width letters as plain ones. Each character by itself: whole texts take quadratic time."""
+    if not text.isascii():
+        text = "".join(unicodedata.normalize("NFKD", char) for char in text)
+    return text.casefold()
+
+
+def _joined(path: str) -> str:
+    """With a slash in front, none at the end, and no two in a row."""
+    return _slashes.sub("/", f"/{path}").rstrip("/")
+
+
+def _resolved(path: str) -> str:
+    kept: list[str] = []
+    for name in path.split("/"):
+        if name == "..":
+            del kept[-1:]
+        elif name not in ("", "."):
+            kept.append(name)
+    return "".join(f"/{name}" for name in kept)

@@ -1,0 +1,67 @@
+"""A route of Litestar that takes signed requests alone, whatever path led to it.
+
+    @post("/hooks", middleware=[verified(verifier)])
+    async def hooks(request: Request) -> dict:
+        webhook = request.state.hookline_webhook
+
+Litestar calls a route's middleware after routing, and before it parses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hookline.errors import InvalidInput
+from hookline.headers import Headers
+from hookline.receive import handlers
+from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.idempotency import core, problems
+from hookline.receive.idempotency.asgi import (
+    WEBHOOK,
+    Application,
+    ReadBody,
+    Receive,
+    Scope,
+    Send,
+    incoming,
+    read_body,
+    send_answer,
+)
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.settings import IdempotencySettings
+from hookline.receive.verify import Verifier
+
+__all__ = ["verified"]
+
+
+def verified(
+    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
+) -> Callable[[Application], Application]:
+    """For `middleware` of a route, a controller or a router. Refuses with 401, as problem+json."""
+    settings = handlers.rules(verifier, url, max_body)
+
+    def middleware(app: Application) -> Application:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                raise InvalidInput("verified: a webhook is an HTTP request; this route is of another kind")
+            try:
+                again = await _verify(settings, scope, receive)
+            except Answered as answered:
+                await send_answer(send, answered.response)
+            else:
+                await app(scope, again, send)
+
+        return call
+
+    return middleware
+
+
+async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive) -> Receive:
+    """The body once more, and the webhook in the request's state. Raises `Answered`."""
+    headers = Headers(scope["headers"])
+    handlers.check_length(settings, headers)
+    body = await read_body(receive, settings.max_body)
+    if body is None:
+        raise Answered(problems.body_incomplete())
+    scope.setdefault("state", {})[WEBHOOK] = core.verified(settings, incoming(scope, headers, body)).webhook
+    return ReadBody(body, receive)

@@ -1,0 +1,110 @@
+"""One endpoint of Starlette that takes signed requests alone, whatever path led to it.
+
+    @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
+    async def hooks(request: Request, webhook: Webhook) -> Response: ...
+
+    app = Starlette(routes=[Route("/hooks", hooks, methods=["POST"])])
+
+Endpoints may be sync or async, functions or methods of an `HTTPEndpoint`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from hookline.errors import InvalidInput
+from hookline.headers import Headers
+from hookline.receive import handlers
+from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.idempotency import core, problems
+from hookline.receive.idempotency.asgi import incoming
+from hookline.receive.idempotency.keys import StoredResponse
+from hookline.receive.idempotency.problems import Answered
+from hookline.receive.idempotency.settings import IdempotencySettings
+from hookline.receive.verify import Verifier, Webhook
+
+__all__ = ["verified"]
+
+Endpoint = Callable[..., Any]
+
+
+def verified(
+    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
+) -> Callable[[Endpoint], Endpoint]:
+    """Stands below the route's decorator, if there is one. Refuses with 401, as problem+json."""
+    settings = handlers.rules(verifier, url, max_body)
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        handlers.check_takes_webhook(endpoint)
+
+        @functools.wraps(endpoint)
+        async def call(*args: Any, **options: Any) -> Any:
+            try:
+                webhook = await webhook_of(settings, _request(args))
+            except Answered as answered:
+                return to_starlette(answered.response)
+            if inspect.iscoroutinefunction(endpoint):
+                return await endpoint(*args, webhook=webhook, **options)
+            return await run_in_threadpool(endpoint, *args, webhook=webhook, **options)
+
+        return call
+
+    return decorate
+
+
+def _request(args: tuple[Any, ...]) -> Request:
+    for arg in args[:2]:  # a method has itself in front
+        if isinstance(arg, Request):
+            return arg
+    raise InvalidInput(
+        "@verified of hookline.receive.starlette: no request of Starlette was found; other frameworks have their own"
+    )
+
+
+async def webhook_of(settings: IdempotencySettings, request: Request) -> Webhook:
+    """Raises `Answered`."""
+    headers = Headers(request.scope["headers"])
+    handlers.check_length(settings, headers)
+    body = await _body(request, settings.max_body)
+    webhook = core.verified(settings, incoming(request.scope, headers, body)).webhook
+    assert webhook is not None
+    return webhook
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Read up to the limit, and left where `request.body()` finds it."""
+    if not hasattr(request, "_body"):
+        request._body = await _read(request, limit)
+    if len(request._body) > limit:
+        raise Answered(problems.body_too_large(limit))
+    return request._body
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise Answered(problems.body_too_large(limit))
+    except ClientDisconnect:
+        raise Answered(problems.body_incomplete()) from None
+    except RuntimeError as fault:
+        raise InvalidInput(
+            "verified: the body was read before its signature could be checked. Take a form from `webhook.body`, "
+            "not from a parameter or `request.form()`"
+        ) from fault
+    return bytes(body)
+
+
+def to_starlette(response: StoredResponse) -> Response:
+    made = Response(response.body, response.status)
+    made.raw_headers = list(response.headers)
+    return made

@@ -1,0 +1,110 @@
+"""Which paths are guarded, however they are spelled, and which entries of `only` are refused when the settings are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookline.errors import InvalidInput
+from hookline.receive.idempotency import IdempotencySettings
+from hookline.receive.idempotency.paths import is_below, key_path, same_path
+
+HOOKS = ["/hooks"]
+
+SPELLINGS = [
+    *("/hooks", "/hooks/", "//hooks", "hooks", "/hooks//", "\\hooks", "/hooks\\x", "/hooks/x"),
+    *("/hooks\n", "/hooks\r\n", "/hooks\x00", "/hooks\t", " /hooks", "/hooks ", "/ho\x00oks", "/hooks\x85", "/hooks\u2028"),
+    *("/%68ooks", "/%2568ooks", "/hooks%0a", "/hooks%250a", "%2fhooks", "/hooks%2fx", "/hooks%5cx", "/hooks%5fold"),
+    *("/x/../hooks", "/x/..;/hooks", "/./hooks", "/%2e%2e/hooks", "/../hooks", "/hooks/../x", "/x/%2e%2e%2fhooks"),
+    *("/hooks;v=1", "/hooks;", ";x/hooks", "/hooks.json", "/hooks~", "/hooks:batch", "/hooks,x", "/hooks%", "/hooks?x"),
+    *("/HOOKS", "/Hooks/X", "/hoo\u212as", "/\uff48\uff4f\uff4f\uff4b\uff53", "\uff0fhooks", "/hooks\ufffd", "/hooks\udcff"),
+    *("http://shop.test/hooks", "HTTPS://shop.test//hooks", "//hooks/x"),
+]  # fmt: skip
+
+OTHERS = [
+    *("/", "", "/hook", "/hooksy", "/hooks-old", "/hooks_old", "/hooks2", "/x/hooks", "/hoo/ks", "/hook%73y", "/hooks\u00e9"),
+    *("/static/hooks.css", "/a.b/../hook"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", SPELLINGS, ids=ascii)
+def test_every_spelling_is_guarded(path: str) -> None:
+    assert is_below(path, HOOKS)
+    assert is_below(path, ["/other", "/Hooks//"])
+    assert is_below(path, ["/"])
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_other_pages_are_left_alone(path: str) -> None:
+    assert not is_below(path, HOOKS)
+    assert is_below(path, ["/"])
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_what_follows_a_guarded_path_or_stands_in_front_of_its_way_back(before: str, after: str) -> None:
+    assert is_below(f"/hooks/{after}", HOOKS)
+    way_back = "/".join(".." for _ in range(before.count("/") + before.count("\\") + 3))
+    assert is_below(f"/x/{before.replace('%', '').replace(';', '')}/{way_back}/hooks", HOOKS)
+
+
+@given(st.text(max_size=40))
+def test_spellings_of_one_path_have_one_key(path: str) -> None:
+    assert key_path(path) == key_path(f"/{path}") == key_path(f"{path}\n") == key_path(f"{path}//")
+    assert same_path(path) == same_path(f"//{path}\n") == same_path(f"{path}/")
+
+
+def test_ordinary_paths_keep_the_key_that_they_had() -> None:
+    assert [key_path(path) for path in ("/hooks/stripe-eu/7_1", "/hooks/", "/")] == [
+        "/hooks/stripe-eu/7_1",
+        "/hooks",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("piece", ["%25", "/..", ";", "\u0300\u0323", "%cc%80%cc%a3", "\ufdfa", "/", "a:/", "..;/"])
+def test_a_long_path_takes_no_quadratic_time(piece: str) -> None:
+    """That would be minutes, for what a server lets through. Nobody has pages there, so it is guarded unread."""
+    path = piece * (65536 // len(piece))
+    assert is_below(path, HOOKS)
+    assert len(key_path(path)) < 20 * len(path)
+
+
+def test_a_long_path_that_is_plain_is_read() -> None:
+    assert not is_below("/page" * 5000, HOOKS)
+    assert is_below("/hooks" + "/page" * 5000, HOOKS)
+
+
+# ── the entries ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "entry", ["/", "/hooks", "/hooks/", "//hooks", "/Hooks", "/caf%C3%A9", "/café", "/v1.2/hooks", "/~me/@x"]
+)
+def test_an_entry_may_be_spelled_in_any_way_that_names_a_path(entry: str) -> None:
+    settings = IdempotencySettings(only=[entry])
+    assert is_below(entry, settings.only)
+    assert is_below(entry.upper() + "/x", settings.only)
+
+
+@pytest.mark.parametrize(
+    "only", ["/hooks", b"/hooks", 7, None, {"/hooks": 1}, (path for path in HOOKS), [b"/hooks"], [7], [None]]
+)
+def test_only_is_a_list_of_paths(only: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^only: "):
+        IdempotencySettings(only=only)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("", "hooks", "https://shop.test/hooks", "/hooks?x=1", "/hooks#x", "/hooks/%", "/hooks%0", "/hooks;v=1"),
+        *("/hooks/*", "/hooks/{name}", "/hooks/<name>", "^/hooks$", "/hooks$", "/(a|b)", "/hooks\\x"),
+        *("/hooks\n", "/hooks ", "/ho oks", "/hooks%0a", "/x/../hooks", "/./hooks", "/%2e%2e/hooks", "/.."),
+    ],
+)  # fmt: skip
+def test_an_entry_that_would_guard_nothing_is_refused(entry: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^only: .* is not a plain path"):
+        IdempotencySettings(only=["/fine", entry])
