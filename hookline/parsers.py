@@ -310,8 +310,8 @@ def jwt_secret(text: str) -> str:
 
 
 def jwt_secrets(text: str) -> tuple[str, ...]:
-    """By commas. A secret may have had a comma in it before several could be given: what is too short to be one belongs to the
-    part before or behind it."""
+    """Separated by commas. Before several could be given, a secret could contain a comma: a part that is too short to be a
+    secret is joined to the one beside it."""
     found: list[str] = []
     for piece in filter(str.strip, text.split(",")):
         if found and _is_short(found[-1]):

@@ -103,6 +103,8 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
             "lanes",
             "endpoints",
             "secrets",
+            "keys",
+            "tokens",
             "guard",
             "outbox",
             "dead letters",
