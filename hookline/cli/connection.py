@@ -195,21 +195,21 @@ class Connection(HttpToolsProtocol):
 
     # ── room ──
 
-    def hang_up(self) -> bool:
+    def close_if_idle(self) -> bool:
         if self._is_read_out():
             self.transport.close()
             return True
         return False
 
     def _is_read_out(self) -> bool:
-        """Whether all that has come was read: the loop makes many connections before it reads from the first of them."""
+        """Whether all bytes that arrived were read: the loop accepts many connections before it reads from the first one."""
         ours = self.transport.get_extra_info("socket")
         waiting = array("i", [0])
         if ours is not None and ours.fileno() >= 0:
             fcntl.ioctl(ours.fileno(), termios.FIONREAD, waiting)
         return not waiting[0]
 
-    def turn_away(self) -> None:
+    def abort(self) -> None:
         self.transport.abort()
 
     # ── time ──
@@ -238,7 +238,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _NoRoom:
-    """For a connection beyond the most: whoever restarts and routes must still be answered."""
+    """For a connection beyond the most: orchestrators and load balancers still get the health."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -248,7 +248,7 @@ class _NoRoom:
         await app(scope, receive, send)
 
 
-NO_ROOM = "there are too many connections, and a request under way on each: try again in a moment"
+NO_ROOM = "the server has too many requests under way: try again in a moment"
 
 
 def _reason(error: httptools.HttpParserError) -> str:

@@ -22,9 +22,9 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 def fault(version: str, method: bytes, target: bytes, headers: list[Header]) -> str | None:
     """In words; None: there is none."""
     if version not in ("1.0", "1.1"):
-        return f"HTTP/{version} is not spoken here: use HTTP/1.1"
+        return f"HTTP/{version} is not supported: use HTTP/1.1"
     if method == b"CONNECT":
-        return "CONNECT is for proxies, and this is none"
+        return "CONNECT is not supported: this server is not a proxy"
     return _encoding_fault(version, headers) or _host_fault(version, target, headers)
 
 
@@ -40,7 +40,7 @@ def _encoding_fault(version: str, headers: list[Header]) -> str | None:
 def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | None:
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1 or (not hosts and version != "1.0"):
-        return f"there must be one Host header, not {len(hosts) or 'none'}"
+        return "send exactly one Host header"
     host = _HOST.fullmatch(hosts[0]) if hosts else None
     if hosts and host is None:
         return "the Host header is not a name or an address with or without a port"

@@ -1,4 +1,4 @@
-"""How many connections there may be: in all, and from one address. Where there are too many, whoever has been idle longest goes.
+"""How many connections there may be: in all, and from one address. Beyond that, the longest idle ones are closed.
 
 Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
 one. A request under way is never cut for another.
@@ -21,18 +21,18 @@ from hookline.lockout import network
 
 MOST_CONNECTIONS = 4096  # of one listener
 PER_ADDRESS = 1024
-LOOKED_AT = 16  # idle connections that are asked to go for one that comes
-WORDS_EVERY = 60.0  # seconds between two log lines
+LOOKED_AT = 16  # idle connections that are tried for one new connection
+LOG_EVERY = 60.0  # seconds between two log lines
 
 log = structlog.get_logger(__name__)
 
 
 class Guest(Protocol):
-    def hang_up(self) -> bool:
-        """False: it is not idle, something has come that nobody has read yet."""
+    def close_if_idle(self) -> bool:
+        """False: it is not idle. Bytes have arrived that were not read yet."""
 
-    def turn_away(self) -> None:
-        """It comes one too many."""
+    def abort(self) -> None:
+        """There is no room for it."""
 
 
 class _Share:
@@ -42,7 +42,7 @@ class _Share:
         self.most = most
         self.address = address
         self.count = 0
-        self.idle: OrderedDict[Guest, None] = OrderedDict()  # since they are: the longest first
+        self.idle: OrderedDict[Guest, None] = OrderedDict()  # the longest idle first
 
     @property
     def is_over(self) -> bool:
@@ -50,7 +50,7 @@ class _Share:
 
     @property
     def has_spare(self) -> bool:
-        """Beyond the most, some are answered for the health, and with 503 for all else."""
+        """A few connections beyond the most are kept. Their requests get 503, except for the health."""
         return self.count <= self.most + self.most // 16 + 4
 
 
@@ -58,7 +58,7 @@ class Room:
     def __init__(
         self, *, most: int = MOST_CONNECTIONS, per_address: int = PER_ADDRESS, proxies: Container[str] = ()
     ) -> None:
-        """Everybody comes through the proxies: an address of theirs may have any number."""
+        """A proxy may have any number of connections: those of all its callers."""
         self._whole = _Share(most)
         self._per_address = per_address
         self._proxies = proxies
@@ -72,7 +72,7 @@ class Room:
         for share in shares:
             share.count += 1
         full = next((share for share in shares if share.is_over), None)
-        if full is None or self._made_room(full, guest):
+        if full is None or self._make_room(full, guest):
             self.idle(guest)
 
     def _share_of(self, address: str) -> _Share:
@@ -81,26 +81,26 @@ class Room:
         place = network(address)
         return self._by_address.setdefault(place, _Share(self._per_address, place))
 
-    def _made_room(self, full: _Share, guest: Guest) -> bool:
-        """Whether this one may stay. Those that were hung up on are counted until they are gone."""
+    def _make_room(self, full: _Share, guest: Guest) -> bool:
+        """Whether the new one may stay. Closed connections count until they are gone."""
         self._tell(full)
-        gone = next(filter(self._sent_away, list(islice(full.idle, LOOKED_AT))), None)
+        gone = next(filter(self._closed, list(islice(full.idle, LOOKED_AT))), None)
         if gone is None and not full.has_spare:
-            guest.turn_away()
+            guest.abort()
             return False
         if gone is None or gone in self._extra:
             self._extra.add(guest)
         return True
 
-    def _sent_away(self, longest: Guest) -> bool:
+    def _closed(self, longest: Guest) -> bool:
         self.busy(longest)
-        if longest.hang_up():
+        if longest.close_if_idle():
             return True
         self.idle(longest)  # from now on
         return False
 
     def has_room(self, guest: Guest) -> bool:
-        """Whether its requests are answered like anybody's."""
+        """Whether its requests are answered normally."""
         if guest in self._extra and not any(share.is_over for share in self._shares[guest]):
             self._extra.discard(guest)
         return guest not in self._extra
@@ -122,7 +122,7 @@ class Room:
                 self._by_address.pop(share.address, None)
 
     def _tell(self, full: _Share) -> None:
-        if clock.monotonic() - self._told >= WORDS_EVERY:
+        if clock.monotonic() - self._told >= LOG_EVERY:
             self._told = clock.monotonic()
             log.warning("connections_full", most=full.most, of="all" if full is self._whole else "one address")
 

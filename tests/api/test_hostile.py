@@ -117,6 +117,26 @@ async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.
         writer.close()
 
 
+async def test_the_rest_of_a_body_is_nobodys_request(address: str, token: str, app: Application) -> None:
+    """A piece ends inside the blank line of its head: what a stranger put into the body must not be run by the next caller."""
+    hidden = f"DELETE /api/v1/app/{app.id} HTTP/1.1\r\nhost: a\r\nx: ".encode()
+    body = b"\r\nupgrade:" * (len(hidden) // 2) + hidden
+    head = b"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer bad\r\ncontent-length: %d\r\n\r\n" % len(
+        body
+    )
+    victim = f"GET /api/v1/app/{app.id} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\n"
+    for place in range(1, 4):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        for part in (head[:-place], head[-place:] + body):
+            writer.write(part)
+            await asyncio.sleep(0.05)  # so that they come apart
+        writer.write(f"{victim}connection: close\r\n\r\n".encode())
+        found = await reader.read()
+        writer.close()
+        assert found.startswith(b"HTTP/1.1 401 ")
+        assert b"HTTP/1.1 200 " in found, found
+
+
 @pytest.fixture
 def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
     """The network takes only a little of an answer off our hands."""

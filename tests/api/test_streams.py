@@ -1,6 +1,6 @@
 """Whatever the places at which a stream of requests arrives in pieces, it holds the same requests, and the right ones.
 
-`HOOKLINE_TEST_STREAMS=50000` tries that many streams; the suite does with a fiftieth of it.
+`HOOKLINE_TEST_STREAMS=50000` tries that many streams; the suite does with a fiftieth of that.
 """
 
 from __future__ import annotations
