@@ -139,7 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "rate_limit",
         number(0, 1_000_000),
-        "10000",
+        "20000",
         "Requests a second that one token or API key may make of one process; 0: no limit.",
     ),
     Setting(
@@ -155,7 +155,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Likewise, of all tokens, API keys and portal links of one application together. Those of the organization do not count.",
     ),
     Setting(
-        "rate_limit_organization", number(0, 1_000_000), "20000", "Likewise, of all of an organization's together."
+        "rate_limit_organization", number(0, 1_000_000), "50000", "Likewise, of all of an organization's together."
     ),
     Setting(
         "access_log",
