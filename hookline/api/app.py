@@ -71,6 +71,7 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
 
 async def _handle(call: Call) -> Response:
     """Those that accept a message keep their idempotency keys themselves, in the message's own transaction."""
+    call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
         return await _done(call)

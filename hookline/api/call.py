@@ -70,6 +70,11 @@ class Call:
         raw = await self.raw_body(most)
         return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)
 
+    def check_query(self) -> None:
+        """Whether or not the handler reads it."""
+        if self.request.scope["query_string"]:
+            query.check_names(self.request.query_params, self.operation.query)
+
     def query(self, shape: type[T]) -> T:
         assert shape is self.operation.query, "the document would tell other parameters"
         params = self.request.query_params if self.request.scope["query_string"] else query.NONE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
@@ -28,7 +28,7 @@ class Needs(StrEnum):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """The parameters behind the `?`. Names are as callers write them; others are ignored."""
+    """The parameters behind the `?`. Names are as callers write them; others are refused."""
 
 
 Limit = Annotated[int, Meta(ge=1, le=250, description="How many at most.")]
@@ -58,6 +58,11 @@ class OrderedQuery(ListQuery, frozen=True, kw_only=True):
     @property
     def descending(self) -> bool:
         return self.order == Order.DESCENDING
+
+
+# A filter of Svix's SDKs that there is not: `false` filters nothing, and is taken.
+NoFilter = Annotated[Literal["false"] | None, Meta(description="Not supported: leave it out.")]
+Expanded = Annotated[bool, Meta(description="Taken for compatibility: what is being sent is always told apart.")]
 
 
 class Operation(Struct, frozen=True, kw_only=True):

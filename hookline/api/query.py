@@ -50,6 +50,17 @@ def decode(params: QueryParams, shape: type[T]) -> T:
     return found
 
 
+def check_names(params: QueryParams, shape: type[Any] | None) -> None:
+    """A misspelt filter would list, or act on, more than was meant."""
+    known = () if shape is None else tuple(field.name for field in _fields(cast(Hashable, shape)))
+    for name in params:
+        if name not in known:
+            words = faults.unknown(name, known, "parameter")
+            if not known:
+                words = f"{words}; this operation takes none"
+            raise InvalidQuery(faults.Fault((faults.shortened(name),), words))
+
+
 @functools.cache
 def _fields(shape: Any) -> tuple[_Field, ...]:
     return tuple(_field(name, hint) for name, hint in get_type_hints(shape).items() if not name.startswith("__"))

@@ -325,7 +325,7 @@ async def test_delete(client: Client, base: str, make: Make) -> None:
         ({"onDeath": "wait"}, "wait"),
         ({"scheme": "morse"}, "morse"),
         ({"policy": {"maxAttempts": 0}}, "maxAttempts"),
-        ({"policy": {"max_age": 3}}, "max_age"),
+        ({"policy": {"max_age": 3}}, "did you mean maxAge?"),
         ({"disabled": "no"}, "bool"),
     ],
 )
@@ -369,7 +369,9 @@ async def test_bad_bodies_change_nothing(client: Client, base: str, make: Make, 
         ("POST", f"{base}/gate/secret/rotate"),
         ("POST", f"{base}/gate/send-example"),
     ):
-        (await send(client, method, path, raw)).json(status)
+        answer = await send(client, method, path, raw)
+        assert answer.status in (status, 422), answer  # 422: a field that this one does not have comes first
+        assert answer.json(answer.status)
     assert (await client.get(base)).json()["data"] == [made]
 
 

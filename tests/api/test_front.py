@@ -175,7 +175,7 @@ async def test_one_line_for_each_request(client: Client, narrow: Client, nobody:
     lines = requests(logged)
     assert [line["request_id"] for line in lines] == [answer.headers["x-request-id"] for answer in answers]
     assert [(line["method"], line["route"], line["status"]) for line in lines] == [
-        ("GET", "/api/v1/app/{app_id}", 200),
+        ("GET", "/api/v1/app/{app_id}", 422),
         ("GET", "/api/v1/app", 403),
         ("POST", "/api/v1/app", 201),
         ("GET", "unknown", 404),

@@ -34,11 +34,25 @@ async def read_to_end(address: str, sent: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.parametrize("path", ["/api/v1/app", "/api/v1/app/{app}/endpoint", "/api/v1/app/{app}/msg"])
-async def test_json_that_is_nested_too_deeply(client: Client, app: Application, path: str) -> None:
-    deep = b"[" * 20_000 + b"]" * 20_000
-    given = b'{"name": "n", "url": "https://a.example", "eventType": "t", "payload": {}, "more": ' + deep + b"}"
+DEEP = b"[" * 20_000 + b"]" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("/api/v1/event-type", b'{"name": "n", "description": "d", "schemas": {"1": {"more": ' + DEEP + b"}}}"),
+        ("/api/v1/app/{app}/msg", b'{"eventType": "t", "payload": ' + DEEP + b"}"),
+        ("/api/v1/app/{app}/msg/batch", b'{"messages": [{"eventType": "t", "payload": ' + DEEP + b"}]}"),
+    ],
+)
+async def test_json_that_is_nested_too_deeply(client: Client, app: Application, path: str, given: bytes) -> None:
     assert "nested" in (await client.post(path.format(app=app.id), given)).problem(400, "bad_request")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/app", "/api/v1/app/{app}/endpoint", "/api/v1/app/{app}/msg"])
+async def test_nor_is_it_read_in_a_field_that_does_not_exist(client: Client, app: Application, path: str) -> None:
+    [fault] = (await client.post(path.format(app=app.id), b'{"more": ' + DEEP + b"}")).faults()
+    assert fault["msg"] == "unknown field"
 
 
 async def test_text_that_is_not_utf8(client: Client) -> None:

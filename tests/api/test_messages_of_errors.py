@@ -35,7 +35,7 @@ INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
             ["body", "policy", "strategy"],
             "fixed",
         ),
-        ({"eventType": "order.paid", "payload": {}, "policy": {"max_age": 5}}, ["body", "policy"], "max_age"),
+        ({"eventType": "order.paid", "payload": {}, "policy": {"max_age": 5}}, ["body", "policy", "max_age"], "maxAge"),
         ([], ["body"], "Expected `object`, got `array`"),
     ],
 )

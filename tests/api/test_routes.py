@@ -128,7 +128,11 @@ async def test_endpoint_made_and_listed_without_its_secret(client: Client, app: 
         ({"url": "https://a.example", "ordering": "lifo"}, ["body", "ordering"], "lifo"),
         ({"url": "https://a.example", "onDeath": "wait"}, ["body", "onDeath"], "wait"),
         ({"url": "https://a.example", "policy": {"maxAttempts": 0}}, ["body", "policy", "maxAttempts"], "maxAttempts"),
-        ({"url": "https://a.example", "policy": {"max_attempts": 3}}, ["body", "policy"], "max_attempts"),
+        (
+            {"url": "https://a.example", "policy": {"max_attempts": 3}},
+            ["body", "policy", "max_attempts"],
+            "maxAttempts",
+        ),
     ],
 )
 async def test_bad_endpoints_change_nothing(

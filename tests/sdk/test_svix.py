@@ -97,6 +97,42 @@ def _without_proxies() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
+# ── what they can send ──
+
+
+class Sendable(Struct, frozen=True, kw_only=True):
+    bodies: dict[str, list[str]]
+    parameters: dict[str, list[str]]
+
+
+# What the newer generation calls a shape of ours.
+RENAMED = {
+    "EndpointUpsertIn": "EndpointUpdate",
+    "EventTypeUpsertIn": "EventTypeUpdate",
+    "OperationalWebhookEndpointUpsertIn": "OperationalWebhookEndpointUpdate",
+    "OperationalWebhookEndpointSecretIn": "EndpointSecretRotateIn",
+    "OperationalWebhookEndpointHeadersIn": "EndpointHeadersIn",
+}
+
+
+@pytest.mark.parametrize("name", ["python-1", "python-2"])
+def test_every_field_and_parameter_that_an_sdk_can_send_is_known_by_its_name(name: str) -> None:
+    """Supported, or refused as not supported: nothing that they have is taken for a misspelling."""
+    command = [str(SDKS[name].interpreter), str(HERE / "python" / "fields.py")]
+    done = subprocess.run(command, env=_without_proxies(), capture_output=True, timeout=PATIENCE, check=True)
+    sendable = msgspec.json.decode(done.stdout, type=Sendable)
+    shapes = {operation.body.__name__: operation.body for operation in OPERATIONS if operation.body is not None}
+    bodies = {RENAMED.get(sent, sent): fields for sent, fields in sendable.bodies.items()}
+    assert len(shapes.keys() & bodies.keys()) > 15
+    for shape in shapes.keys() & bodies.keys():
+        assert set(bodies[shape]) <= {field.encode_name for field in msgspec.structs.fields(shapes[shape])}, shape
+    queries = {re.sub(r"^v1|\W", "", each.name): each.query for each in OPERATIONS if each.query is not None}
+    options = {sent.lower(): parameters for sent, parameters in sendable.parameters.items()}
+    assert len(queries.keys() & options.keys()) > 8
+    for query in queries.keys() & options.keys():
+        assert set(options[query]) <= set(queries[query].__struct_fields__), query
+
+
 # ── nothing is forgotten ──────────────────────────────────────────────────────────────────────────────────────────
 
 

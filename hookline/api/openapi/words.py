@@ -7,8 +7,8 @@ Send a token with each request: `Authorization: Bearer ...`. A path takes an id 
 `uid`. Listings have `data`, `done`, `iterator` and `prevIterator`; give one of the last two back to go on or to go back.
 Every POST may carry an `Idempotency-Key`: the same request with the same key is done once, and answered twice.
 
-A body is JSON, whatever its content type says; fields that are not known are ignored. Every answer has an `x-request-id`,
-which the logs have too. `/app/` is `/app`.
+A body is JSON, whatever its content type says. Fields and parameters that do not exist are refused. Every answer has an
+`x-request-id`, which the logs have too. `/app/` is `/app`.
 """
 
 TAGS = {

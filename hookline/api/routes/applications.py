@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from hookline import catalogue, ids, manage
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Needs, Operation, OrderedQuery, Query
+from hookline.api.operation import Needs, NoFilter, Operation, OrderedQuery, Query
 from hookline.api.wire.applications import (
     ApplicationIn,
     ApplicationOut,
@@ -17,6 +17,12 @@ from hookline.api.wire.applications import (
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Application, ApplicationChange
+
+
+class ApplicationsQuery(OrderedQuery, frozen=True, kw_only=True):
+    exclude_apps_with_no_endpoints: NoFilter = None
+    exclude_apps_with_disabled_endpoints: NoFilter = None
+    exclude_apps_with_svix_play_endpoints: NoFilter = None
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -46,7 +52,7 @@ async def make_named(call: Call, uid: str, given: ApplicationIn | None) -> Appli
 
 
 async def list_all(call: Call) -> Response:
-    page = page_of(call.query(OrderedQuery), ids.APP)
+    page = page_of(call.query(ApplicationsQuery), ids.APP)
     found = await call.store.applications(call.organization(), page)
     return listing([application(app) for app in found], [app.id for app in found], page)
 
@@ -112,7 +118,7 @@ OPERATIONS = [
         path=_ALL,
         handler=list_all,
         summary="List the applications.",
-        query=OrderedQuery,
+        query=ApplicationsQuery,
         answers={200: ListResponse[ApplicationOut]},
         needs=Needs.READ,
         whole=True,

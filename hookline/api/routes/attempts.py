@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hookline import ids, manage
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.history import HistoryQuery
-from hookline.api.operation import ListQuery, Needs, Operation
+from hookline.api.operation import Expanded, ListQuery, Needs, Operation, Query
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
     AttemptedMessageOut,
@@ -51,6 +51,7 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
     status_code_class: CodeClass | None = None
     with_content: Annotated[bool, Meta(description="Whether bodies and headers of the answers are shown.")] = True
     with_msg: WithMessage = False
+    expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptFilter:
         delivered = None if self.status is None else self.status == MessageStatus.SUCCESS
@@ -72,9 +73,14 @@ class MessageAttemptsQuery(AttemptsQuery, frozen=True, kw_only=True):
 class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
     status: Annotated[MessageStatus | None, Meta(description="Where its latest delivery there stands.")] = None
     with_content: messages.WithContent = True
+    expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptedFilter:
         return AttemptedFilter(**asdict(self.common()), states=None if self.status is None else states_of(self.status))
+
+
+class AttemptQuery(Query, frozen=True, kw_only=True):
+    expanded_statuses: Expanded = False
 
 
 class EmptyOut(Out, frozen=True, kw_only=True):
@@ -134,6 +140,7 @@ async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]
 
 async def show(call: Call) -> Response:
     app = await call.application()
+    call.query(AttemptQuery)
     of = await messages.find(call, app, call.path("msg_id"))
     found = await call.store.attempt(of, call.path("attempt_id"))
     if found is None:
@@ -249,6 +256,7 @@ OPERATIONS = [
         path=_ONE,
         handler=show,
         summary="Show one attempt.",
+        query=AttemptQuery,
         answers={200: AttemptOut},
         needs=Needs.READ,
     ),

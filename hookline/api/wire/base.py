@@ -20,8 +20,12 @@ Instant = Annotated[
 encode = msgspec.json.Encoder().encode
 
 
-class In(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Unknown fields are ignored: newer SDKs may send more than we know."""
+class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A body. Unknown fields are refused: a misspelt filter would deliver everything."""
+
+
+# A field that Svix's SDKs can send and that has no effect here: null is taken, anything else is refused by name.
+Unsupported = Annotated[None, Meta(description="Not supported: leave it out.")]
 
 
 class Out(Struct, frozen=True, kw_only=True, rename="camel"):

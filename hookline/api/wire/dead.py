@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from hookline import ids
 from hookline.api.wire.attempts import AttemptOut, attempt
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import In, Instant, Out
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, DeadLetter, DeadStats, Message
 from hookline.states import Reason
@@ -18,11 +18,8 @@ Note = Annotated[str, Meta(min_length=1, max_length=4096, description="Why it ne
 _NAMED = r"^[a-zA-Z0-9\-_.]+$"
 
 
-class DeadFilterIn(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """All of the given fields must match; none: every open dead letter of the application.
-
-    A misspelt field is refused: without it, too many would match.
-    """
+class DeadFilterIn(In, frozen=True, kw_only=True):
+    """All of the given fields must match; none: every open dead letter of the application."""
 
     endpoint_id: Annotated[str, Meta(max_length=256, pattern=_NAMED, description="Its id or uid.")] | None = None
     event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)] | None = None
@@ -31,11 +28,11 @@ class DeadFilterIn(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     before: Annotated[Instant, Meta(description="Died before; without it: up to now.")] | None = None
 
 
-class ResolveManyIn(DeadFilterIn, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ResolveManyIn(DeadFilterIn, frozen=True, kw_only=True):
     note: Note
 
 
-class ResolveIn(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ResolveIn(In, frozen=True, kw_only=True):
     note: Note
 
 

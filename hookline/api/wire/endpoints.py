@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import In, Instant, Out, Policy, policy
+from hookline.api.wire.base import In, Instant, Out, Policy, Unsupported, policy
 from hookline.flow.guard import is_sensitive
 from hookline.model import ActorKind, Endpoint, LaneEvent, LaneEventKind, LaneView, OnDeath, Ordering, Scheme
 from hookline.states import Circuit, EndpointStatus
@@ -86,6 +86,7 @@ class EndpointPatch(In, frozen=True, kw_only=True):
     """What is left out stays as it is; null clears."""
 
     url: Url | UnsetType = UNSET
+    secret: Annotated[None, Meta(description="Not supported: rotate it.")] = None
     uid: Uid | UnsetType | None = UNSET
     description: Description | UnsetType = UNSET
     version: Version | UnsetType = UNSET
@@ -218,6 +219,8 @@ def endpoint_headers(headers: dict[str, str]) -> EndpointHeadersOut:
 
 class EventExampleIn(In, frozen=True, kw_only=True):
     event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)]
+    example_index: Annotated[Literal[0] | None, Meta(description="There is one example of each event type.")] = None
+    payload: Unsupported = None
 
 
 # ── lanes ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,15 +14,13 @@ from hookline.steering import LONGEST_OPEN, Missed
 Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="For how long; instead of `until`.")]
 
 
-class OpenIn(In, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A misspelt `until` is refused: without it, the circuit would be probed much sooner."""
-
+class OpenIn(In, frozen=True, kw_only=True):
     cause: Cause | None = None
     until: Annotated[Instant, Meta(description="Nothing is sent before; then one probe.")] | None = None
     seconds: Seconds | None = None
 
 
-class ResumeIn(In, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeIn(In, frozen=True, kw_only=True):
     cause: Cause | None = None
     replay_missing: Annotated[bool, Meta(description="Send what it missed since it was last disabled, too.")] = False
 
