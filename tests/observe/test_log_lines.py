@@ -90,9 +90,9 @@ class Deployment:
 
     async def _send(self, client: Client, app: str, order: int) -> str:
         message = {"eventType": "order.paid", "payload": {"order": order, "card": SECRETS["payload"]}}
-        answer = await client.post(
-            f"/api/v1/app/{app}/msg?token={SECRETS['query']}", message, idempotency_key=f"{SECRETS['key']}{order}"
-        )
+        there = f"/api/v1/app/{app}/msg"
+        (await client.post(f"{there}?token={SECRETS['query']}", message)).faults()
+        answer = await client.post(there, message, idempotency_key=f"{SECRETS['key']}{order}")
         found: str = answer.json(202)["id"]
         return found
 
