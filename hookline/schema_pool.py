@@ -26,8 +26,8 @@ COMMAND = (sys.executable, "-P", "-m", "hookline.schema_child")
 PROCESSES = 2
 SECONDS = 1.0  # of the processor's time that one request may take
 PATIENCE = 10.0  # seconds of the clock, with all that waits before it
-MOST_WAITING = 256
-MOST_OF_ONE = 16  # of one tenant
+MOST_WAITING = 1024
+MOST_OF_ONE = 256  # of one tenant: most jobs take a millisecond, and its others wait behind those of everybody else
 
 # It has killed itself: for its time, or because the library could get no memory, or no more stack.
 _ITS_OWN = frozenset({-signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS})

@@ -5,6 +5,7 @@ What is provably cheap is checked at once. The rest is checked in a process of i
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -54,6 +55,7 @@ class Schemas:
         self._pool = Pool()
         self._recent: dict[tuple[str, str], tuple[float, _Rule | None]] = {}
         self._compiled: OrderedDict[tuple[object, ...], _Rule] = OrderedDict()
+        self._compiling: dict[tuple[object, ...], asyncio.Task[_Rule]] = {}
 
     async def check(self, org_id: str, event_type: str, payload: bytes, budget: Budget | None = None) -> None:
         """`InvalidInput` with up to five faults, if the event type is validated and the payload does not fit; or if it would take
@@ -120,12 +122,27 @@ class Schemas:
 
     async def _rule(self, event_type: EventType) -> _Rule:
         key = (event_type.org_id, event_type.name, event_type.updated_at)
-        found = self._compiled.get(key) or await self._made(event_type)
+        found = self._compiled.get(key)
+        if found is None:
+            found = await asyncio.shield(self._being_made(key, event_type))
         self._compiled[key] = found
         self._compiled.move_to_end(key)
         while len(self._compiled) > MOST_COMPILED:
             self._compiled.popitem(last=False)
         return found
+
+    def _being_made(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
+        """Once for all requests that wait for it, whichever of them goes away."""
+
+        def done(task: asyncio.Task[_Rule]) -> None:
+            del self._compiling[key]
+            if not task.cancelled():
+                task.exception()  # known, also if nobody waits for it any more
+
+        if key not in self._compiling:
+            self._compiling[key] = asyncio.create_task(self._made(event_type))
+            self._compiling[key].add_done_callback(done)
+        return self._compiling[key]
 
     async def _made(self, event_type: EventType) -> _Rule:
         name = event_type.name

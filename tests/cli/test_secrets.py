@@ -85,7 +85,7 @@ async def test_on_a_terminal_serve_prints_a_link_that_signs_in_once(cli: Cli) ->
     async with on_a_terminal(served, "serve", until="listen --register") as printed:
         [link] = LINK.findall(printed)
         assert SECRET.search(printed.replace(link, "").replace("#token=", "")) is None
-        grant = tokens.read_link(JWT_SECRET, link, clock.wall())
+        grant = tokens.read_link((JWT_SECRET,), link, clock.wall())
         assert grant.expires_at - clock.wall() <= timedelta(minutes=10, seconds=1)
         address = urlsplit(printed.partition("address")[2].split()[0]).netloc
         assert (await Client(address).sign_in(token=link)).location == "/"
@@ -144,7 +144,7 @@ async def test_a_link_is_printed_for_whoever_asks(cli: Cli, scene: Scene) -> Non
         other = await served.using(HOOKLINE_PUBLIC_URL="https://hooks.example.com").json("token", "--link")
         assert other["url"].startswith("https://hooks.example.com/login#token=once_")
         assert set(other) == {"url", "orgId", "appId", "expiresAt"}
-    assert tokens.read_link(JWT_SECRET, link, clock.wall()).org_id == manage.DEFAULT_ORG
+    assert tokens.read_link((JWT_SECRET,), link, clock.wall()).org_id == manage.DEFAULT_ORG
 
 
 async def test_a_link_is_for_the_whole_dashboard(cli: Cli, scene: Scene) -> None:

@@ -63,7 +63,7 @@ async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
         assert (await moved(portal, address).get("/portal")).status == 200
         assert await send(moved(guest, address), "/login", csrf=door, token=token) == 303
         assert await send(moved(operator, address), ACTION, csrf=proofs[operator][:-1]) == 403
-        made = found.auth.issue(app, lifetime=60.0, scope=Scope.FULL)
+        made = found.auth.issue(app, lifetime=60.0, scope=Scope.FULL, publish=False)
         assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
 
 
@@ -98,8 +98,10 @@ async def test_a_known_browser_is_known_after_the_change(
         assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
         assert (await moved(browser, address).sign_in(name="ada", password=RIGHT)).location == "/"
     keys = (found.pages.key, *found.pages.older_keys)
-    given = lockout.mark(keys[1], "ada", "chance")
-    assert lockout.marked(keys[0], "ada", lockout.renewed(keys, "ada", given))
-    for name, mark in (("bob", given), ("ada", lockout.mark(b"x", "ada", "chance")), ("ada", ""), ("ada", "chance.")):
-        assert lockout.renewed(keys, name, mark) == mark
-        assert not lockout.marked(keys[0], name, mark)
+    given = lockout.mark(keys[1], "ada", "kept", "chance")
+    assert lockout.marked(keys[0], "ada", "kept", lockout.renewed(keys, "ada", "kept", given))
+    strange = lockout.mark(b"x", "ada", "kept", "chance")
+    for name, mark in (("bob", given), ("ada", strange), ("ada", ""), ("ada", "chance.")):
+        assert lockout.renewed(keys, name, "kept", mark) == mark
+        assert not lockout.marked(keys[0], name, "kept", mark)
+    assert lockout.renewed(keys, "ada", "another password", given) == given

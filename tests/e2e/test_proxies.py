@@ -180,12 +180,12 @@ async def test_the_dashboard_works_behind_a_proxy_that_nobody_named(program: str
     """Without the address and the scheme that it tells: forms are taken for ours, and cookies come back."""
     cli = Cli({"HOOKLINE_PORT": free_port()}, str(tmp_path))
     async with cli.running("serve", "--role", "api", "--json") as running:
-        told = await running.json_line()
+        told, made = await running.json_line(), await cli.json("token")
         with proxy(program, tmp_path, told["address"].removeprefix("http://")) as (process, port):
             await _up(process, port)
             browser = Client(f"127.0.0.1:{port}")
             page = (await browser.get("/login")).page()
-            form = f"csrf={page.first('input', name='csrf')['value']}&token={told['token']}".encode()
+            form = f"csrf={page.first('input', name='csrf')['value']}&token={made['token']}".encode()
             for origin, status in (("https://evil.example.com", 403), (f"https://127.0.0.1:{port}", 303)):
                 headers = {"content-type": FORM, "origin": origin}
                 assert (await browser.send("POST", "/login", form, headers)).status == status
