@@ -60,7 +60,9 @@ class Call:
     async def raw_body(self, most: int = MOST_BODY) -> bytes:
         """Read once, however often it is asked for."""
         if self._raw is None:
-            self._raw = await body.read(self.request, most=most, seconds=self.services.body_time)
+            tenant = self.caller.org_id if self.caller.app is None else self.caller.app.id
+            gathering, seconds = self.services.gathering, self.services.body_time
+            self._raw = await body.gather(self.request, gathering, tenant, most=most, seconds=seconds)
         if len(self._raw) > most:
             raise body.too_large(most)
         return self._raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,6 +28,9 @@ _OWN = re.compile(r"^(?P<path>[A-Za-z]\w*(\.\w+)*): (?P<words>.*)$", re.DOTALL)
 MOST_NAME = 64  # characters of an unknown name that are repeated, or compared with others
 
 
+_info = lru_cache(maxsize=256)(inspect.type_info)  # a batch may have a thousand faults
+
+
 class Fault(Struct, frozen=True):
     loc: tuple[str, ...]  # the steps to it, such as `policy`, `cap`
     words: str
@@ -44,7 +48,7 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
     if missing := _MISSING.match(text):
         return Fault((*loc, missing["name"]), "is required")
     if wrong := _NO_CHOICE.match(text):
-        choices = [] if shape is None else _choices(inspect.type_info(shape), list(loc))
+        choices = [] if shape is None else _choices(_info(shape), list(loc))
         if len(choices) == 1:  # what has no effect, of something that is not supported
             return Fault(loc, UNSUPPORTED)
         return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
@@ -69,7 +73,7 @@ def unknown(name: str, known: Sequence[str], what: str) -> str:
 
 
 def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
-    known = () if shape is None else _field_names(inspect.type_info(shape), list(loc))
+    known = () if shape is None else _field_names(_info(shape), list(loc))
     words = unknown(name, known, "field")
     if plain(name).startswith("transformation"):
         words = "is not supported: nothing is transformed here"

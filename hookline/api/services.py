@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from hookline.api.auth import Auth
+from hookline.api.body import Gathering
 from hookline.api.front import FrontSettings
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
@@ -69,6 +70,7 @@ class Services(Struct, frozen=True, kw_only=True):
     lease: float = 60.0  # seconds that a worker owns what it claims, a probe also
     request_timeout: float = 30.0  # seconds that an endpoint has to answer
     body_time: float = 30.0  # seconds in which a request's whole body must have come
+    gathering: Gathering = field(default_factory=Gathering)
     pages: PagesSettings
     history: History = field(default_factory=History)
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end

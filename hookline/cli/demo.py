@@ -29,7 +29,7 @@ from hookline.cli.output import Output
 from hookline.config import PREFIX
 from hookline.errors import ConfigError
 
-SERVER = (sys.executable, "-m", "hookline.cli.demo_server", "serve", "--json")
+SERVER = (sys.executable, "-P", "-m", "hookline.cli.demo_server", "serve", "--json")
 KEPT = "The links that sign in are shown on a terminal, or with --json."
 PATIENCE = 10.0  # seconds for the server to end by itself
 

@@ -17,7 +17,7 @@ from hookline.observe.fleet import Fleet
 
 log = structlog.get_logger(__name__)
 
-WORKER = (sys.executable, "-m", "hookline.cli", "worker", "--supervised")
+WORKER = (sys.executable, "-P", "-m", "hookline.cli", "worker", "--supervised")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a dead one is started again; doubles while it keeps dying
 STEADY = 60.0  # one that lived this long starts anew at the first pause
 PATIENCE = 60  # beats in a row without a sign of life: its event loop stands still, and it is replaced

@@ -6,19 +6,21 @@ import asyncio
 import socket
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from starlette.types import Message
 from structlog.testing import capture_logs
 
 from hookline.api import wire
+from hookline.api.body import Gathering
 from hookline.api.errors import answer
 from hookline.api.services import Services
 from hookline.cli import connection, http
 from hookline.cli import listener as listeners
 from hookline.cli.site import compose
-from hookline.errors import StoreUnavailable
-from hookline.model import Application
+from hookline.errors import Busy, StoreUnavailable
+from hookline.model import Application, NewApplication, Scope
 from hookline.store import Store
 from tests.api.conftest import Client, serving
 
@@ -100,6 +102,56 @@ async def test_a_body_that_never_comes(served: Services, token: str) -> None:
         assert found.startswith(b"HTTP/1.1 408 ")
         assert b"\r\nconnection: close\r\n" in found
         assert b'"code":"request_timeout"' in found
+
+
+async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
+    served: Services, store: Store, app: Application
+) -> None:
+    """One tenant holds back the last byte of a large body. Its next one waits unread, and another tenant's is taken."""
+    other = await store.create_application(app.org_id, NewApplication(name="other"))
+    tokens = {each.id: served.auth.issue(each, lifetime=600, scope=Scope.FULL, publish=True) for each in (app, other)}
+    gathering = Gathering(most=400_000, of_one=200_000)
+    done: list[str] = []
+
+    async with serving(replace(served, gathering=gathering)) as address:
+
+        async def send(name: str, app_id: str, hold: asyncio.Event | None = None) -> None:
+            reader, writer = await asyncio.open_connection(*address.split(":"))
+            text = msgspec.json.encode({"messages": [{"eventType": "a", "payload": "x" * 120_000}]})
+            head = (
+                f"POST /api/v1/app/{app_id}/msg/batch HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {tokens[app_id]}\r\n"
+            )
+            writer.write(f"{head}content-length: {len(text)}\r\nconnection: close\r\n\r\n".encode() + text[:-1])
+            if hold is not None:
+                await hold.wait()
+            writer.write(text[-1:])
+            assert (await reader.read()).startswith(b"HTTP/1.1 202 "), name
+            writer.close()
+            done.append(name)
+
+        hold = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(send("held back", app.id, hold))
+            while not gathering._held:
+                await asyncio.sleep(0)
+            tasks.create_task(send("next", app.id))
+            await send("another's", other.id)
+            assert done == ["another's"]
+            hold.set()
+    assert done[1:] == ["held back", "next"]
+    assert not gathering._held
+
+
+async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
+    gathering = Gathering(most=10, of_one=10)
+    async with gathering.room("a", 8, 60):
+        with pytest.raises(Busy, match="try again"):
+            async with gathering.room("a", 3, 0.01):
+                raise AssertionError
+        async with gathering.room("b", 2, 0.01):
+            pass
+    async with gathering.room("a", 1000, 0.01):  # more than anybody may have: it is read alone
+        pass
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
