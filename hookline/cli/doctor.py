@@ -111,6 +111,7 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
     yield check_retries(config)
     if config.database_file is not None:
         yield _check_disk(config.database_file)
+        yield check_file(config.database_file)
     try:
         async for check in _examine_database(config, store, reach=reach, repair=repair):
             yield check
@@ -162,6 +163,19 @@ def check_free(free: int) -> Check:
     if free < LEAST_DISK:
         return Check("disk", Finding.FAIL, f"{text}: make room, or nothing more is accepted")
     return Check("disk", Finding.OK, text)
+
+
+def check_file(file: Path) -> Check:
+    """Whoever owns the database, or may write to it, can make themselves an operator."""
+    try:
+        found = file.stat()
+    except OSError:
+        return Check("file", Finding.OK, "there is no database yet")
+    if found.st_mode & 0o007:
+        return Check("file", Finding.WARN, f"{file} can be read or written by others: run chmod 600 on it")
+    if found.st_uid not in (os.geteuid(), 0):
+        return Check("file", Finding.WARN, f"{file} belongs to another user: run chown on it if it is not theirs")
+    return Check("file", Finding.OK, f"only its owner and group reach {file.name}")
 
 
 def check_version(version: int) -> Check:

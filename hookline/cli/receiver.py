@@ -100,6 +100,8 @@ class Receiver:
             return
         if len(body) > MOST_BODY:
             await _answer(send, 413, b"")
+        elif scope["path"] == CONTROL and _is_from_a_page(scope):
+            await _answer(send, 403, msgspec.json.encode({"detail": "not for browsers: any page could send this"}))
         elif scope["path"] == CONTROL:
             await self._control(scope["method"], body, send)
         else:
@@ -158,6 +160,10 @@ class Receiver:
         if len(self._seen) > MOST_SEEN:
             del self._seen[next(iter(self._seen))]
         return again
+
+
+def _is_from_a_page(scope: Scope) -> bool:
+    return any(name.lower() in (b"origin", b"sec-fetch-site") for name, _ in scope["headers"])
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -64,12 +64,16 @@ def cut(text: str, most: int) -> str:
 
 
 def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
-    """An id, a URL, anything that people copy: in monospace, cut in its middle, copied by its button."""
+    """An id, a URL, anything that people copy: in monospace, cut in its middle, copied by its button.
+
+    A text with characters that nobody sees has no button: pasted into a terminal, they may end the paste and run what follows.
+    """
     shown = cut(text, most)
     breakable = join(*(part if at == 0 else join("/", tag("wbr"), part) for at, part in enumerate(shown.split("/"))))
     name = tag("a", breakable, href=href, title=text) if href is not None else tag("span", breakable, title=text)
     copy = tag("button", type="button", class_="copy", data_copy=text, aria_label=f"Copy {text}", title="Copy")
-    return tag("span", name, copy, class_="id long" if len(shown) > 20 else "id")
+    parts = (name, copy) if text.isprintable() else (name,)
+    return tag("span", *parts, class_="id long" if len(shown) > 20 else "id")
 
 
 def code(text: str, *, name: str = "code") -> Safe:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import os
 from pathlib import Path
 
 import pytest
 
 from hookline import config
-from hookline.cli.doctor import LEAST_DISK, Finding, check_free
+from hookline.cli.doctor import LEAST_DISK, Finding, check_file, check_free
 from hookline.cli.listen import check_reachable
 from hookline.cli.receiver import MOST_BODY
 from hookline.errors import ConfigError
@@ -95,3 +96,18 @@ def _post(address: str, size: int) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
+
+
+def test_a_database_that_others_can_reach_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    assert check_file(file).finding == Finding.OK
+    file.touch(0o600)
+    assert check_file(file).finding == Finding.OK
+    for mode in (0o604, 0o602, 0o666):
+        file.chmod(mode)
+        assert "chmod 600" in check_file(file).detail
+    file.chmod(0o660)
+    assert check_file(file).finding == Finding.OK
+    if os.geteuid() == 0:
+        os.chown(file, 65534, 65534)
+        assert "belongs to another user" in check_file(file).detail

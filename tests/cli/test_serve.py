@@ -170,6 +170,8 @@ async def test_listen_is_switched_while_it_runs(cli: Cli) -> None:
         assert await asyncio.to_thread(_post, address, "/_hookline/behaviour", b'{"failRate": 1}', {}) == 200
         assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 500
         assert await asyncio.to_thread(_post, address, "/_hookline/behaviour", b'{"status": 99}', {}) == 422
+        for page in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert await asyncio.to_thread(_post, address, "/_hookline/behaviour", b'{"status": 404}', page) == 403
         assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 500
         arrivals = [await listener.json_line() for _ in range(3)]
         assert [each["status"] for each in arrivals] == [503, 500, 500]

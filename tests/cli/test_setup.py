@@ -15,6 +15,7 @@ from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.support.cli import Cli
+from tests.support.ports import free_port
 from tests.support.scene import Scene
 
 
@@ -111,7 +112,7 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
             "dns",
         ),
         "ok",
-    ) | ({"disk": "ok"} if scene.store.engine == "sqlite" else {})
+    ) | ({"disk": "ok", "file": "ok"} if scene.store.engine == "sqlite" else {})
 
 
 async def test_doctor_says_where_no_link_can_be_made(cli: Cli, scene: Scene) -> None:
@@ -141,10 +142,11 @@ async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scen
 
 
 async def test_doctor_reaches_out_only_where_asked(cli: Cli, scene: Scene) -> None:
-    await scene.endpoint(url="http://127.0.0.1:1/")
+    port = free_port()
+    await scene.endpoint(url=f"http://127.0.0.1:{port}/")
     refused = await cli("doctor", "--reach")
     assert refused.code == 1, refused
-    assert "127.0.0.1:1 (Connection refused)" in refused.out
+    assert f"127.0.0.1:{port} (Connection refused)" in refused.out
 
 
 def test_skew_is_what_lies_outside_our_two_looks() -> None:

@@ -95,6 +95,12 @@ def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None
     assert shown == text or (text.startswith(start) and text.endswith(end) and shown == f"{start}…{end}")
 
 
+@pytest.mark.parametrize("hidden", ["\x1b[201~", "\n", "\t", "\x7f", "\x9b", "\u2028", "\u202e", "\u200b"])
+def test_what_nobody_sees_is_not_copied(hidden: str) -> None:
+    assert parse(parts.ident("order-7")).has("button")
+    assert not parse(parts.ident(f"order-7{hidden}id")).has("button")
+
+
 def test_an_ident_leads_only_where_it_is_told_to() -> None:
     assert parse(parts.ident("ep_1", href="/endpoints/ep_1")).first("a")["href"] == "/endpoints/ep_1"
     assert not parse(parts.ident("javascript:alert(1)")).has("a")

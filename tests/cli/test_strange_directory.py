@@ -1,0 +1,37 @@
+"""Commands are started in whatever directory somebody is in: nothing that lies there is run."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hookline import schema_pool
+from hookline.cli import demo, supervise
+from hookline.flow import send_process
+
+COMMANDS = (supervise.WORKER, demo.SERVER, send_process.COMMAND, schema_pool.COMMAND)
+SOURCES = Path(supervise.__file__).parents[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[command.index("-m") + 1])
+def test_our_own_processes_import_nothing_from_it(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise SystemExit('the wrong typer was run')")
+    flags = command[1 : command.index("-m")]
+    python = [command[0], *flags, "-c", "import typer"]
+    done = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_they_are_all_of_our_own_processes() -> None:
+    found = [
+        ast.unparse(node)
+        for file in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Tuple | ast.List) and "sys.executable" in ast.unparse(node).split(",")[0]
+    ]
+    assert sorted(found) == sorted(f"(sys.executable, {', '.join(map(repr, command[1:]))})" for command in COMMANDS)
+    assert {command[0] for command in COMMANDS} == {sys.executable}
