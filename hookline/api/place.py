@@ -20,13 +20,14 @@ UNKNOWN = (
 _LOCAL = re.compile(r"(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?", re.A | re.I)
 
 
-def links_lead_to(public_url: str | None, own: str | None, *, scheme: str, host: str) -> str:
-    """`own` is the listener's address, if only this machine reaches it. `Conflict` says what to set."""
+def links_lead_to(public_url: str | None, *, local: bool, scheme: str, host: str) -> str:
+    """`local`: only this machine reaches the listener. `Conflict` says what to set: where the header names another host, a
+    proxy on this machine has passed it on, and a link to this machine would help nobody."""
     if public_url is not None:
         return public_url
-    if own is None:
+    if not local or not _names_this_machine(host):
         raise Conflict(UNKNOWN)
-    return f"{scheme}://{host.lower()}" if _names_this_machine(host) else own
+    return f"{scheme}://{host.lower()}"
 
 
 def _names_this_machine(host: str) -> bool:

@@ -58,7 +58,7 @@ class Services(Struct, frozen=True, kw_only=True):
     answers: Answers
     front: FrontSettings
     public_url: str | None  # of this server, as browsers reach it
-    own_address: str | None = None  # the listener's, if only this machine reaches it: http://127.0.0.1:8071
+    local: bool = False  # only this machine reaches the listener
     wall: Callable[[], datetime]
     monotonic: Callable[[], float]
     max_payload: int

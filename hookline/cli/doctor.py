@@ -105,8 +105,8 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
         yield Check("configuration", Finding.FAIL, str(error))
         return
     yield Check("configuration", Finding.OK, shown_url(config.database_url))
-    if config.public_url is None and not is_loopback(config.host):
-        words = f"no link to the portal can be made: set HOOKLINE_PUBLIC_URL, as HOOKLINE_HOST={config.host} is not loopback"
+    if config.public_url is None and (config.trusted_proxies or not is_loopback(config.host)):
+        words = "no link to the portal can be made: others reach this server, so set HOOKLINE_PUBLIC_URL"
         yield Check("links", Finding.WARN, words)
     yield check_retries(config)
     if config.database_file is not None:

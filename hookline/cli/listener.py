@@ -47,9 +47,9 @@ def shown_address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def own_address(listener: socket.socket) -> str | None:
-    """Its address if only this machine reaches it."""
-    return address(listener) if is_loopback(listener.getsockname()[0]) else None
+def is_local(listener: socket.socket) -> bool:
+    """Only this machine reaches it."""
+    return is_loopback(listener.getsockname()[0])
 
 
 @contextlib.contextmanager

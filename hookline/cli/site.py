@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
@@ -25,6 +25,7 @@ from hookline.cli import http
 from hookline.cli import listener as listeners
 from hookline.cli.room import Room, within_file_limit
 from hookline.config import SETTINGS, Config, Setting, parse, written
+from hookline.errors import StoreUnavailable
 from hookline.flow.ingest import Ingest
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
@@ -36,13 +37,13 @@ class Doorway:
     """A server that is up before there is anything to serve."""
 
     def __init__(
-        self, door: Door, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, own_address: str | None
+        self, door: Door, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
     ) -> None:
         self.door = door
         self.health = health
         self.serving = serving
         self.stop = stop
-        self.own_address = own_address
+        self.local = local
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ async def doorway(
         serving = parts.create_task(
             http.serve(Forwarded(door, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
         )
-        yield Doorway(door, health, serving, stop, listeners.own_address(listener))
+        yield Doorway(door, health, serving, stop, listeners.is_local(listener))
 
 
 async def answer(
@@ -71,15 +72,21 @@ async def answer(
     pages: Sequence[BaseRoute] = (),
 ) -> None:
     """Until the stop; then what is under way is answered."""
-    ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
-    await store.watch_secrets(ids[0], ids[1:])
     ingest = Ingest(store, tally=tally)
     given = services(store, config, ingest, tally, traces)
-    way.door.open(compose(replace(given, leaving=way.stop, own_address=way.own_address), pages))
+    way.door.open(compose(replace(given, leaving=way.stop, local=way.local), pages))
     way.health.opened(store)
+    await _watch_secrets(store, config)
     await asyncio.wait({way.serving})
     await ingest.close()
     await given.schemas.close()
+
+
+async def _watch_secrets(store: Store, config: Config) -> None:
+    """A server whose database is away just now serves all the same: the next start notes it."""
+    ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
+    with suppress(StoreUnavailable):
+        await store.watch_secrets(ids[0], ids[1:])
 
 
 def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces: Traces | None = None) -> Services:

@@ -121,9 +121,7 @@ async def serving(given: Services, host: str = "127.0.0.1", *, proxies: Sequence
     """The API and the dashboard on a port of their own: `127.0.0.1:12345`. `proxies` are the ones that were named."""
     listener = listeners.bind(host, 0)
     stop = asyncio.Event()
-    app = Forwarded(
-        compose(replace(given, own_address=listeners.own_address(listener))), Proxies(map(ip_network, proxies))
-    )
+    app = Forwarded(compose(replace(given, local=listeners.is_local(listener))), Proxies(map(ip_network, proxies)))
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:
         yield listeners.address(listener).removeprefix("http://")

@@ -114,7 +114,7 @@ class Customer:
         return id_
 
     def dead(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.world.get(f"/app/{self.id}/dead-letter?resolved=false")["data"]
+        found: list[dict[str, Any]] = self.world.get(f"/app/{self.id}/dead-letter")["data"]
         return found
 
     def wait_for_dead(self, count: int, at: Endpoint | None = None) -> list[dict[str, Any]]:

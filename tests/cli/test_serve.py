@@ -64,17 +64,15 @@ async def test_the_line_to_try_works_when_copied(cli: Cli) -> None:
             assert b'"uid":"demo"' in out
 
 
-@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("0.0.0.0", 409)])
-async def test_a_link_leads_to_the_listener_and_never_to_where_the_caller_says(
-    cli: Cli, scene: Scene, host: str, status: int
-) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_no_link_leads_to_where_the_caller_says(cli: Cli, scene: Scene, host: str) -> None:
     async with cli.using(HOOKLINE_PORT=free_port(), HOOKLINE_HOST=host).running("serve", "--json") as server:
         address = (await server.json_line())["address"]
         token = (await cli("token")).out.strip()
         found = await asyncio.to_thread(_portal_link, address, scene.app.id, token)
-    assert found[0] == status
+    assert found[0] == 409
     assert b"evil.example" not in found[1]
-    assert (f"{address}/login#key=" if status == 200 else "HOOKLINE_PUBLIC_URL").encode() in found[1]
+    assert b"HOOKLINE_PUBLIC_URL" in found[1]
 
 
 def _portal_link(address: str, app: str, token: str) -> tuple[int, bytes]:

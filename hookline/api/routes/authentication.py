@@ -57,7 +57,7 @@ def portal_link(
 
 def link_address(services: Services, request: Request) -> str:
     host = request.headers.get("host", "")
-    return links_lead_to(services.public_url, services.own_address, scheme=request.url.scheme, host=host)
+    return links_lead_to(services.public_url, local=services.local, scheme=request.url.scheme, host=host)
 
 
 async def logout(call: Call) -> Response:
