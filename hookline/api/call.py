@@ -10,7 +10,6 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api import body, query, wire
 from hookline.api.auth import Caller
-from hookline.api.customers import store_for
 from hookline.api.query import without_controls
 from hookline.api.services import Services
 from hookline.errors import InvalidInput
@@ -37,7 +36,7 @@ class Call:
 
     @property
     def store(self) -> Store:
-        return store_for(self.caller.app, self.services.store)
+        return self.services.customers.store_for(self.caller.app, self.services.store)
 
     def path(self, name: str) -> str:
         value = self.request.path_params[name]

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from hookline.api.auth import Auth
 from hookline.api.body import Gathering
+from hookline.api.customers import Customers
 from hookline.api.front import FrontSettings
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
@@ -71,6 +72,7 @@ class Services(Struct, frozen=True, kw_only=True):
     request_timeout: float = 30.0  # seconds that an endpoint has to answer
     body_time: float = 30.0  # seconds in which a request's whole body must have come
     gathering: Gathering = field(default_factory=Gathering)
+    customers: Customers = field(default_factory=Customers)
     pages: PagesSettings
     history: History = field(default_factory=History)
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end

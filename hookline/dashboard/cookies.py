@@ -1,6 +1,6 @@
 """Cookies of the pages: no script reads them, and no plain connection carries those of an encrypted one.
 
-The portal's are sent to the portal alone. Where other sites may show it in a frame they are sent there too, in a jar of their
+The portal's have names of their own. Where other sites may show it in a frame they are sent there too, in a jar of their
 own for each site; elsewhere no browser sends any of them along with a request that another site makes.
 """
 
@@ -26,7 +26,7 @@ class Cookies:
     def give(self, answer: Response, request: Request, name: str, value: str, *, portal: bool, seconds: float) -> None:
         parts = [
             f"{self._name(request, name, portal=portal)}={value}",
-            f"Path={PORTAL if portal else '/'}",
+            f"Path={PORTAL if portal and not self.secure(request) else '/'}",
             f"Max-Age={round(seconds)}",
             "HttpOnly",
             *self._attributes(request, portal=portal),
@@ -42,10 +42,11 @@ class Cookies:
         return ("SameSite=None", "Secure", "Partitioned") if portal and self._framed else ("SameSite=Lax", "Secure")
 
     def _name(self, request: Request, name: str, *, portal: bool) -> str:
-        """With a prefix, browsers take it from nobody but us: no other host of the domain, no plain connection."""
+        """With this prefix, which asks for the path `/`, browsers take it from nobody but us: no other host of the domain, no
+        plain connection."""
         if not self.secure(request):
             return f"hookline_{'portal_' if portal else ''}{name}"
-        return f"__Secure-hookline_portal_{name}" if portal else f"__Host-hookline_{name}"
+        return f"__Host-hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:
         """Whether the browser came over TLS, also where somebody before us has ended it without a word."""

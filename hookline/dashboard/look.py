@@ -15,7 +15,6 @@ from starlette.requests import Request
 
 from hookline import ids, manage
 from hookline.api.auth import Caller
-from hookline.api.customers import store_for
 from hookline.api.services import Services
 from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, tag
@@ -136,7 +135,7 @@ class Look:
 
     @property
     def store(self) -> Store:
-        return store_for(self.viewer.caller.app, self.services.store)
+        return self.services.customers.store_for(self.viewer.caller.app, self.services.store)
 
     @property
     def org_id(self) -> str:

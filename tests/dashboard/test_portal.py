@@ -253,10 +253,10 @@ async def test_in_a_frame_its_cookies_are_sent(stranger: Client, api: Caller, ap
     proof, token = page.first("input", name="csrf")["value"], (await link(api, app))["token"]
     answer = await stranger.send("POST", "/portal/login", f"csrf={proof}&key={token}".encode(), TLS)
     assert answer.location == "/portal"
-    cookies = {name: one for name, one in stranger.cookies.items() if name.startswith("__Secure-hookline_portal_")}
+    cookies = {name: one for name, one in stranger.cookies.items() if name.startswith("__Host-hookline_portal_")}
     assert {name.rpartition("_")[2] for name in cookies} == {"session", "form"}
     for cookie in cookies.values():
-        assert {"secure", "httponly", "samesite=none", "partitioned", "path=/portal"} <= cookie.attributes
+        assert {"secure", "httponly", "samesite=none", "partitioned", "path=/"} <= cookie.attributes
     plain = await Client(stranger.address).get("/portal/login")
     assert "SameSite=Lax" in plain.set_cookies[0]
 
