@@ -103,7 +103,7 @@ async def _catalogue(store: Store) -> list[Endpoint]:
         app = await store.create_application(manage.DEFAULT_ORG, new)
         for at in range(ENDPOINTS):
             fields = factory.new_endpoint(
-                url=f"http://127.0.0.1:9/{number}/{at}", uid=f"endpoint-{at}", secrets=(Secret(key=new_secret()),)
+                url=f"http://127.0.0.1:40009/{number}/{at}", uid=f"endpoint-{at}", secrets=(Secret(key=new_secret()),)
             )
             endpoint = await store.create_endpoint(app.no, fields)
             if at == ENDPOINTS - 1:

@@ -49,7 +49,7 @@ def _options() -> argparse.Namespace:
 async def measure(engine: str, url: str, rows: int, table: Table) -> None:
     env = environment(url)
     store = await opened(url, env)
-    await application(store, "http://127.0.0.1:9/")
+    await application(store, "http://127.0.0.1:40009/")
     raw = await open_raw(url)
     tally, sampler = busy(), Sampler(store, every=0.0)
     metrics = Metrics(tally, sampler, version="0", engine=engine, fresh=0.0)

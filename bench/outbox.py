@@ -166,7 +166,7 @@ async def throughput(url: str, seconds: float, rates: dict[tuple[str, int], list
     """With a relay at work, which takes its share of the machine; nobody gets the messages."""
     env = environment(url)
     store: Store = await opened(url, env)
-    app = await application(store, "http://127.0.0.1:9/")
+    app = await application(store, "http://127.0.0.1:40009/")
     for endpoint in await store.endpoints_for(range(1, 10)):
         await store.delete_endpoint(endpoint.no)
     with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as worker:

@@ -31,8 +31,8 @@ log = structlog.get_logger(__name__)
 _MAY = {Scope.FULL: "do everything", Scope.PUBLISH: "only publish messages", Scope.READ: "only read"}
 
 _NO_MESSAGES = (
-    "this token is for the portal and creates no messages: use an API key, or a token of `hookline token --app`; "
-    "a link that is made with the capability CreateMessages has a token that may"
+    "a portal's token cannot create messages: use an API key, `hookline token --app`, or a portal link with the capability "
+    "CreateMessages"
 )
 
 

@@ -270,7 +270,7 @@ def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: date
 def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, str]:
     """Whether it was unused for long enough, and in words."""
     if secret is None:
-        return False, f"{name} is not watched yet: restart hookline serve"
+        return False, f"{name} is not recorded yet: restart hookline serve"
     last = secret.seen_at or secret.since
     if now - last >= UNUSED:
         return (

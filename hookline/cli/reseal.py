@@ -1,4 +1,4 @@
-"""`reseal`: what is sealed at rest, sealed anew with the first key, so that older keys can go."""
+"""`reseal`: encrypts again, with the first key, what is encrypted at rest, so that older keys can be removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def reseal(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sealed anew.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be encrypted again.")] = False,
     as_json: params.Json = False,
 ) -> None:
     """Seal everything that is encrypted at rest with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
