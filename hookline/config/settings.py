@@ -109,14 +109,15 @@ SETTINGS: tuple[Setting, ...] = (
         "trusted_proxies",
         proxies,
         "",
-        "Your reverse proxies, as networks separated by commas. Their `X-Forwarded-For` and `X-Forwarded-Proto` are believed, and "
-        "the number of their connections is not limited.",
+        "Your reverse proxies, as networks separated by commas. Their `X-Forwarded-For` and `X-Forwarded-Proto` are believed, "
+        "and the number of their connections is not limited.",
     ),
     Setting(
         "connections_per_address",
         integer(1, 1_000_000),
         "1024",
-        "Connections to the HTTP server from one address (of IPv6: a network of 64 bits). Beyond that, the one idle longest is closed.",
+        "Connections to the HTTP server from one address (of IPv6: a network of 64 bits). Beyond that, the one idle longest is "
+        "closed.",
     ),
     Setting(
         "portal_origins",
