@@ -185,7 +185,9 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
 
 
 def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
-    path = key_path(request.path) if settings.per_path else ""
+    """Some servers let the client name the root of the application, so it is no part of the key."""
+    below = request.path if request.below is None else request.below
+    path = key_path(below) if settings.per_path else ""
     owner = settings.scope(request) if settings.scope else ()
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
