@@ -192,7 +192,13 @@ def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
         raise InvalidInput(f"scope: the function gave {owner!r:.60}; give a text, bytes, or a list of them")
-    return (path, *parts)
+    return (*_receiver(settings, request), path, *parts)
+
+
+def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[bytes, ...]:
+    """Senders give an event one id everywhere: receivers with other secrets on the same store have other keys."""
+    identity = getattr(settings.verifier, "identity", None)  # a verifier of your own may have none
+    return () if identity is None or request.webhook is None else (identity,)
 
 
 def fingerprint(request: IncomingRequest) -> bytes:
