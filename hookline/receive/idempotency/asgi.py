@@ -77,7 +77,7 @@ class IdempotencyMiddleware:
         if not needs_body(self._settings, chosen, headers):
             await app(scope, receive, send)
             return
-        body = await read_body(receive, self._settings.max_body)
+        body = await read_body(scope, receive, self._settings.max_body)
         if body is None:
             return  # the client is gone, and nothing has happened
         request, claim = examine(self._settings, chosen, incoming(scope, headers, body))
@@ -110,7 +110,17 @@ class IdempotencyMiddleware:
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read_body(receive: Receive, limit: int) -> bytes | None:
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """None: the client is gone. What Litestar has read for a middleware in front of this one, it keeps."""
+    kept = getattr((scope.get("state") or {}).get("_ls_connection_state"), "body", None)
+    if not isinstance(kept, bytes):
+        return await _read(receive, limit)
+    if len(kept) > limit:
+        raise Answered(problems.body_too_large(limit))
+    return kept
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
     while True:
