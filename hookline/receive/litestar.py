@@ -60,7 +60,7 @@ async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive)
     """The body once more, and the webhook in the request's state. Raises `Answered`."""
     headers = Headers(scope["headers"])
     handlers.check_length(settings, headers)
-    body = await read_body(receive, settings.max_body)
+    body = await read_body(scope, receive, settings.max_body)
     if body is None:
         raise Answered(problems.body_incomplete())
     scope.setdefault("state", {})[WEBHOOK] = core.verified(settings, incoming(scope, headers, body)).webhook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -50,14 +51,16 @@ class Verifier:
     `VerificationError` and nothing else.
     """
 
-    __slots__ = ("_keys", "_rules", "scheme", "tolerance")
+    __slots__ = ("_keys", "_rules", "identity", "scheme", "tolerance")
 
     def __init__(self, secrets: str | Iterable[str], scheme: str = "standard", tolerance: float = TOLERANCE) -> None:
         self._rules = _rules(scheme)
         self.scheme, self.tolerance = str(scheme), _seconds(tolerance)
-        self._keys: list[CheckingKey] = [_key(self._rules.key, secret) for secret in _several(secrets)]
+        given = _several(secrets)
+        self._keys: list[CheckingKey] = [_key(self._rules.key, secret) for secret in given]
         if not self._keys:
             raise InvalidInput("there is no secret to verify with")
+        self.identity = _identity(self.scheme, given[-1])
 
     def verify(self, headers: object, body: bytes, *, url: str | None = None, now: datetime | None = None) -> Webhook:
         """`headers` may be a framework's own object, `body` are the bytes before any parsing. Twilio signs the `url` too."""
@@ -106,6 +109,11 @@ def _key(load: Callable[[object], CheckingKey], secret: object) -> CheckingKey:
         return load(secret)
     except SignatureError as fault:
         raise InvalidInput(str(fault)) from None
+
+
+def _identity(scheme: str, last: object) -> bytes:
+    """Whose keys of idempotency these are. By the oldest secret: a new one is put in front of it."""
+    return hashlib.sha256(f"{scheme} {last}".encode()).digest()
 
 
 def _instant(now: datetime | None) -> datetime:

@@ -21,11 +21,17 @@ _PIECES = [
     *(";", ";v=1", "%3b", ".", ".json", "~", "*", "%", "%25", "%250a", "%2500", "%3f", "%23", "x", "%7f", " ", "+"),
 ]  # fmt: skip
 
+# Some servers take the root from a header of the request.
+_ROOTS = [
+    *("/x", "/x/y", "/x/", "/x//", "/", "//", "x", "/s", "s"),
+    *("/ho", "/hooks", "/hooks/", "hooks", "/hooks/fixed", "/hooks/mounted"),
+]
+
 
 class Sent(NamedTuple):
     method: str
     target: str  # of the request line, without a query
-    root: str  # where the application is mounted
+    root: str  # where the application is mounted, or where the client says that it is
 
 
 def requests(count: int, seed: int) -> list[Sent]:
@@ -33,9 +39,9 @@ def requests(count: int, seed: int) -> list[Sent]:
     chance, found = random.Random(seed), dict[Sent, None]()
     while len(found) < count:
         method = chance.choice(METHODS if chance.random() < 0.9 else ODD_METHODS)
-        root = chance.choice(["", "", "/shop"])
+        root = chance.choice(["", "", "/shop", chance.choice(_ROOTS)])
         target = _spelled(chance, chance.choice([*FIXED, *OPEN]))
-        found[Sent(method, chance.choice([root, root, ""]) + target, root)] = None
+        found[Sent(method, chance.choice([root, root, root, "", f"/x{root}"]) + target, root)] = None
     return list(found)
 
 

@@ -282,7 +282,8 @@ def test_every_spelling_of_a_path_has_the_same_keys(desk: Desk, keys: AsyncKeys)
 
     with asgi_server(mounted, http="h11", lifespan="off") as server:
         replies = [server.call(path, "k1") for path in ("/shop/pay", "/pay", "pay", "/shop//pay", "/x/shop/pay")]
-    assert [reply.is_replay for reply in replies] == [False, True, True, True, True]
+    assert [reply.is_replay for reply in replies] == [False, True, True, True, False]
+    assert replies[4].status == 404  # a root that is not in front of the path is none: routers disagree about it
     assert desk.effects == 1
 
 

@@ -37,6 +37,7 @@ from hookline.receive.idempotency.core import (
     replay,
 )
 from hookline.receive.idempotency.keys import Fresh, InProgress, Mismatch, Replay, StoredResponse
+from hookline.receive.idempotency.keys import key_of as digest_of
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 
@@ -366,7 +367,7 @@ def test_the_log_says_where_a_bad_signature_came(caplog: pytest.LogCaptureFixtur
 
 def test_the_signed_id_is_the_key_whatever_else_is_in_the_headers() -> None:
     """Whoever repeats a request that he has seen can put any header beside those that are signed."""
-    settings = IdempotencySettings(verifier=Verifier(SECRET))
+    settings = IdempotencySettings(verifier=(verifier := Verifier(SECRET)))
     plain = incoming(signed("msg_1", b"{}"))
     forged = incoming(signed("msg_1", b"{}", **{"Idempotency-Key": "another"}))
     request, claim = examine(settings, VERIFIED, plain)
@@ -374,7 +375,7 @@ def test_the_signed_id_is_the_key_whatever_else_is_in_the_headers() -> None:
     assert request.webhook.id == "msg_1"
     assert claim == examine(settings, VERIFIED, forged)[1]
     assert claim is not None
-    assert claim.key == key_of("msg_1")
+    assert claim.key == digest_of([verifier.identity, "/pay"], "msg_1")
 
 
 def test_the_url_that_was_signed_can_be_given() -> None:

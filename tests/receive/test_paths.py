@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from contextlib import suppress
+from decimal import Decimal
+from itertools import chain, product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency import IdempotencySettings
 from hookline.receive.idempotency.paths import is_below, key_path, same_path
 
 HOOKS = ["/hooks"]
+TENANT = "123e4567-e89b-12d3-a456-426614174000"
 
 SPELLINGS = [
     *("/hooks", "/hooks/", "//hooks", "hooks", "/hooks//", "\\hooks", "/hooks\\x", "/hooks/x"),
@@ -57,11 +63,61 @@ def test_spellings_of_one_path_have_one_key(path: str) -> None:
 
 
 def test_ordinary_paths_keep_the_key_that_they_had() -> None:
-    assert [key_path(path) for path in ("/hooks/stripe-eu/7_1", "/hooks/", "/")] == [
-        "/hooks/stripe-eu/7_1",
+    assert [key_path(path) for path in (f"/hooks/stripe-eu/71/1.5/{TENANT}", "/hooks/", "/")] == [
+        f"/hooks/stripe-eu/71/1.5/{TENANT}",
         "/hooks",
         "",
     ]
+
+
+VALUES = {
+    "/7": ["/07", "/+7", "/7.0", "/7.", "/0_7", "/7e0", "/0.7e1", "/\u0667", "/" + "0" * 31 + "7", "/7.00000000000000000000001"],
+    "/0": ["/-0", "/00.0", "/.0", "/-0.0"],
+    "/12345678901234567890": ["/12345678901234567890.0", "/+012345678901234567890"],
+    "/0.5": ["/.5", "/0.50", "/5e-1"],
+    "/00000000-0000-0000-0000-00000000001f": ["/0000000000000000000000000000001f", "/{0000000000000000000000000000001F}"],
+    "/00000000-0000-0000-0000-000000000010": ["/00000000000000000000000000000010", "/10"],
+}  # fmt: skip
+DIFFERENT = ["/7", "/-7", "/70", "/7x", "/v7", "/7/7", "/12345678901234567890", "/12345678901234567891", "/0x7", "/7.1"]
+
+
+@pytest.mark.parametrize("path", VALUES)
+def test_spellings_of_one_number_or_uuid_have_one_key_and_are_told_apart(path: str) -> None:
+    assert {key_path(f"/hooks{spelling}/x") for spelling in VALUES[path]} == {key_path(f"/hooks{path}/x")}
+    assert same_path(path) not in {same_path(spelling) for spelling in VALUES[path]}
+
+
+def test_different_values_have_different_keys() -> None:
+    assert len({key_path(path) for path in DIFFERENT}) == len(DIFFERENT)
+
+
+@pytest.mark.parametrize("path", VALUES)
+def test_spellings_of_one_number_or_uuid_are_guarded(path: str) -> None:
+    for spelling in VALUES[path]:
+        assert is_below(f"/hooks{spelling}/x", [f"/hooks{path}"])
+    assert not is_below("/hooks", [f"/hooks{path}"])
+
+
+def test_other_numbers_are_not_guarded_and_odd_ends_still_are() -> None:
+    assert not any(is_below(path, ["/7"]) for path in ("/70", "/77", "/7x", "/-7", "/17"))
+    assert is_below("/7.0e1", ["/7"])
+    assert is_below("/1.50.json", ["/1.50"])
+
+
+def test_what_converters_take_for_one_number_has_one_key() -> None:
+    """They are generous: Pydantic takes `0__7`, `+_7` and `7.00` for 7, and `0-7` for -7."""
+    for convert in (int, float, *(TypeAdapter(kind).validate_python for kind in (int, float, Decimal))):
+        keys: defaultdict[Any, set[str]] = defaultdict(set)
+        for text in map("".join, chain.from_iterable(product("07_+-.e", repeat=size) for size in range(1, 6))):
+            with suppress(ValueError):
+                keys[convert(text)].add(key_path(f"/hooks/{text}"))
+        assert {len(found) for found in keys.values()} == {1}
+
+
+@pytest.mark.parametrize("piece", ["7", "_7", "7e", ".", "-", "/7", "nan", "9e999"])
+def test_a_long_number_is_no_error(piece: str) -> None:
+    path = "/" + piece * (65536 // len(piece))
+    assert key_path(path).startswith("/")
 
 
 @pytest.mark.parametrize("piece", ["%25", "/..", ";", "\u0300\u0323", "%cc%80%cc%a3", "\ufdfa", "/", "a:/", "..;/"])

@@ -14,6 +14,7 @@ import litestar
 import litestar.params
 import pytest
 from django.conf import settings as django_settings
+from litestar.middleware import DefineMiddleware
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
@@ -29,6 +30,7 @@ from hookline.receive import flask as for_flask
 from hookline.receive import litestar as for_litestar
 from hookline.receive import starlette as for_starlette
 from hookline.receive.idempotency import IdempotencySettings, idempotent
+from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 from hookline.receive.idempotency.handler import idempotent_route
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 from tests.receive import senders
@@ -240,6 +242,28 @@ def test_routes_of_litestar(desk: Desk, serve: Serve, address: str) -> None:
     assert server.call(address, body=b"{").code == "signature_invalid"  # before anything is parsed
     assert deliver(server, "/missing").status == 500
     assert desk.bodies == [BODY]
+
+
+@pytest.mark.parametrize("name", ["verified", "idempotent"])
+def test_a_body_that_litestar_has_read_and_kept(desk: Desk, serve: Serve, keys_file: str, name: str) -> None:
+    """Its LoggingMiddleware reads every body."""
+    settings = IdempotencySettings(verifier=VERIFIER, max_body=LIMIT)
+    idempotent = DefineMiddleware(IdempotencyMiddleware, store=AsyncSqliteKeys(keys_file), settings=settings)
+    guards: dict[str, Any] = {"verified": for_litestar.verified(VERIFIER, max_body=LIMIT), "idempotent": idempotent}
+
+    @litestar.post("/hooks", status_code=200, middleware=[guards[name]])
+    async def hooks(request: litestar.Request[Any, Any, Any]) -> str:
+        desk.done(await request.body())
+        return str(request.state.hookline_webhook.id)
+
+    def reading(app: Any) -> Any:
+        async def call(scope: Any, receive: Any, send: Any) -> None:
+            assert await litestar.Request[Any, Any, Any](scope, receive).body()
+            await app(scope, receive, send)
+
+        return call
+
+    check(serve(litestar.Litestar([hooks], middleware=[reading], openapi_config=None)), desk, "/hooks")
 
 
 # ── Flask ─────────────────────────────────────────────────────────────────────────────────────────────────────────

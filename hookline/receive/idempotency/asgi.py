@@ -77,10 +77,11 @@ class IdempotencyMiddleware:
         if not needs_body(self._settings, chosen, headers):
             await app(scope, receive, send)
             return
-        body = await read_body(receive, self._settings.max_body)
+        body = await read_body(scope, receive, self._settings.max_body)
         if body is None:
             return  # the client is gone, and nothing has happened
         request, claim = examine(self._settings, chosen, incoming(scope, headers, body))
+        _drop_odd_root(scope)
         if request.webhook is not None:
             scope.setdefault("state", {})[WEBHOOK] = request.webhook
         if claim is None or not is_new(claim, scope.setdefault(CLAIMS, set())):
@@ -109,7 +110,17 @@ class IdempotencyMiddleware:
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read_body(receive: Receive, limit: int) -> bytes | None:
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """None: the client is gone. What Litestar has read for a middleware in front of this one, it keeps."""
+    kept = getattr((scope.get("state") or {}).get("_ls_connection_state"), "body", None)
+    if not isinstance(kept, bytes):
+        return await _read(receive, limit)
+    if len(kept) > limit:
+        raise Answered(problems.body_too_large(limit))
+    return kept
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -127,7 +138,8 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 def incoming(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
     query = scope.get("query_string", b"")
-    return IncomingRequest(scope["method"].upper(), _path(scope), query, headers, _url(scope, headers), scope, body)
+    method, path, url = scope["method"].upper(), _path(scope), _url(scope, headers)
+    return IncomingRequest(method, path, query, headers, url, scope, body, below=_routed(scope))
 
 
 def _paths(scope: Scope) -> list[str]:
@@ -154,6 +166,35 @@ def _whole(scope: Scope) -> str:
     asked = _slashes.sub("/", _raw(scope)).rstrip("/")
     mount = asked[: len(asked) - len(below)].rstrip("/")
     return f"{mount}/{below}" if mount and asked.endswith(below) else scope["path"]
+
+
+def _routed(scope: Scope) -> str:
+    """What the router goes by, or went by: what stands below the server's root, with the mounts of the application itself."""
+    root: str = scope.get("root_path", "")
+    server_root: str = scope.get("app_root_path", root)  # Starlette's: the root before its own mounts
+    if _is_litestar_mount(scope):
+        return _raw(scope).split(server_root, 1)[-1] if server_root else _raw(scope)
+    below = scope["path"] if "route_handler" in scope else _without(root, scope["path"])
+    return _without(server_root, root) + below
+
+
+def _is_litestar_mount(scope: Scope) -> bool:
+    return bool(getattr(scope.get("route_handler"), "is_mount", False))
+
+
+def _without(root: str, path: str) -> str:
+    rest = path.removeprefix(root)
+    return rest if rest[:1] in ("", "/") else path
+
+
+def _drop_odd_root(scope: Scope) -> None:
+    """Routers disagree about a root that is in the path but not in front of it: Litestar looks for it anywhere, Starlette does
+    not. Nobody mounts an application so, but a client may say so, and the key must be of the path that is routed."""
+    root, path, is_mount = scope.get("root_path", ""), scope["path"], _is_litestar_mount(scope)
+    if "route_handler" in scope and not is_mount:
+        return  # routed already
+    if root in path and (is_mount or _without(root, path) == path):
+        scope["root_path"] = ""
 
 
 def _raw(scope: Scope) -> str:

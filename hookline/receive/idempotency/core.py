@@ -185,12 +185,20 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
 
 
 def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
-    path = key_path(request.path) if settings.per_path else ""
+    """Some servers let the client name the root of the application, so it is no part of the key."""
+    below = request.path if request.below is None else request.below
+    path = key_path(below) if settings.per_path else ""
     owner = settings.scope(request) if settings.scope else ()
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
         raise InvalidInput(f"scope: the function gave {owner!r:.60}; give a text, bytes, or a list of them")
-    return (path, *parts)
+    return (*_receiver(settings, request), path, *parts)
+
+
+def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[bytes, ...]:
+    """Senders give an event one id everywhere: receivers with other secrets on the same store have other keys."""
+    identity = getattr(settings.verifier, "identity", None)  # a verifier of your own may have none
+    return () if identity is None or request.webhook is None else (identity,)
 
 
 def fingerprint(request: IncomingRequest) -> bytes:

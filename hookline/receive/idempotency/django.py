@@ -171,7 +171,9 @@ def incoming(settings: IdempotencySettings, request: HttpRequest, headers: Heade
     body = _body(request, headers, settings.max_body)
     url = f"{request.scheme}://{headers.get('host', '')}{request.get_full_path()}"
     query = request.META.get("QUERY_STRING", "").encode("utf-8", "surrogatepass")
-    return IncomingRequest(request.method or "", request.path, query, headers, url, request, body)
+    return IncomingRequest(
+        request.method or "", request.path, query, headers, url, request, body, below=request.path_info
+    )
 
 
 def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import unquote
+from uuid import UUID
 
 __all__ = ["is_below", "key_path", "plain_path", "same_path"]
 
@@ -26,6 +28,9 @@ _has_dots = re.compile(r"/\.{1,2}(?:/|$)").search
 _slashes = re.compile(r"[/\\]+")
 _origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")  # of a target in absolute form
 _params = re.compile(r";[^/\\]*")
+_has_digit = re.compile(r"\d").search
+_zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # more of them than int() would read
+_zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic takes `0-7` for -7, and underscores anywhere
 _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`; `/hooks.json` and `/hooks;v=1` are
 
 
@@ -37,7 +42,10 @@ def is_below(path: str, entries: Iterable[str]) -> bool:
 
 
 def _starts_with(reading: str, prefix: str) -> bool:
-    return reading.startswith(prefix) and not _goes_on(reading, len(prefix))
+    if reading.startswith(prefix) and not _goes_on(reading, len(prefix)):
+        return True
+    depth = prefix.count("/") + 1
+    return _valued("/".join(reading.split("/", depth)[:depth])) == _valued(prefix)
 
 
 def plain_path(entry: object) -> bool:
@@ -50,16 +58,41 @@ def plain_path(entry: object) -> bool:
 
 def key_path(path: str) -> str:
     """One for all spellings: a signed request that is repeated under another one must find its key."""
+    return _valued(_loosest(path))
+
+
+def _loosest(path: str) -> str:
     *_, loosest = _readings(path)
     return loosest
 
 
-_prefix = lru_cache(maxsize=256)(key_path)  # of the settings' entries; what strangers send is not kept
+_prefix = lru_cache(maxsize=256)(_loosest)  # of the settings' entries; what strangers send is not kept
 
 
 def same_path(path: str) -> str:
     """Apart from slashes and control characters as it came, to tell apart what merely shares a key."""
     return _joined("".join(filter(str.isprintable, path)))
+
+
+def _valued(path: str) -> str:
+    return "/".join(map(_value, path.split("/")))
+
+
+def _value(name: str) -> str:
+    """One for what a typed parameter takes for the same number or UUID: `7`, `+07` and `7.0`; with and without dashes."""
+    if not _has_digit(name):
+        return name
+    digits = name
+    with suppress(ValueError):
+        name, digits = str(UUID(name)), UUID(name).hex  # 32 digits may be either
+    number = _zeros.sub(r"\1", _zeros_before_minus.sub("", digits.replace("_", "")))
+    whole, _, fraction = number.partition(".")
+    with suppress(ValueError):
+        return str(int(number if fraction.strip("0") else whole))
+    with suppress(ValueError):
+        value = float(number)
+        return str(int(value) if value.is_integer() else value)
+    return name
 
 
 # ── readings ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -39,6 +39,7 @@ class IncomingRequest(Struct, frozen=True):
     native: Any  # the ASGI scope, the WSGI environ, or Django's request
     body: bytes = b""
     webhook: Webhook | None = None  # verified; only with a verifier
+    below: str | None = None  # what the router goes by: `path` without the root that the server names; None: the same
 
 
 def is_final(status: int) -> bool:

@@ -80,8 +80,8 @@ def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) 
     environ["CONTENT_LENGTH"] = str(len(body))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     query = environ.get("QUERY_STRING", "").encode("latin-1")
-    method, path = environ["REQUEST_METHOD"].upper(), _path(environ)
-    return IncomingRequest(method, path, query, headers, _url(environ), environ, body)
+    method, path, below = environ["REQUEST_METHOD"].upper(), _path(environ), _text(environ.get("PATH_INFO", ""))
+    return IncomingRequest(method, path, query, headers, _url(environ), environ, body, below=below)
 
 
 def _read(environ: Environ, length: int | None, limit: int) -> bytes:
