@@ -10,10 +10,12 @@ import asyncio
 import fcntl
 import termios
 from array import array
+from collections.abc import Sized
 from typing import Any
 
 import httptools
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hookline.api.errors import Refused, problem
@@ -25,12 +27,13 @@ REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, 
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
 LEAST_TAKEN = 64 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
+MOST_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
 
 
 class Connection(HttpToolsProtocol):
     """uvicorn waits for ever for a request that was begun, or that is never begun at all, or for a caller that does not take
-    its answer, and gathers headers without end. We hang up. What is no request at all is answered in the shape of every
-    other error, after the answers to those before it, and nothing behind it is read."""
+    its answer, and gathers headers and requests without end. We hang up. What is no request at all is answered in the
+    shape of every other error, after the answers to those before it, and nothing behind it is read."""
 
     _late: asyncio.TimerHandle | None = None
     _untaken: asyncio.TimerHandle | None = None  # until the next look at what the caller has left of its answers
@@ -52,6 +55,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._expect()
         self._room.enter(self, self.client[0] if self.client else "")
 
@@ -64,7 +68,7 @@ class Connection(HttpToolsProtocol):
             self._feed(memoryview(data))
         except httptools.HttpParserError as error:
             if not self._over:
-                self._refuse(400, _reason(error))
+                self._refuse(*_reason(error))
         if self._gathered > MOST_HEAD and not self._over:
             self._refuse(431, f"the request's head is larger than {MOST_HEAD} bytes")
 
@@ -119,6 +123,8 @@ class Connection(HttpToolsProtocol):
         fault = heads.fault(self.parser.get_http_version(), self.parser.get_method(), self.url, self.headers)
         if fault is not None:
             raise Refused(400, fault)
+        if len(self.pipeline) >= MOST_QUEUED:
+            raise Refused(429, f"more than {MOST_QUEUED} requests wait on this connection: read the answers first")
         self._room.busy(self)
         has_room = self._room.has_room(self)
         self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
@@ -237,6 +243,18 @@ class Connection(HttpToolsProtocol):
             self._watch_taking()
 
 
+class _Flow(FlowControl):
+    """uvicorn reads on after each answer. Nothing is read while a request waits: the one that is answered came whole."""
+
+    def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
+        super().__init__(transport)
+        self._queued = queued
+
+    def resume_reading(self) -> None:
+        if not self._queued:
+            super().resume_reading()
+
+
 class _NoRoom:
     """For a connection beyond the most: orchestrators and load balancers still get the health."""
 
@@ -251,6 +269,8 @@ class _NoRoom:
 NO_ROOM = "the server has too many requests under way: try again in a moment"
 
 
-def _reason(error: httptools.HttpParserError) -> str:
+def _reason(error: httptools.HttpParserError) -> tuple[int, str]:
     cause = error.__context__
-    return str(cause) if isinstance(cause, Refused) else f"this is not a valid HTTP request: {error}"
+    if isinstance(cause, Refused):
+        return cause.status, str(cause)
+    return 400, f"this is not a valid HTTP request: {error}"

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from hookline.api.health import Door, Health
 from hookline.cli import http as server
 from hookline.cli import listener as listeners
+from hookline.cli.connection import MOST_QUEUED
 from hookline.cli.room import Room
 from tests.support.cli import COMMAND, Cli
 from tests.support.ports import free_port
@@ -222,6 +223,18 @@ class Waiting(Health):
         self.asked.put_nowait(None)
         await self.release.wait()
         return []
+
+
+async def test_few_requests_wait_on_one_connection() -> None:
+    """One read brings thousands of them. They are refused in their turn, and nothing behind them is run."""
+    async with place(Room()) as there:
+        line = await there.line(FIRST)
+        paths = ["/slow", *["/"] * MOST_QUEUED, *["/slow"] * 500]
+        line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in paths))
+        assert await there.app.begun.get() == FIRST
+        there.app.release.set()
+        assert [await line.status() for _ in range(MOST_QUEUED + 3)] == [200] * (MOST_QUEUED + 1) + [429, 0]
+        assert there.app.begun.empty()
 
 
 async def test_proxies_may_have_any_number() -> None:

@@ -202,6 +202,26 @@ async def test_http_1_0_needs_no_host() -> None:
     assert (seen.answers, seen.closed) == ([(200, "/late/0")], True)
 
 
+async def test_nothing_is_read_while_requests_wait() -> None:
+    """Otherwise each answer lets in as many requests again as one read brings."""
+    wire, paused = Wire(), list[bool]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        paused.append(wire.paused)
+        await App()._answer(scope, send)
+
+    state = ServerState()
+    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+    connection = Connection(config, state, {}, asyncio.get_running_loop())
+    connection.connection_made(wire)
+    connection.data_received(b"GET /late HTTP/1.1\r\nhost: a\r\n\r\n" * 4)
+    while state.tasks:
+        await asyncio.gather(*state.tasks)
+    connection.connection_lost(None)
+    assert paused == [True, True, True, False]
+
+
 async def test_trailers_without_end() -> None:
     """Nobody gathers them, nor the blank lines before a request."""
     chunked = b"POST /late/0 HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
