@@ -25,7 +25,7 @@ from hookline.cli.room import Room
 
 REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
-LEAST_TAKEN = 64 * 1024  # ... this many bytes, or all that is left
+LEAST_TAKEN = 256 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
 MOST_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
 
@@ -151,8 +151,19 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch_taking()
-        if self.cycle.response_complete:
+        if self.cycle.response_complete and not self.transport.is_closing():
             self._room.idle(self)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Not before the answers before this one were taken, but for a little: its own would be one more in memory."""
+        super()._start_asgi_task(cycle, self._once_taken(app) if self.flow.write_paused else app)
+
+    def _once_taken(self, app: ASGIApp) -> Any:
+        async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.flow.drain()
+            await app(scope, receive, send)
+
+        return waiting
 
     # ── what is no request ──
 
@@ -202,10 +213,20 @@ class Connection(HttpToolsProtocol):
     # ── room ──
 
     def close_if_idle(self) -> bool:
-        if self._is_read_out():
-            self.transport.close()
-            return True
-        return False
+        if self.held() or not self._is_read_out():
+            return False
+        self.transport.close()
+        return True
+
+    def held(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def let_go(self) -> bool:
+        """To close it would wait until the answer is taken."""
+        if not self.held():
+            return False
+        self.abort()
+        return True
 
     def _is_read_out(self) -> bool:
         """Whether all bytes that arrived were read: the loop accepts many connections before it reads from the first one."""
@@ -231,6 +252,7 @@ class Connection(HttpToolsProtocol):
 
     def _watch_taking(self) -> None:
         """While something waits to be taken: to close the connection would wait for that too."""
+        self._room.hold(self)
         left = self.transport.get_write_buffer_size()
         if left and self._untaken is None:
             self._untaken = self.loop.call_later(TAKING_TIME, self._look_at_taking, left)

@@ -22,17 +22,24 @@ from hookline.cli.room import Room
 from tests.support.cli import COMMAND, Cli
 from tests.support.ports import free_port
 
+LARGE = b"x" * 1024 * 1024
 FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 
 class App:
-    """`/slow` is answered when the test says so; `begun` has one item for each that is under way."""
+    """`/slow` is answered when the test says so; `begun` has one item for each that is under way, `answered` one for each
+    answer of `/large`."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
         self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.answered: asyncio.Queue[str] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/large":
+            await PlainTextResponse(LARGE)(scope, receive, send)
+            self.answered.put_nowait(scope["client"][0])
+            return
         if scope["path"] == "/slow":
             self.begun.put_nowait(scope["client"][0])
             await self.release.wait()
@@ -58,10 +65,10 @@ class Line:
         async with asyncio.timeout(60):
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
+                length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+                await self.reader.readexactly(length)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return 0
-            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
-            await self.reader.readexactly(length)
             return int(head.split()[1])
 
     async def ended(self) -> None:
@@ -75,9 +82,22 @@ class Place:
         self.lines: list[Line] = []
 
     async def line(self, address: str) -> Line:
-        made = Line(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0)))
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.bind((address, 0))
+        narrow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", self.port))
+        made = Line(*await asyncio.open_connection(sock=narrow))
         self.lines.append(made)
         return made
+
+    async def untaken(self, address: str, number: int = 1) -> list[Line]:
+        """With a large answer on each that is not read."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.sends("GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert await self.app.answered.get() == address
+        return lines
 
     async def silent(self, address: str, number: int) -> list[Line]:
         return [await self.line(address) for _ in range(number)]
@@ -98,6 +118,7 @@ class Place:
 @asynccontextmanager
 async def place(room: Room, health: Health | None = None) -> AsyncIterator[Place]:
     app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # large answers wait here, not in the network
     door = Door(health or Health(asyncio.Event()))
     door.open(app)
     serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
@@ -235,6 +256,57 @@ async def test_few_requests_wait_on_one_connection() -> None:
         there.app.release.set()
         assert [await line.status() for _ in range(MOST_QUEUED + 3)] == [200] * (MOST_QUEUED + 1) + [429, 0]
         assert there.app.begun.empty()
+
+
+MIB = 1024 * 1024
+
+
+async def test_answers_that_one_address_does_not_take() -> None:
+    """They wait in memory: beyond the most, the one that has waited longest goes, and nobody else's."""
+    async with place(Room(held=100 * MIB, held_per_address=3 * MIB)) as there:
+        other = await there.untaken(SECOND)
+        lines = await there.untaken(FIRST, 5)
+        assert [await line.status() for line in [*lines, *other]] == [0, 0, 200, 200, 200, 200]
+        assert await lines[-1].asks("/large") == 200
+
+
+async def test_answers_that_nobody_takes() -> None:
+    async with place(Room(held=3 * MIB, held_per_address=2 * MIB, proxies=[FIRST])) as there:
+        lines = [*await there.untaken(SECOND), *await there.untaken(FIRST, 4)]
+        assert [await line.status() for line in lines] == [0, 0, 200, 200, 200]
+
+
+async def test_answers_that_were_taken_do_not_count() -> None:
+    async with place(Room(held=3 * MIB, held_per_address=3 * MIB)) as there:
+        lines = await there.silent(FIRST, 8)
+        assert [await line.asks("/large") for line in lines * 2] == [200] * 16
+
+
+async def test_an_answer_larger_than_the_most() -> None:
+    async with place(Room(held=1000, held_per_address=100)) as there:
+        assert await there.asks(FIRST, "/large") == 200
+
+
+async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> None:
+    """Otherwise a connection holds two, and only one of them is counted."""
+    async with place(Room()) as there:
+        line = await there.line(FIRST)
+        line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in ("/large", "/slow")))
+        assert await there.app.answered.get() == FIRST
+        assert await there.asks(SECOND) == 200
+        assert there.app.begun.empty()
+        assert await line.status() == 200
+        assert await there.app.begun.get() == FIRST
+
+
+async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> None:
+    """Those that were asked for first. To close them would wait until they are taken."""
+    async with place(Room(most=100, per_address=3)) as there:
+        lines = [*await there.untaken(FIRST, 2), *await there.slow(FIRST, 1)]
+        assert await there.asks(FIRST) == 200
+        assert await lines[0].status() == 0
+        there.app.release.set()
+        assert [await line.status() for line in lines[1:]] == [200, 200]
 
 
 async def test_proxies_may_have_any_number() -> None:
