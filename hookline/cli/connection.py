@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
             raise Refused(400, fault)
         if len(self.pipeline) >= MOST_QUEUED:
             raise Refused(429, f"more than {MOST_QUEUED} requests wait on this connection: read the answers first")
-        self._room.busy(self)
+        self._room.awaits(self)
         has_room = self._room.has_room(self)
         self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
         super().on_headers_complete()
@@ -136,12 +136,16 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._gathered = 0
+        if not self.cycle.response_complete:
+            self._room.awaits(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._left_out:
             return
         self._in_body, self._gathered = False, 0
+        if not self.cycle.response_complete:
+            self._room.busy(self)
         self._over = not self.cycle.keep_alive
         super().on_message_complete()
         self._came()
@@ -217,6 +221,16 @@ class Connection(HttpToolsProtocol):
             return False
         self.transport.close()
         return True
+
+    def refuse_if_awaited(self) -> bool:
+        if not self._is_awaiting() or not self._is_read_out():
+            return False
+        self._refuse(503, NO_ROOM)
+        return True
+
+    def _is_awaiting(self) -> bool:
+        """Whether the only request that is not answered yet has not come whole: nothing was done for it."""
+        return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
         return self.transport.get_write_buffer_size()

@@ -1,10 +1,10 @@
 """How many connections there may be, and how much memory they may hold: in all, and from one address.
 
-Beyond the number, the longest idle ones are closed, then those whose answer has waited longest to be taken. Beyond the memory,
-the latter.
+Beyond the number, the longest idle ones are closed. If there is none, the one whose body has been awaited longest is refused;
+if there is none, the one whose answer has waited longest to be taken is aborted. Beyond the memory, the latter.
 
 Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
-one. A request under way is never cut for another. An answer that waits to be taken is in memory.
+one. A request that has come whole is never cut for another. An answer that waits to be taken is in memory.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class Guest(Protocol):
     def close_if_idle(self) -> bool:
         """False: it is not idle. Bytes have arrived that were not read yet, or wait to be taken."""
 
+    def refuse_if_awaited(self) -> bool:
+        """False: the body of its request is not awaited. It has come, or bytes have arrived that were not read yet."""
+
     def held(self) -> int:
         """Bytes that are in memory for it."""
 
@@ -54,6 +57,7 @@ class _Share:
         self.address = address
         self.count = 0
         self.idle: OrderedDict[Guest, None] = OrderedDict()  # the longest idle first
+        self.awaited: OrderedDict[Guest, None] = OrderedDict()  # those whose body has brought nothing for longest first
         self._most_held = most_held
         self._bytes = 0
         self._held: dict[Guest, int] = {}  # bytes at most; who has waited longest comes first
@@ -141,6 +145,9 @@ class Room:
         for longest in list(islice(full.idle, LOOKED_AT)):
             if self._closed(longest):
                 return longest
+        for longest in list(islice(full.awaited, LOOKED_AT)):
+            if self._refused(longest):
+                return longest
         for longest in full.holding():
             if longest.let_go():
                 self._drop(longest)
@@ -154,6 +161,12 @@ class Room:
         self.idle(longest)  # from now on
         return False
 
+    def _refused(self, longest: Guest) -> bool:
+        if longest.refuse_if_awaited():
+            return True
+        self.awaits(longest)
+        return False
+
     def has_room(self, guest: Guest) -> bool:
         """Whether its requests are answered normally."""
         if guest in self._extra and not any(share.is_over for share in self._shares[guest]):
@@ -163,8 +176,16 @@ class Room:
     def busy(self, guest: Guest) -> None:
         for share in self._shares.get(guest, ()):
             share.idle.pop(guest, None)
+            share.awaited.pop(guest, None)
+
+    def awaits(self, guest: Guest) -> None:
+        """The body of a request. Again for each part that has come."""
+        self.busy(guest)
+        for share in self._shares.get(guest, ()):
+            share.awaited[guest] = None
 
     def idle(self, guest: Guest) -> None:
+        self.busy(guest)
         for share in self._shares.get(guest, ()):
             share.idle[guest] = None
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -28,18 +29,24 @@ FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 class App:
     """`/slow` is answered when the test says so; `begun` has one item for each that is under way, `answered` one for each
-    answer of `/large`."""
+    answer of `/large`, `read` one for each part of a body that has come."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
         self.begun: asyncio.Queue[str] = asyncio.Queue()
         self.answered: asyncio.Queue[str] = asyncio.Queue()
+        self.read: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/large":
             await PlainTextResponse(LARGE)(scope, receive, send)
             self.answered.put_nowait(scope["client"][0])
             return
+        if scope["method"] == "POST":
+            while (message := await receive()).get("more_body"):
+                self.read.put_nowait(message["body"])
+            if message["type"] == "http.disconnect":
+                return
         if scope["path"] == "/slow":
             self.begun.put_nowait(scope["client"][0])
             await self.release.wait()
@@ -90,6 +97,16 @@ class Place:
         made = Line(*await asyncio.open_connection(sock=narrow))
         self.lines.append(made)
         return made
+
+    async def awaited(self, address: str, number: int) -> list[Line]:
+        """With a request on each whose body has come but for the last byte."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+            assert await self.app.read.get() == b"a"
+            line.sends("b")
+            assert await self.app.read.get() == b"b"
+        return lines
 
     async def untaken(self, address: str, number: int = 1) -> list[Line]:
         """With a large answer on each that is not read."""
@@ -244,6 +261,54 @@ class Waiting(Health):
         self.asked.put_nowait(None)
         await self.release.wait()
         return []
+
+
+@pytest.mark.parametrize("room", [{"per_address": 3}, {"most": 3, "per_address": 2, "proxies": [FIRST]}])
+async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
+    """If nobody is idle, the one that has been awaited longest is refused: nothing was done for it."""
+    async with place(Room(**room)) as there:
+        lines = await there.awaited(FIRST, 3)
+        assert await there.asks(FIRST) == 200  # and is idle then
+        assert [await lines[0].status(), await lines[0].status()] == [503, 0]
+        for line in lines[1:]:
+            line.sends("c")
+            assert await line.status() == 200
+
+
+async def test_a_body_that_comes_slowly_is_refused_after_those_that_do_not_come() -> None:
+    async with place(Room(per_address=3)) as there:
+        lines = await there.silent(FIRST, 3)
+        for line in lines:
+            line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+            assert await there.app.read.get() == b"a"
+        lines[0].sends("b")
+        assert await there.app.read.get() == b"b"
+        assert await there.asks(FIRST) == 200
+        assert await lines[1].status() == 503
+        lines[0].sends("c")
+        assert await lines[0].status() == 200
+
+
+async def test_idle_connections_go_before_awaited_bodies() -> None:
+    async with place(Room(per_address=3)) as there:
+        lines = await there.awaited(FIRST, 2)
+        silent = await there.line(FIRST)
+        assert await there.asks(FIRST) == 200
+        await silent.ended()
+        for line in lines:
+            line.sends("c")
+            assert await line.status() == 200
+
+
+async def test_a_request_that_came_whole_is_not_cut_for_the_body_behind_it() -> None:
+    async with place(Room(per_address=1)) as there:
+        line = await there.line(FIRST)
+        line.sends("GET /slow HTTP/1.1\r\nhost: a\r\n\r\nPOST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+        assert await there.app.begun.get() == FIRST
+        assert await there.asks(FIRST) == 503
+        there.app.release.set()
+        line.sends("bc")
+        assert [await line.status(), await line.status()] == [200, 200]
 
 
 async def test_few_requests_wait_on_one_connection() -> None:
