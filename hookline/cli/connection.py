@@ -27,6 +27,7 @@ REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, 
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
 LEAST_TAKEN = 256 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
+SMALL_BODY = 64 * 1024  # bytes that are not counted: they are no more than what a read may bring
 MOST_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
 
 
@@ -42,6 +43,7 @@ class Connection(HttpToolsProtocol):
     _gathered = (
         0  # bytes that came since something was made of them, but for those that came with a request's first one
     )
+    _body = 0  # bytes that came of the bodies of requests that are not answered
     _left_out = b""  # the head for a second parser, while the first one leaves out the body of a request
     _resuming = False  # that head is being read
     _over = False  # nothing is read from here on
@@ -137,8 +139,14 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._gathered = 0
         if not self.cycle.response_complete:
-            self._room.awaits(self)
+            self._gather(len(body))
         super().on_body(body)
+
+    def _gather(self, size: int) -> None:
+        self._room.awaits(self)
+        self._body += size
+        if self._body > SMALL_BODY and not self._room.hold(self):
+            raise Refused(503, NO_MEMORY)
 
     def on_message_complete(self) -> None:
         if self._left_out:
@@ -154,6 +162,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._body = 0
         self._watch_taking()
         if self.cycle.response_complete and not self.transport.is_closing():
             self._room.idle(self)
@@ -233,13 +242,15 @@ class Connection(HttpToolsProtocol):
         return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
-        return self.transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size() + self._body
 
     def let_go(self) -> bool:
-        """To close it would wait until the answer is taken."""
-        if not self.held():
+        if self._is_awaiting():
+            self._refuse(503, NO_MEMORY)
+        elif self.transport.get_write_buffer_size():
+            self.abort()  # to close it would wait until the answer is taken
+        else:
             return False
-        self.abort()
         return True
 
     def _is_read_out(self) -> bool:
@@ -303,6 +314,7 @@ class _NoRoom:
 
 
 NO_ROOM = "the server has too many requests under way: try again in a moment"
+NO_MEMORY = "the server has too many large requests under way: try again in a moment"
 
 
 def _reason(error: httptools.HttpParserError) -> tuple[int, str]:
