@@ -73,6 +73,15 @@ class Connection(HttpToolsProtocol):
                 self._refuse(*_reason(error))
         if self._gathered > MOST_HEAD and not self._over:
             self._refuse(431, f"the request's head is larger than {MOST_HEAD} bytes")
+        self._count_body()
+
+    def _count_body(self) -> None:
+        """Once for each read, which may bring thousands of chunks."""
+        fits = self._body <= SMALL_BODY or self._room.hold(self)
+        if self._in_body and not self._over and not self.cycle.response_complete:
+            self._room.awaits(self)
+            if not fits:
+                self._refuse(503, NO_MEMORY)
 
     def _feed(self, data: memoryview) -> None:
         """An offer of another protocol stops the parser, which takes it for accepted, behind the head. Another one reads on."""
@@ -139,14 +148,8 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._gathered = 0
         if not self.cycle.response_complete:
-            self._gather(len(body))
+            self._body += len(body)
         super().on_body(body)
-
-    def _gather(self, size: int) -> None:
-        self._room.awaits(self)
-        self._body += size
-        if self._body > SMALL_BODY and not self._room.hold(self):
-            raise Refused(503, NO_MEMORY)
 
     def on_message_complete(self) -> None:
         if self._left_out:

@@ -112,10 +112,10 @@ class Place:
         return lines
 
     async def gathered(self, address: str, number: int) -> list[Line]:
-        """With a large body on each that has come but for the last byte."""
+        """With a large body on each that has come but for the last two bytes."""
         lines = await self.silent(address, number)
         for line in lines:
-            line.posts("/", len(LARGE) + 1, LARGE)
+            line.posts("/", len(LARGE) + 2, LARGE)
             left = len(LARGE)
             while left > 0:
                 left -= len(await self.app.read.get())
@@ -372,7 +372,7 @@ async def test_large_bodies_that_do_not_end() -> None:
         lines = await there.gathered(FIRST, 5)
         assert [await line.status() for line in lines[:2]] == [503, 503]
         for line in [*other, *lines[2:]]:
-            line.sends("x")
+            line.sends("xy")
             assert await line.status() == 200
 
 
