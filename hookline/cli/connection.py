@@ -141,6 +141,7 @@ class Connection(HttpToolsProtocol):
         self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
         super().on_headers_complete()
         self.cycle.keep_alive &= has_room
+        self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # which does not know of it
         self._in_body = True
         if self.parser.should_upgrade():
             self._left_out = heads.framing(self.headers)
