@@ -10,10 +10,12 @@ import asyncio
 import fcntl
 import termios
 from array import array
+from collections.abc import Sized
 from typing import Any
 
 import httptools
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hookline.api.errors import Refused, problem
@@ -23,14 +25,16 @@ from hookline.cli.room import Room
 
 REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
-LEAST_TAKEN = 64 * 1024  # ... this many bytes, or all that is left
+LEAST_TAKEN = 256 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
+SMALL_BODY = 64 * 1024  # bytes that are not counted: they are no more than what a read may bring
+MOST_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
 
 
 class Connection(HttpToolsProtocol):
     """uvicorn waits for ever for a request that was begun, or that is never begun at all, or for a caller that does not take
-    its answer, and gathers headers without end. We hang up. What is no request at all is answered in the shape of every
-    other error, after the answers to those before it, and nothing behind it is read."""
+    its answer, and gathers headers and requests without end. We hang up. What is no request at all is answered in the
+    shape of every other error, after the answers to those before it, and nothing behind it is read."""
 
     _late: asyncio.TimerHandle | None = None
     _untaken: asyncio.TimerHandle | None = None  # until the next look at what the caller has left of its answers
@@ -39,6 +43,7 @@ class Connection(HttpToolsProtocol):
     _gathered = (
         0  # bytes that came since something was made of them, but for those that came with a request's first one
     )
+    _body = 0  # bytes that came of the bodies of requests that are not answered
     _left_out = b""  # the head for a second parser, while the first one leaves out the body of a request
     _resuming = False  # that head is being read
     _over = False  # nothing is read from here on
@@ -52,6 +57,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._expect()
         self._room.enter(self, self.client[0] if self.client else "")
 
@@ -64,9 +70,18 @@ class Connection(HttpToolsProtocol):
             self._feed(memoryview(data))
         except httptools.HttpParserError as error:
             if not self._over:
-                self._refuse(400, _reason(error))
+                self._refuse(*_reason(error))
         if self._gathered > MOST_HEAD and not self._over:
             self._refuse(431, f"the request's head is larger than {MOST_HEAD} bytes")
+        self._count_body()
+
+    def _count_body(self) -> None:
+        """Once for each read, which may bring thousands of chunks."""
+        fits = self._body <= SMALL_BODY or self._room.hold(self)
+        if self._in_body and not self._over and not self.cycle.response_complete:
+            self._room.awaits(self)
+            if not fits:
+                self._refuse(503, NO_MEMORY)
 
     def _feed(self, data: memoryview) -> None:
         """An offer of another protocol stops the parser, which takes it for accepted, behind the head. Another one reads on."""
@@ -119,23 +134,30 @@ class Connection(HttpToolsProtocol):
         fault = heads.fault(self.parser.get_http_version(), self.parser.get_method(), self.url, self.headers)
         if fault is not None:
             raise Refused(400, fault)
-        self._room.busy(self)
+        if len(self.pipeline) >= MOST_QUEUED:
+            raise Refused(429, f"more than {MOST_QUEUED} requests wait on this connection: read the answers first")
+        self._room.awaits(self)
         has_room = self._room.has_room(self)
         self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
         super().on_headers_complete()
         self.cycle.keep_alive &= has_room
+        self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # which does not know of it
         self._in_body = True
         if self.parser.should_upgrade():
             self._left_out = heads.framing(self.headers)
 
     def on_body(self, body: bytes) -> None:
         self._gathered = 0
+        if not self.cycle.response_complete:
+            self._body += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._left_out:
             return
         self._in_body, self._gathered = False, 0
+        if not self.cycle.response_complete:
+            self._room.busy(self)
         self._over = not self.cycle.keep_alive
         super().on_message_complete()
         self._came()
@@ -144,9 +166,21 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._body = 0
         self._watch_taking()
-        if self.cycle.response_complete:
+        if self.cycle.response_complete and not self.transport.is_closing():
             self._room.idle(self)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Not before the answers before this one were taken, but for a little: its own would be one more in memory."""
+        super()._start_asgi_task(cycle, self._once_taken(app) if self.flow.write_paused else app)
+
+    def _once_taken(self, app: ASGIApp) -> Any:
+        async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.flow.drain()
+            await app(scope, receive, send)
+
+        return waiting
 
     # ── what is no request ──
 
@@ -196,10 +230,32 @@ class Connection(HttpToolsProtocol):
     # ── room ──
 
     def close_if_idle(self) -> bool:
-        if self._is_read_out():
-            self.transport.close()
-            return True
-        return False
+        if self.held() or not self._is_read_out():
+            return False
+        self.transport.close()
+        return True
+
+    def refuse_if_awaited(self) -> bool:
+        if not self._is_awaiting() or not self._is_read_out():
+            return False
+        self._refuse(503, NO_ROOM)
+        return True
+
+    def _is_awaiting(self) -> bool:
+        """Whether the only request that is not answered yet has not come whole: nothing was done for it."""
+        return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
+
+    def held(self) -> int:
+        return self.transport.get_write_buffer_size() + self._body
+
+    def let_go(self) -> bool:
+        if self._is_awaiting():
+            self._refuse(503, NO_MEMORY)
+        elif self.transport.get_write_buffer_size():
+            self.abort()  # to close it would wait until the answer is taken
+        else:
+            return False
+        return True
 
     def _is_read_out(self) -> bool:
         """Whether all bytes that arrived were read: the loop accepts many connections before it reads from the first one."""
@@ -225,6 +281,7 @@ class Connection(HttpToolsProtocol):
 
     def _watch_taking(self) -> None:
         """While something waits to be taken: to close the connection would wait for that too."""
+        self._room.hold(self)
         left = self.transport.get_write_buffer_size()
         if left and self._untaken is None:
             self._untaken = self.loop.call_later(TAKING_TIME, self._look_at_taking, left)
@@ -235,6 +292,18 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._watch_taking()
+
+
+class _Flow(FlowControl):
+    """uvicorn reads on after each answer. Nothing is read while a request waits: the one that is answered came whole."""
+
+    def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
+        super().__init__(transport)
+        self._queued = queued
+
+    def resume_reading(self) -> None:
+        if not self._queued:
+            super().resume_reading()
 
 
 class _NoRoom:
@@ -249,8 +318,11 @@ class _NoRoom:
 
 
 NO_ROOM = "the server has too many requests under way: try again in a moment"
+NO_MEMORY = "the server has too many large requests under way: try again in a moment"
 
 
-def _reason(error: httptools.HttpParserError) -> str:
+def _reason(error: httptools.HttpParserError) -> tuple[int, str]:
     cause = error.__context__
-    return str(cause) if isinstance(cause, Refused) else f"this is not a valid HTTP request: {error}"
+    if isinstance(cause, Refused):
+        return cause.status, str(cause)
+    return 400, f"this is not a valid HTTP request: {error}"

@@ -1,7 +1,11 @@
-"""How many connections there may be: in all, and from one address. Beyond that, the longest idle ones are closed.
+"""How many connections there may be, and how much memory they may hold: in all, and from one address.
+
+Beyond the number, the longest idle ones are closed. If there is none, the one whose body has been awaited longest is refused;
+if there is none, the one whose answer has waited longest to be taken is aborted. Beyond the memory, the one of these two
+kinds that has moved nothing for longest.
 
 Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
-one. A request under way is never cut for another.
+one. A request that has come whole is never cut for another. In memory are bodies and answers.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from hookline.lockout import network
 
 MOST_CONNECTIONS = 4096  # of one listener
 PER_ADDRESS = 1024
+MOST_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener; for one address, half of them
 LOOKED_AT = 16  # idle connections that are tried for one new connection
 LOG_EVERY = 60.0  # seconds between two log lines
 
@@ -29,7 +34,16 @@ log = structlog.get_logger(__name__)
 
 class Guest(Protocol):
     def close_if_idle(self) -> bool:
-        """False: it is not idle. Bytes have arrived that were not read yet."""
+        """False: it is not idle. Bytes have arrived that were not read yet, or wait to be taken."""
+
+    def refuse_if_awaited(self) -> bool:
+        """False: the body of its request is not awaited. It has come, or bytes have arrived that were not read yet."""
+
+    def held(self) -> int:
+        """Bytes that are in memory for it."""
+
+    def let_go(self) -> bool:
+        """Of them. False: a request under way needs them."""
 
     def abort(self) -> None:
         """There is no room for it."""
@@ -38,11 +52,15 @@ class Guest(Protocol):
 class _Share:
     """All connections, or those of one address."""
 
-    def __init__(self, most: float, address: str = "") -> None:
+    def __init__(self, most: float, most_held: float, address: str = "") -> None:
         self.most = most
         self.address = address
         self.count = 0
         self.idle: OrderedDict[Guest, None] = OrderedDict()  # the longest idle first
+        self.awaited: OrderedDict[Guest, None] = OrderedDict()  # those whose body has brought nothing for longest first
+        self._most_held = most_held
+        self._bytes = 0
+        self._held: dict[Guest, int] = {}  # bytes at most; who has waited longest comes first
 
     @property
     def is_over(self) -> bool:
@@ -53,14 +71,47 @@ class _Share:
         """A few connections beyond the most are kept. Their requests get 503, except for the health."""
         return self.count <= self.most + self.most // 16 + 4
 
+    def hold(self, guest: Guest, size: int) -> bool:
+        """False: that is too much. One alone may hold any number."""
+        self.drop(guest)
+        if self._bytes + size > self._most_held:
+            self._relieve(size)
+        fits = not self._held or self._bytes + size <= self._most_held
+        if size:
+            self._held[guest] = size
+            self._bytes += size
+        return fits
+
+    def drop(self, guest: Guest) -> None:
+        self._bytes -= self._held.pop(guest, 0)
+
+    def holding(self) -> list[Guest]:
+        """By what is left now: callers have taken parts of it."""
+        self._held = {guest: size for guest in self._held if (size := guest.held())}
+        self._bytes = sum(self._held.values())
+        return list(self._held)
+
+    def _relieve(self, more: int) -> None:
+        for guest in self.holding():
+            if self._bytes + more <= self._most_held:
+                return
+            if guest.let_go():
+                self.drop(guest)
+
 
 class Room:
     def __init__(
-        self, *, most: int = MOST_CONNECTIONS, per_address: int = PER_ADDRESS, proxies: Container[str] = ()
+        self,
+        *,
+        most: int = MOST_CONNECTIONS,
+        per_address: int = PER_ADDRESS,
+        held: int = MOST_HELD,
+        proxies: Container[str] = (),
     ) -> None:
         """A proxy may have any number of connections: those of all its callers."""
-        self._whole = _Share(most)
+        self._whole = _Share(most, held)
         self._per_address = per_address
+        self._held_per_address = held / 2
         self._proxies = proxies
         self._by_address: dict[str, _Share] = {}
         self._shares: dict[Guest, tuple[_Share, _Share]] = {}
@@ -77,14 +128,14 @@ class Room:
 
     def _share_of(self, address: str) -> _Share:
         if address in self._proxies:
-            return _Share(math.inf)
+            return _Share(math.inf, math.inf)
         place = network(address)
-        return self._by_address.setdefault(place, _Share(self._per_address, place))
+        return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
     def _make_room(self, full: _Share, guest: Guest) -> bool:
         """Whether the new one may stay. Closed connections count until they are gone."""
         self._tell(full)
-        gone = next(filter(self._closed, list(islice(full.idle, LOOKED_AT))), None)
+        gone = self._gone(full)
         if gone is None and not full.has_spare:
             guest.abort()
             return False
@@ -92,11 +143,30 @@ class Room:
             self._extra.add(guest)
         return True
 
+    def _gone(self, full: _Share) -> Guest | None:
+        for longest in list(islice(full.idle, LOOKED_AT)):
+            if self._closed(longest):
+                return longest
+        for longest in list(islice(full.awaited, LOOKED_AT)):
+            if self._refused(longest):
+                return longest
+        for longest in full.holding():
+            if longest.let_go():
+                self._drop(longest)
+                return longest
+        return None
+
     def _closed(self, longest: Guest) -> bool:
         self.busy(longest)
         if longest.close_if_idle():
             return True
         self.idle(longest)  # from now on
+        return False
+
+    def _refused(self, longest: Guest) -> bool:
+        if longest.refuse_if_awaited():
+            return True
+        self.awaits(longest)
         return False
 
     def has_room(self, guest: Guest) -> bool:
@@ -108,13 +178,31 @@ class Room:
     def busy(self, guest: Guest) -> None:
         for share in self._shares.get(guest, ()):
             share.idle.pop(guest, None)
+            share.awaited.pop(guest, None)
+
+    def awaits(self, guest: Guest) -> None:
+        """The body of a request. Again for each part that has come."""
+        self.busy(guest)
+        for share in self._shares.get(guest, ()):
+            share.awaited[guest] = None
 
     def idle(self, guest: Guest) -> None:
+        self.busy(guest)
         for share in self._shares.get(guest, ()):
             share.idle[guest] = None
 
+    def hold(self, guest: Guest) -> bool:
+        """After what it holds has become more or less. False: there is no room for it, although others were let go."""
+        size = guest.held()
+        return False not in [share.hold(guest, size) for share in self._shares.get(guest, ())]
+
+    def _drop(self, guest: Guest) -> None:
+        for share in self._shares.get(guest, ()):
+            share.drop(guest)
+
     def leave(self, guest: Guest) -> None:
         self.busy(guest)
+        self._drop(guest)
         self._extra.discard(guest)
         for share in self._shares.pop(guest, ()):
             share.count -= 1

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -17,21 +18,35 @@ from structlog.testing import capture_logs
 from hookline.api.health import Door, Health
 from hookline.cli import http as server
 from hookline.cli import listener as listeners
+from hookline.cli.connection import MOST_QUEUED
 from hookline.cli.room import Room
 from tests.support.cli import COMMAND, Cli
 from tests.support.ports import free_port
 
+LARGE = b"x" * 1024 * 1024
 FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 
 class App:
-    """`/slow` is answered when the test says so; `begun` has one item for each that is under way."""
+    """`/slow` is answered when the test says so; `begun` has one item for each that is under way, `answered` one for each
+    answer of `/large`, `read` one for each part of a body that has come."""
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
         self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.answered: asyncio.Queue[str] = asyncio.Queue()
+        self.read: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/large":
+            await PlainTextResponse(LARGE)(scope, receive, send)
+            self.answered.put_nowait(scope["client"][0])
+            return
+        if scope["method"] == "POST":
+            while (message := await receive()).get("more_body"):
+                self.read.put_nowait(message["body"])
+            if message["type"] == "http.disconnect":
+                return
         if scope["path"] == "/slow":
             self.begun.put_nowait(scope["client"][0])
             await self.release.wait()
@@ -52,15 +67,18 @@ class Line:
     def sends(self, text: str) -> None:
         self.writer.write(text.encode())
 
+    def posts(self, path: str, length: int, body: bytes) -> None:
+        self.writer.write(f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n".encode() + body)
+
     async def status(self) -> int:
         """0: the server has hung up."""
         async with asyncio.timeout(60):
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
+                length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+                await self.reader.readexactly(length)
             except (asyncio.IncompleteReadError, ConnectionError):
                 return 0
-            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
-            await self.reader.readexactly(length)
             return int(head.split()[1])
 
     async def ended(self) -> None:
@@ -74,9 +92,42 @@ class Place:
         self.lines: list[Line] = []
 
     async def line(self, address: str) -> Line:
-        made = Line(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0)))
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.bind((address, 0))
+        narrow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", self.port))
+        made = Line(*await asyncio.open_connection(sock=narrow))
         self.lines.append(made)
         return made
+
+    async def awaited(self, address: str, number: int) -> list[Line]:
+        """With a request on each whose body has come but for the last byte."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+            assert await self.app.read.get() == b"a"
+            line.sends("b")
+            assert await self.app.read.get() == b"b"
+        return lines
+
+    async def gathered(self, address: str, number: int) -> list[Line]:
+        """With a large body on each that has come but for the last two bytes."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.posts("/", len(LARGE) + 2, LARGE)
+            left = len(LARGE)
+            while left > 0:
+                left -= len(await self.app.read.get())
+        return lines
+
+    async def untaken(self, address: str, number: int = 1) -> list[Line]:
+        """With a large answer on each that is not read."""
+        lines = await self.silent(address, number)
+        for line in lines:
+            line.sends("GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert await self.app.answered.get() == address
+        return lines
 
     async def silent(self, address: str, number: int) -> list[Line]:
         return [await self.line(address) for _ in range(number)]
@@ -97,6 +148,7 @@ class Place:
 @asynccontextmanager
 async def place(room: Room, health: Health | None = None) -> AsyncIterator[Place]:
     app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # large answers wait here, not in the network
     door = Door(health or Health(asyncio.Event()))
     door.open(app)
     serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
@@ -222,6 +274,145 @@ class Waiting(Health):
         self.asked.put_nowait(None)
         await self.release.wait()
         return []
+
+
+@pytest.mark.parametrize("room", [{"per_address": 3}, {"most": 3, "per_address": 2, "proxies": [FIRST]}])
+async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
+    """If nobody is idle, the one that has been awaited longest is refused: nothing was done for it."""
+    async with place(Room(**room)) as there:
+        lines = await there.awaited(FIRST, 3)
+        assert await there.asks(FIRST) == 200  # and is idle then
+        assert [await lines[0].status(), await lines[0].status()] == [503, 0]
+        for line in lines[1:]:
+            line.sends("c")
+            assert await line.status() == 200
+
+
+async def test_a_body_that_comes_slowly_is_refused_after_those_that_do_not_come() -> None:
+    async with place(Room(per_address=3)) as there:
+        lines = await there.silent(FIRST, 3)
+        for line in lines:
+            line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+            assert await there.app.read.get() == b"a"
+        lines[0].sends("b")
+        assert await there.app.read.get() == b"b"
+        assert await there.asks(FIRST) == 200
+        assert await lines[1].status() == 503
+        lines[0].sends("c")
+        assert await lines[0].status() == 200
+
+
+async def test_idle_connections_go_before_awaited_bodies() -> None:
+    async with place(Room(per_address=3)) as there:
+        lines = await there.awaited(FIRST, 2)
+        silent = await there.line(FIRST)
+        assert await there.asks(FIRST) == 200
+        await silent.ended()
+        for line in lines:
+            line.sends("c")
+            assert await line.status() == 200
+
+
+async def test_a_request_that_came_whole_is_not_cut_for_the_body_behind_it() -> None:
+    async with place(Room(per_address=1)) as there:
+        line = await there.line(FIRST)
+        line.sends("GET /slow HTTP/1.1\r\nhost: a\r\n\r\nPOST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
+        assert await there.app.begun.get() == FIRST
+        assert await there.asks(FIRST) == 503
+        there.app.release.set()
+        line.sends("bc")
+        assert [await line.status(), await line.status()] == [200, 200]
+
+
+async def test_few_requests_wait_on_one_connection() -> None:
+    """One read brings thousands of them. They are refused in their turn, and nothing behind them is run."""
+    async with place(Room()) as there:
+        line = await there.line(FIRST)
+        paths = ["/slow", *["/"] * MOST_QUEUED, *["/slow"] * 500]
+        line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in paths))
+        assert await there.app.begun.get() == FIRST
+        there.app.release.set()
+        assert [await line.status() for _ in range(MOST_QUEUED + 3)] == [200] * (MOST_QUEUED + 1) + [429, 0]
+        assert there.app.begun.empty()
+
+
+MIB = 1024 * 1024
+
+
+async def test_answers_that_one_address_does_not_take() -> None:
+    """They wait in memory: beyond the most, the one that has waited longest goes, and nobody else's."""
+    async with place(Room(held=6 * MIB)) as there:
+        other = await there.untaken(SECOND)
+        lines = await there.untaken(FIRST, 5)
+        assert [await line.status() for line in [*lines, *other]] == [0, 0, 200, 200, 200, 200]
+        assert await lines[-1].asks("/large") == 200
+
+
+async def test_answers_that_nobody_takes() -> None:
+    async with place(Room(held=3 * MIB, proxies=[FIRST])) as there:
+        lines = [*await there.untaken(SECOND), *await there.untaken(FIRST, 4)]
+        assert [await line.status() for line in lines] == [0, 0, 200, 200, 200]
+
+
+async def test_answers_that_were_taken_do_not_count() -> None:
+    async with place(Room(held=6 * MIB)) as there:
+        lines = await there.silent(FIRST, 8)
+        assert [await line.asks("/large") for line in lines * 2] == [200] * 16
+
+
+async def test_an_answer_larger_than_the_most() -> None:
+    async with place(Room(held=1000)) as there:
+        assert await there.asks(FIRST, "/large") == 200
+
+
+async def test_large_bodies_that_do_not_end() -> None:
+    """They wait in memory: beyond the most, the one of which nothing came for longest is refused, and nobody else's."""
+    async with place(Room(held=6 * MIB + 20)) as there:
+        other = await there.gathered(SECOND, 1)
+        lines = await there.gathered(FIRST, 5)
+        assert [await line.status() for line in lines[:2]] == [503, 503]
+        for line in [*other, *lines[2:]]:
+            line.sends("xy")
+            assert await line.status() == 200
+
+
+async def test_large_requests_that_came_whole_are_not_cut_for_another() -> None:
+    async with place(Room(held=6 * MIB)) as there:
+        lines = await there.silent(FIRST, 2)
+        for line in lines:
+            line.posts("/slow", len(LARGE), LARGE)
+            assert await there.app.begun.get() == FIRST
+        there.app.read = asyncio.Queue()
+        [late] = await there.gathered(FIRST, 1)
+        late.sends("x")  # one byte too many
+        assert await late.status() == 503
+        there.app.release.set()
+        assert [await line.status() for line in lines] == [200, 200]
+        for line in lines * 4:
+            line.posts("/", len(LARGE), LARGE)
+            assert await line.status() == 200
+
+
+async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> None:
+    """Otherwise a connection holds two, and only one of them is counted."""
+    async with place(Room()) as there:
+        line = await there.line(FIRST)
+        line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in ("/large", "/slow")))
+        assert await there.app.answered.get() == FIRST
+        assert await there.asks(SECOND) == 200
+        assert there.app.begun.empty()
+        assert await line.status() == 200
+        assert await there.app.begun.get() == FIRST
+
+
+async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> None:
+    """Those that were asked for first. To close them would wait until they are taken."""
+    async with place(Room(most=100, per_address=3)) as there:
+        lines = [*await there.untaken(FIRST, 2), *await there.slow(FIRST, 1)]
+        assert await there.asks(FIRST) == 200
+        assert await lines[0].status() == 0
+        there.app.release.set()
+        assert [await line.status() for line in lines[1:]] == [200, 200]
 
 
 async def test_proxies_may_have_any_number() -> None:

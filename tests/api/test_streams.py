@@ -202,6 +202,41 @@ async def test_http_1_0_needs_no_host() -> None:
     assert (seen.answers, seen.closed) == ([(200, "/late/0")], True)
 
 
+async def test_http_1_0_is_not_told_to_continue() -> None:
+    """It would take that for the answer."""
+    head = b"POST / HTTP/1.0\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\nabc"
+    for sent, told in ((head, 0), (head.replace(b"1.0", b"1.1"), 1)):
+        wire, state = Wire(), ServerState()
+        config = uvicorn.Config(App(), http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+        connection = Connection(config, state, {}, asyncio.get_running_loop())
+        connection.connection_made(wire)
+        connection.data_received(sent)
+        await asyncio.gather(*state.tasks)
+        connection.connection_lost(None)
+        assert wire.written.count(b"HTTP/1.1 100 ") == told
+        assert wire.written.count(b"HTTP/1.1 200 ") == 1
+
+
+async def test_nothing_is_read_while_requests_wait() -> None:
+    """Otherwise each answer lets in as many requests again as one read brings."""
+    wire, paused = Wire(), list[bool]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        paused.append(wire.paused)
+        await App()._answer(scope, send)
+
+    state = ServerState()
+    config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+    connection = Connection(config, state, {}, asyncio.get_running_loop())
+    connection.connection_made(wire)
+    connection.data_received(b"GET /late HTTP/1.1\r\nhost: a\r\n\r\n" * 4)
+    while state.tasks:
+        await asyncio.gather(*state.tasks)
+    connection.connection_lost(None)
+    assert paused == [True, True, True, False]
+
+
 async def test_trailers_without_end() -> None:
     """Nobody gathers them, nor the blank lines before a request."""
     chunked = b"POST /late/0 HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
