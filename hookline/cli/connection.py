@@ -27,7 +27,6 @@ REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, 
 TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
 LEAST_TAKEN = 256 * 1024  # ... this many bytes, or all that is left
 MOST_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
-SMALL_BODY = 64 * 1024  # bytes that are not counted: they are no more than what a read may bring
 MOST_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
 
 
@@ -43,7 +42,6 @@ class Connection(HttpToolsProtocol):
     _gathered = (
         0  # bytes that came since something was made of them, but for those that came with a request's first one
     )
-    _body = 0  # bytes that came of the bodies of requests that are not answered
     _left_out = b""  # the head for a second parser, while the first one leaves out the body of a request
     _resuming = False  # that head is being read
     _over = False  # nothing is read from here on
@@ -73,15 +71,6 @@ class Connection(HttpToolsProtocol):
                 self._refuse(*_reason(error))
         if self._gathered > MOST_HEAD and not self._over:
             self._refuse(431, f"the request's head is larger than {MOST_HEAD} bytes")
-        self._count_body()
-
-    def _count_body(self) -> None:
-        """Once for each read, which may bring thousands of chunks."""
-        fits = self._body <= SMALL_BODY or self._room.hold(self)
-        if self._in_body and not self._over and not self.cycle.response_complete:
-            self._room.awaits(self)
-            if not fits:
-                self._refuse(503, NO_MEMORY)
 
     def _feed(self, data: memoryview) -> None:
         """An offer of another protocol stops the parser, which takes it for accepted, behind the head. Another one reads on."""
@@ -149,7 +138,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._gathered = 0
         if not self.cycle.response_complete:
-            self._body += len(body)
+            self._room.awaits(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -166,7 +155,6 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._body = 0
         self._watch_taking()
         if self.cycle.response_complete and not self.transport.is_closing():
             self._room.idle(self)
@@ -246,15 +234,13 @@ class Connection(HttpToolsProtocol):
         return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
-        return self.transport.get_write_buffer_size() + self._body
+        return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
-        if self._is_awaiting():
-            self._refuse(503, NO_MEMORY)
-        elif self.transport.get_write_buffer_size():
-            self.abort()  # to close it would wait until the answer is taken
-        else:
+        """To close it would wait until the answer is taken."""
+        if not self.held():
             return False
+        self.abort()
         return True
 
     def _is_read_out(self) -> bool:
@@ -318,7 +304,6 @@ class _NoRoom:
 
 
 NO_ROOM = "the server has too many requests under way: try again in a moment"
-NO_MEMORY = "the server has too many large requests under way: try again in a moment"
 
 
 def _reason(error: httptools.HttpParserError) -> tuple[int, str]:

@@ -1,11 +1,10 @@
 """How many connections there may be, and how much memory they may hold: in all, and from one address.
 
 Beyond the number, the longest idle ones are closed. If there is none, the one whose body has been awaited longest is refused;
-if there is none, the one whose answer has waited longest to be taken is aborted. Beyond the memory, the one of these two
-kinds that has moved nothing for longest.
+if there is none, the one whose answer has waited longest to be taken is aborted. Beyond the memory, the latter.
 
 Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
-one. A request that has come whole is never cut for another. In memory are bodies and answers.
+one. A request that has come whole is never cut for another. An answer that waits to be taken is in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from hookline.lockout import network
 
 MOST_CONNECTIONS = 4096  # of one listener
 PER_ADDRESS = 1024
-MOST_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener; for one address, half of them
+MOST_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
+HELD_PER_ADDRESS = MOST_HELD // 4
 LOOKED_AT = 16  # idle connections that are tried for one new connection
 LOG_EVERY = 60.0  # seconds between two log lines
 
@@ -71,16 +71,13 @@ class _Share:
         """A few connections beyond the most are kept. Their requests get 503, except for the health."""
         return self.count <= self.most + self.most // 16 + 4
 
-    def hold(self, guest: Guest, size: int) -> bool:
-        """False: that is too much. One alone may hold any number."""
+    def hold(self, guest: Guest, size: int) -> None:
         self.drop(guest)
         if self._bytes + size > self._most_held:
             self._relieve(size)
-        fits = not self._held or self._bytes + size <= self._most_held
         if size:
             self._held[guest] = size
             self._bytes += size
-        return fits
 
     def drop(self, guest: Guest) -> None:
         self._bytes -= self._held.pop(guest, 0)
@@ -106,12 +103,13 @@ class Room:
         most: int = MOST_CONNECTIONS,
         per_address: int = PER_ADDRESS,
         held: int = MOST_HELD,
+        held_per_address: int = HELD_PER_ADDRESS,
         proxies: Container[str] = (),
     ) -> None:
         """A proxy may have any number of connections: those of all its callers."""
         self._whole = _Share(most, held)
         self._per_address = per_address
-        self._held_per_address = held / 2
+        self._held_per_address = held_per_address
         self._proxies = proxies
         self._by_address: dict[str, _Share] = {}
         self._shares: dict[Guest, tuple[_Share, _Share]] = {}
@@ -191,10 +189,11 @@ class Room:
         for share in self._shares.get(guest, ()):
             share.idle[guest] = None
 
-    def hold(self, guest: Guest) -> bool:
-        """After what it holds has become more or less. False: there is no room for it, although others were let go."""
+    def hold(self, guest: Guest) -> None:
+        """After what it holds has become more, or after a part of that was taken."""
         size = guest.held()
-        return False not in [share.hold(guest, size) for share in self._shares.get(guest, ())]
+        for share in self._shares.get(guest, ()):
+            share.hold(guest, size)
 
     def _drop(self, guest: Guest) -> None:
         for share in self._shares.get(guest, ()):

@@ -23,7 +23,7 @@ from hookline.api.limits import Limits, Rates
 from hookline.api.services import Brand, PagesSettings, Services, ShownSetting
 from hookline.cli import http
 from hookline.cli import listener as listeners
-from hookline.cli.room import MOST_HELD, Room, within_file_limit
+from hookline.cli.room import Room, within_file_limit
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.errors import StoreUnavailable
 from hookline.flow.ingest import Ingest
@@ -54,12 +54,7 @@ async def doorway(
     health = Health(leaving)
     door = Door(health)
     proxies = Proxies(config.trusted_proxies)
-    room = Room(
-        most=within_file_limit(),
-        per_address=config.connections_per_address,
-        held=max(MOST_HELD, 4 * config.max_batch),
-        proxies=proxies,
-    )
+    room = Room(most=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:
         serving = parts.create_task(
             http.serve(Forwarded(door, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)

@@ -67,9 +67,6 @@ class Line:
     def sends(self, text: str) -> None:
         self.writer.write(text.encode())
 
-    def posts(self, path: str, length: int, body: bytes) -> None:
-        self.writer.write(f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n".encode() + body)
-
     async def status(self) -> int:
         """0: the server has hung up."""
         async with asyncio.timeout(60):
@@ -109,16 +106,6 @@ class Place:
             assert await self.app.read.get() == b"a"
             line.sends("b")
             assert await self.app.read.get() == b"b"
-        return lines
-
-    async def gathered(self, address: str, number: int) -> list[Line]:
-        """With a large body on each that has come but for the last two bytes."""
-        lines = await self.silent(address, number)
-        for line in lines:
-            line.posts("/", len(LARGE) + 2, LARGE)
-            left = len(LARGE)
-            while left > 0:
-                left -= len(await self.app.read.get())
         return lines
 
     async def untaken(self, address: str, number: int = 1) -> list[Line]:
@@ -341,7 +328,7 @@ MIB = 1024 * 1024
 
 async def test_answers_that_one_address_does_not_take() -> None:
     """They wait in memory: beyond the most, the one that has waited longest goes, and nobody else's."""
-    async with place(Room(held=6 * MIB)) as there:
+    async with place(Room(held=100 * MIB, held_per_address=3 * MIB)) as there:
         other = await there.untaken(SECOND)
         lines = await there.untaken(FIRST, 5)
         assert [await line.status() for line in [*lines, *other]] == [0, 0, 200, 200, 200, 200]
@@ -349,48 +336,20 @@ async def test_answers_that_one_address_does_not_take() -> None:
 
 
 async def test_answers_that_nobody_takes() -> None:
-    async with place(Room(held=3 * MIB, proxies=[FIRST])) as there:
+    async with place(Room(held=3 * MIB, held_per_address=2 * MIB, proxies=[FIRST])) as there:
         lines = [*await there.untaken(SECOND), *await there.untaken(FIRST, 4)]
         assert [await line.status() for line in lines] == [0, 0, 200, 200, 200]
 
 
 async def test_answers_that_were_taken_do_not_count() -> None:
-    async with place(Room(held=6 * MIB)) as there:
+    async with place(Room(held=3 * MIB, held_per_address=3 * MIB)) as there:
         lines = await there.silent(FIRST, 8)
         assert [await line.asks("/large") for line in lines * 2] == [200] * 16
 
 
 async def test_an_answer_larger_than_the_most() -> None:
-    async with place(Room(held=1000)) as there:
+    async with place(Room(held=1000, held_per_address=100)) as there:
         assert await there.asks(FIRST, "/large") == 200
-
-
-async def test_large_bodies_that_do_not_end() -> None:
-    """They wait in memory: beyond the most, the one of which nothing came for longest is refused, and nobody else's."""
-    async with place(Room(held=6 * MIB + 20)) as there:
-        other = await there.gathered(SECOND, 1)
-        lines = await there.gathered(FIRST, 5)
-        assert [await line.status() for line in lines[:2]] == [503, 503]
-        for line in [*other, *lines[2:]]:
-            line.sends("xy")
-            assert await line.status() == 200
-
-
-async def test_large_requests_that_came_whole_are_not_cut_for_another() -> None:
-    async with place(Room(held=6 * MIB)) as there:
-        lines = await there.silent(FIRST, 2)
-        for line in lines:
-            line.posts("/slow", len(LARGE), LARGE)
-            assert await there.app.begun.get() == FIRST
-        there.app.read = asyncio.Queue()
-        [late] = await there.gathered(FIRST, 1)
-        late.sends("x")  # one byte too many
-        assert await late.status() == 503
-        there.app.release.set()
-        assert [await line.status() for line in lines] == [200, 200]
-        for line in lines * 4:
-            line.posts("/", len(LARGE), LARGE)
-            assert await line.status() == 200
 
 
 async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> None:
