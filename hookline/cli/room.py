@@ -9,9 +9,7 @@ one. A request that has come whole is never cut for another. An answer that wait
 
 from __future__ import annotations
 
-import contextlib
 import math
-import resource
 from collections import OrderedDict
 from collections.abc import Container
 from itertools import islice
@@ -20,6 +18,7 @@ from typing import Protocol
 import structlog
 
 from hookline import clock
+from hookline.children import raised_file_limit
 from hookline.lockout import network
 
 MOST_CONNECTIONS = 4096  # of one listener
@@ -217,10 +216,4 @@ class Room:
 def within_file_limit(most: int = MOST_CONNECTIONS) -> int:
     """At most half of the files that this process may open, as many as the system lets us have: the rest is for the database,
     the log and a second listener."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most * 4 if hard == resource.RLIM_INFINITY else min(most * 4, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # we do with what there is
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft // 2))
+    return max(1, min(most, raised_file_limit(most * 4) // 2))

@@ -33,7 +33,8 @@ log = logging.getLogger("hookline.send")
 LOOKUP_MOST = 5.0  # seconds that a request waits for its name
 AT_ONCE = 32  # requests that are started in one turn
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
-CONNECTIONS_LEAST = 64  # that are kept open between requests
+KEPT_LEAST = 64  # connections that are kept open between requests
+SPARE_FILES = 128  # for look-ups of names, libraries, and connections that are being closed
 
 
 class Guard(Protocol):
@@ -84,6 +85,7 @@ class Sender:
         connect_timeout: float,
         resolver: Resolver,
         on_results: Callable[[Results], None],
+        files: int | None = None,  # that this process may open; None: as many as it likes
     ) -> None:
         self._guard, self._slots, self._resolver = guard, slots, resolver
         self._on_results = on_results
@@ -103,7 +105,7 @@ class Sender:
         self._free: list[Exchange] = []
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, max(CONNECTIONS_LEAST, 2 * slots))
+        self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(slots, files))
         self._waiter: Waiter = waiter_for(self._multi)
         self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
         self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
@@ -358,6 +360,12 @@ class Sender:
 
 
 @lru_cache(maxsize=4_096)
+def kept_connections(slots: int, files: int | None) -> int:
+    """Idle ones must leave room for new ones: one tenant with many hosts could otherwise stop the requests of all others."""
+    kept = max(KEPT_LEAST, 2 * slots)
+    return kept if files is None else max(1, min(kept, files - slots - SPARE_FILES))
+
+
 def route_of(url: str) -> Route:
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)

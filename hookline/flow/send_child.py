@@ -14,9 +14,10 @@ import threading
 import traceback
 from ipaddress import ip_network
 
+from hookline.children import raised_file_limit
 from hookline.flow.guard import Guard
 from hookline.flow.resolve import Resolver
-from hookline.flow.send import Results, Sender
+from hookline.flow.send import SPARE_FILES, Results, Sender, kept_connections
 from hookline.flow.send_frames import Settings, decode_orders, decode_settings
 from hookline.frames import Frames, frame
 
@@ -85,6 +86,7 @@ def _sender(settings: Settings, resolver: Resolver, line: _Line) -> Sender:
     def report(results: Results) -> None:
         line.write([(request.ref, sent) for request, sent in results])
 
+    wanted = kept_connections(settings.slots, None) + settings.slots + SPARE_FILES
     return Sender(
         Guard([ip_network(net) for net in settings.allow_nets], settings.allow_ports),
         slots=settings.slots,
@@ -93,6 +95,7 @@ def _sender(settings: Settings, resolver: Resolver, line: _Line) -> Sender:
         connect_timeout=settings.connect_timeout,
         resolver=resolver,
         on_results=report,
+        files=raised_file_limit(wanted),
     )
 
 

@@ -119,6 +119,10 @@ def _field(line: bytes) -> tuple[str, str] | None:
 _seen_field = lru_cache(maxsize=4_096)(_field)
 
 
+# What this machine lacks. It says nothing of the endpoint.
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+
+
 def explain(facts: Facts) -> tuple[ErrorKind, str]:
     """What kind of failure, and a sentence for people: the phase, then what went wrong in it."""
     code = facts.code
@@ -154,6 +158,8 @@ def _unconnected(facts: Facts) -> tuple[ErrorKind, str]:
         return ErrorKind.TIMEOUT, f"connecting: {what}"
     if facts.os_error == errno.ECONNRESET:
         return ErrorKind.RESET, f"connecting: {what}"
+    if facts.os_error in _OURS:
+        return ErrorKind.INTERRUPTED, f"connecting: {what} on the sender's machine"
     return ErrorKind.NETWORK, f"connecting: {what}"
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 
 from hookline.flow import send_process
-from hookline.flow.send import Request, Results
+from hookline.flow.send import SPARE_FILES, Request, Results, kept_connections
 from hookline.flow.send_frames import Settings
 from hookline.flow.send_process import SenderProcess
 from hookline.frames import Frames, frame
@@ -40,10 +44,10 @@ class Noted(asyncio.Event):
 class Apart:
     """A sender's process whose results can be awaited."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings = SETTINGS) -> None:
         self._results: dict[object, Sent] = {}
         self._news = asyncio.Event()
-        self.sender = SenderProcess(SETTINGS, self._keep)
+        self.sender = SenderProcess(settings, self._keep)
 
     def _keep(self, results: Results) -> None:
         self._results |= {one.ref: sent for one, sent in results}
@@ -310,3 +314,38 @@ def test_frames_are_cut_wherever_the_stream_is() -> None:
 
 def frame_of(body: bytes) -> bytes:
     return len(body).to_bytes(4, "little") + body
+
+
+async def test_idle_connections_to_many_hosts_leave_room_for_others() -> None:
+    """Each process begins with few open files, as shells and services give them, and may have more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = max(map(int, os.listdir("/proc/self/fd"))) + 20  # noqa: PTH208 - so that it can be started at all
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(re.search(rb"(?i)content-length: (\d+)", head)[1]))  # type: ignore[index]
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "0.0.0.0") as server:
+        port = server.sockets[0].getsockname()[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+        try:
+            apart = Apart(msgspec.structs.replace(SETTINGS, slots=256))
+            await apart.sender.start()
+            await apart.send(request(f"http://127.0.9.1:{port}/"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        hosts = [f"127.0.{net}.{number}" for net in (9, 10, 11) for number in range(1, 201)]
+        sent = await apart.send(*(request(f"http://{host}:{port}/") for host in hosts))
+        assert {each.status for each in sent} == {200}
+        await apart.sender.close(5)
+
+
+@pytest.mark.parametrize("files", [256, 700, 1024, 4096, 10**6])
+def test_kept_connections_fit_into_the_files_that_may_be_opened(files: int) -> None:
+    kept = kept_connections(512, files)
+    assert 1 <= kept <= 1024
+    assert files < 512 + SPARE_FILES + 1 or kept + 512 + SPARE_FILES <= files
