@@ -58,7 +58,11 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
         try:
             operation = operations["GET" if request.method == "HEAD" else request.method]
             caller = await admit(services, operation, request.scope)
-            return await _handle(Call(request, services, caller, operation))
+            call = Call(request, services, caller, operation)
+            if operation.method != "GET":
+                return await _handle(call)
+            async with services.customers.place_for(caller.app):
+                return await _handle(call)
         except BlockedAddress as error:
             services.tally.refused("saved")
             text = str(error) if caller.app is None else discretion.refusal(str(error))

@@ -1,19 +1,30 @@
-"""The store as a customer's requests see it: all that is read there has only texts that a customer may read, and one customer's
-slow reads wait for each other, not everybody for them."""
+"""Customers, who are confined to one application: what they may read, and how much of the server one of them may take.
+
+All that their requests read of the store has only texts that a customer may read. One customer's slow reads wait for each other,
+and what they ask for takes at most a quarter of the event loop's time: whoever was served rests for three times as long.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
+from hookline import clock
+from hookline.api.errors import Refused
 from hookline.discretion import for_customer
 from hookline.model import Application
 from hookline.store.base import Store
 
 MOST_AT_ONCE = 2  # calls of the store for one application; fewer than the store has readers
+PLACES = 4  # answers that are made for one application at a time
+REST = 3.0  # times as long as an answer took, its place stays empty ...
+LONGEST_REST = 10.0  # ... but no more seconds
+MOST_WAITING = 100  # requests of one application that wait for a place
 
 
 class Customers:
@@ -21,6 +32,33 @@ class Customers:
 
     def __init__(self) -> None:
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def place_for(self, app: Application | None) -> AsyncIterator[None]:
+        """While a page or an answer is made that reads. `Refused` if too many wait."""
+        if app is None:
+            yield
+            return
+        place = self._places.setdefault(app.id, asyncio.Semaphore(PLACES))
+        await self._wait(app.id, place)
+        started = clock.monotonic()
+        try:
+            yield
+        finally:
+            rest = min(REST * (clock.monotonic() - started), LONGEST_REST)
+            asyncio.get_running_loop().call_later(rest, place.release)
+
+    async def _wait(self, app_id: str, place: asyncio.Semaphore) -> None:
+        if self._waiting[app_id] >= MOST_WAITING:
+            raise Refused(429, "too many requests of this application wait for their answers", retry_after=1)
+        self._waiting[app_id] += 1
+        try:
+            await place.acquire()
+        finally:
+            self._waiting[app_id] -= 1
+            self._waiting += Counter()  # forgets those who wait for nothing
 
     def store_for(self, app: Application | None, store: Store) -> Store:
         """`app`: the only application that the caller reaches; None for those who run the deployment."""

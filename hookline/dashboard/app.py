@@ -93,6 +93,10 @@ class Dashboard:
         return handle
 
     async def _show(self, look: Look, view: View) -> Response:
+        async with self._services.customers.place_for(look.viewer.caller.app):
+            return await self._made(look, view)
+
+    async def _made(self, look: Look, view: View) -> Response:
         shown = await view.show(look)
         if isinstance(shown, Response):
             return self._dressed(look, shown)
@@ -107,7 +111,8 @@ class Dashboard:
 
         async def read() -> dict[str, Safe]:
             look = await self._look(before.request, portal=before.viewer.portal)
-            await view.show(look)
+            async with self._services.customers.place_for(look.viewer.caller.app):
+                await view.show(look)
             return look.regions
 
         return read

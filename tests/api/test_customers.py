@@ -7,8 +7,11 @@ import gc
 from typing import Any, cast
 
 import msgspec
+import pytest
 
-from hookline.api.customers import MOST_AT_ONCE, Customers
+from hookline import clock
+from hookline.api.customers import LONGEST_REST, MOST_AT_ONCE, MOST_WAITING, PLACES, Customers
+from hookline.api.errors import Refused
 from hookline.model import Application
 from hookline.store import Store
 
@@ -43,3 +46,33 @@ async def test_the_slow_reads_of_one_customer_wait_for_each_other(app: Applicati
     del busy, quiet, many, one
     gc.collect()
     assert not customers._turns  # nothing is kept of those who ask for nothing
+
+
+async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whatever they ask for, and however often, takes a part of the server's time and no more."""
+    customers, asked = Customers(), asyncio.Event()
+    now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    rests: list[float] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda rest, release: (rests.append(rest), release()))
+    for taken, rest in ((0.5, 1.5), (0.0, 0.0), (60.0, LONGEST_REST)):
+        async with customers.place_for(app):
+            now += taken
+        assert rests.pop() == rest
+
+    async def ask(found: Application | None) -> None:
+        async with customers.place_for(found):
+            await asked.wait()
+
+    many = [asyncio.create_task(ask(app)) for _ in range(PLACES + MOST_WAITING)]
+    others = [asyncio.create_task(ask(found)) for found in (msgspec.structs.replace(app, id="app_other"), None)]
+    while customers._waiting[app.id] < MOST_WAITING:
+        await asyncio.sleep(0)
+    with pytest.raises(Refused, match="wait for their answers"):
+        await ask(app)
+    asked.set()
+    await asyncio.gather(*many, *others)
+    assert not customers._waiting

@@ -89,7 +89,7 @@ def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None
     text = text.replace("\r", "").replace("\x00", "")  # a parser of HTML takes these for something else
     made = parse(parts.ident(text, most=most))
     shown = "".join(made.first("span", title=text)._texts())
-    assert made.first("button")["data-copy"] == text
+    assert [button["data-copy"] for button in made.all("button")] == ([text] if text.isprintable() else [])
     assert len(shown) <= most
     start, end = shown[: most // 2], shown[-(most // 2 - 1) :]
     assert shown == text or (text.startswith(start) and text.endswith(end) and shown == f"{start}…{end}")
