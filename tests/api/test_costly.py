@@ -280,6 +280,50 @@ async def test_what_the_library_cannot_do_is_said_of_what_was_given(
     assert answer.fault == f"{subject}: cannot be validated: RecursionError"
 
 
+# ── what an earlier release saved ─────────────────────────────────────────────────────────────────────────────────
+
+FRACTIONS = {"items": {"allOf": [{"multipleOf": 0.5}] * 120}, "minItems": 1}
+EARLIER: dict[str, tuple[Any, Any, Any]] = {
+    "heavy": (FRACTIONS, [1.5], [0.1]),
+    "heavy, with a large payload": (FRACTIONS, [1.5] * 20_000, [0.1] * 20_000),
+    "heavy, with a pattern": ({**FRACTIONS, "pattern": "^a"}, [1.5], [0.1]),
+    "unevaluated, nested": (unevaluated(schema.MOST_UNEVALUATED + 2), {"a": 1}, {"b": 1}),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("name", EARLIER)
+async def test_a_schema_of_an_earlier_release_goes_on_validating(
+    schemas: Schemas, store: Store, organization: Organization, name: str, engine: str
+) -> None:
+    given, fits, fails = EARLIER[name]
+    found = await saved(store, organization, given)
+    await schemas.check(organization.id, found, msgspec.json.encode(fits), Budget("a", 600))
+    with pytest.raises(InvalidInput, match="does not fit"):
+        await schemas.check(organization.id, found, msgspec.json.encode(fails), Budget("a", 600))
+    with pytest.raises(InvalidInput, match=r"weighs more|levels deep"):
+        await schemas.check_saved(factory.event_type("org_x", schemas={"1": given}, validated=True))
+
+
+async def test_an_event_type_of_an_earlier_release_can_be_changed_otherwise(
+    client: Client, store: Store, organization: Organization
+) -> None:
+    path = f"/api/v1/event-type/{await saved(store, organization, FRACTIONS)}"
+    turned = {"1": dict(reversed(FRACTIONS.items()))}
+    for method, sent, status in (
+        ("PATCH", {"description": "of an earlier release"}, 200),
+        ("PUT", {"description": "the same schema", "schemas": turned}, 200),
+        ("PATCH", {"schemas": {"1": FRACTIONS, "0": {}}}, 422),
+        ("PATCH", {"schemas": {"1": {**FRACTIONS, "minItems": True}}}, 422),  # in Python, that is 1
+        ("DELETE", None, 204),
+        ("PATCH", {"archived": False}, 200),
+        ("PATCH", {"validated": False}, 200),
+        ("PATCH", {"validated": True}, 422),
+    ):
+        body = None if sent is None else msgspec.json.encode(sent)
+        assert (await client.request(method, path, body, {})).status == status, (method, sent)
+
+
 async def test_a_schema_with_patterns_is_compiled_here_if_that_is_quick(
     schemas: Schemas, store: Store, organization: Organization
 ) -> None:
