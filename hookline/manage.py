@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
@@ -277,13 +278,19 @@ async def save_event_type(
     """The event type, and whether it was made now. Decided anew, if somebody else has saved it meanwhile."""
     for _ in range(CHANGE_TRIES):
         seen = await store.event_type(org_id, name)
-        wanted = decide(seen)
-        await check(catalogue.check_event_type(wanted))
+        wanted = catalogue.check_event_type(decide(seen))
+        if seen is None or _validation(wanted) != _validation(seen):
+            await check(wanted)
         try:
             return await store.save_event_type(_stamped(wanted, seen, await store.now()), replacing=seen), seen is None
         except Overtaken:
             continue
     raise Overtaken("others are changing this event type at the same time; try again in a moment")
+
+
+def _validation(event_type: EventType) -> tuple[bool, bytes]:
+    """While it stays the same, what an earlier release saved can be changed otherwise. Compared as JSON: in Python, True is 1."""
+    return event_type.validated, msgspec.json.encode(event_type.schemas, order="sorted")
 
 
 def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventType:

@@ -310,24 +310,19 @@ def jwt_secret(text: str) -> str:
 
 
 def jwt_secrets(text: str) -> tuple[str, ...]:
-    """Separated by commas. Before several could be given, a secret could contain a comma: a part that is too short to be a
-    secret is joined to the one beside it."""
-    found: list[str] = []
-    for piece in filter(str.strip, text.split(",")):
-        if found and _is_short(found[-1]):
-            found[-1] += f",{piece}"
-        else:
-            found.append(piece)
-    if len(found) > 1 and _is_short(found[-1]):
-        found[-2:] = [",".join(found[-2:])]
-    secrets = tuple(jwt_secret(each.strip()) for each in found)
+    """Separated by commas, where two parts or more are long enough to be secrets. Anything else is one secret, to the letter:
+    before several could be given, a secret could contain commas."""
+    parts = _parts(text)
+    if sum(not _is_short(part) for part in parts) < 2:
+        return (jwt_secret(text),) if text else ()
+    secrets = tuple(map(jwt_secret, parts))
     if len(secrets) > MOST_JWT_SECRETS or len(set(secrets)) < len(secrets):
         raise ValueError(f"up to {MOST_JWT_SECRETS} secrets, separated by commas, each of them once")
     return secrets
 
 
 def _is_short(secret: str) -> bool:
-    return len(secret.strip().encode("utf-8", "surrogateescape")) < MIN_JWT_SECRET
+    return len(secret.encode("utf-8", "surrogateescape")) < MIN_JWT_SECRET
 
 
 def metrics_token(text: str) -> str | None:

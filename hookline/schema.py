@@ -1,9 +1,10 @@
 """JSON Schema: an event type's schemas when it is saved, and payloads against the newest of them.
 
 Nothing is fetched: a reference stays within its schema. What a schema can cost is bounded before it is used: its text, its
-patterns (of an engine that is linear in the text), and its weight, which is how much of it there is once every reference is
-followed. That bound is far from tight: `hookline.schemas` decides by a stricter one what is checked where every other request
-waits, and has the rest done in another process.
+patterns (of an engine that is linear in the text), and its parts, which is how much of it there is once every reference is
+followed. When it is saved, its weight is bounded too: each part counts by what it costs. An earlier release did not bound the
+weight, so a schema that is stored may be heavier. These bounds are far from tight: `hookline.schemas` decides by a stricter
+one what is checked where every other request waits, and has the rest done in another process, which has a clock.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ from hookline.model import EventType
 
 MOST_FAULTS = 5
 MOST_PATTERNS = 100
-MOST_WEIGHT = 10_000
-MOST_WORK = 200_000_000  # weight of the schema times values of the payload
+MOST_PARTS = 10_000
+MOST_WEIGHT = 10_000  # of a schema when it is saved
+MOST_WORK = 200_000_000  # parts of the schema times values of the payload
 MOST_NESTED = 100  # of a schema along its references; of a payload, where the schema refers to itself
 PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
 LISTABLE = 20_000  # faults at the very most, if all of them are to be listed: the library makes them all at once ...
 LISTABLE_SIZE = 64 * 1024 * 1024  # ... and each may repeat the payload
-MOST_UNEVALUATED = (
-    8  # `unevaluatedProperties` and `unevaluatedItems` within each other: the library's time doubles with each
-)
+# `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved: the library's time doubles with each
+MOST_UNEVALUATED = 8
 CHEAP = 100_000  # weight times size of what is checked beside other requests: some milliseconds at the very worst
 CHEAP_FAULTS = 2_000  # likewise, told in full
 CHEAP_TEXT = 64 * 1024  # bytes of a payload, likewise
-SMALL = 8 * 1024  # bytes of a schema without patterns that is compiled beside other requests
+SMALL = 8 * 1024  # bytes of a schema that is compiled beside other requests, if it has none of these in it
+_SLOW_TO_COMPILE = (b"attern", b"nevaluated")
 
 _LONGEST_FAULT = 200
 _REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
@@ -81,7 +83,17 @@ def check_schemas(event_type: EventType) -> None:
     for version, schema in (event_type.schemas or {}).items():
         _check_form(version, schema)
     if event_type.validated:
-        _newest_judge(event_type)
+        version, schema = newest_of(event_type)
+        _check_bounds(version, _bounds(version, schema))
+        _validator(version, schema)
+
+
+def _check_bounds(version: str, bounds: Bounds) -> None:
+    if bounds.weight > MOST_WEIGHT:
+        raise InvalidInput(f"schemas.{version}: weighs more than {MOST_WEIGHT} parts, with its references followed")
+    if bounds.unevaluated > MOST_UNEVALUATED:
+        words = " or ".join(_UNEVALUATED)
+        raise InvalidInput(f"schemas.{version}: has {words} more than {MOST_UNEVALUATED} levels deep in each other")
 
 
 def _check_form(version: str, schema: Any) -> None:
@@ -105,10 +117,6 @@ def _number(part: str) -> int:
     return int(part) if part.isdigit() else 0
 
 
-def _newest_judge(event_type: EventType) -> Judge:
-    return judge(event_type.name, *newest_of(event_type))
-
-
 def newest_of(event_type: EventType) -> tuple[str, Any]:
     """The version that payloads are held against, and its schema."""
     if not event_type.schemas:
@@ -118,13 +126,18 @@ def newest_of(event_type: EventType) -> tuple[str, Any]:
 
 
 def judge(event_type: str, version: str, schema: Any) -> Judge:
-    bounds = _Survey(f"schemas.{version}", schema).bounds()
+    """Also of a schema that could not be saved now: an earlier release may have saved it."""
+    bounds = _bounds(version, schema)
     return Judge(event_type, version, _validator(version, schema), bounds)
+
+
+def _bounds(version: str, schema: Any) -> Bounds:
+    return _Survey(f"schemas.{version}", schema).bounds()
 
 
 def is_small(text: bytes) -> bool:
     """Whether it can be surveyed and compiled beside other requests. A pattern of a few letters can be a large automaton."""
-    return len(text) <= SMALL and b"attern" not in text
+    return len(text) <= SMALL and not any(word in text for word in _SLOW_TO_COMPILE)
 
 
 def _validator(version: str, schema: dict[str, Any]) -> Validator:
@@ -154,7 +167,8 @@ def _pointer(path: list[str | int]) -> str:
 
 
 class Bounds(Struct, frozen=True):
-    weight: int  # of the schema with every reference followed, those to itself once
+    parts: int  # of the schema with every reference followed, those to itself once
+    weight: int  # the same, where each counts by what it costs
     loops: int  # how often it refers to itself
     branching: bool  # a fault of an alternative is told with the faults of all of them
     patterns: int  # how large their automata may be, in states
@@ -169,6 +183,7 @@ class Bounds(Struct, frozen=True):
 
 
 class _Cost(Struct, frozen=True):
+    parts: int = 1
     weight: int = 1
     height: int = 1
     loops: int = 0
@@ -190,7 +205,15 @@ class _Survey:
 
     def bounds(self) -> Bounds:
         cost = self._cost(self._root, 0)
-        return Bounds(cost.weight, cost.loops, self._branching, cost.patterns, cost.unique, cost.unevaluated)
+        return Bounds(
+            parts=cost.parts,
+            weight=cost.weight,
+            loops=cost.loops,
+            branching=self._branching,
+            patterns=cost.patterns,
+            unique=cost.unique,
+            unevaluated=cost.unevaluated,
+        )
 
     def _cost(self, schema: Any, depth: int) -> _Cost:
         if not isinstance(schema, dict):
@@ -202,10 +225,8 @@ class _Survey:
         self._costs[id(schema)] = None
         self._inspect(schema)
         cost = _sum(schema, [self._cost(part, depth + 1) for part in self._parts(schema)])
-        if cost.weight > MOST_WEIGHT:
-            raise self._fault(f"weighs more than {MOST_WEIGHT} parts, with its references followed")
-        if cost.unevaluated > MOST_UNEVALUATED:
-            raise self._fault(f"has {' or '.join(_UNEVALUATED)} more than {MOST_UNEVALUATED} levels deep in each other")
+        if cost.parts > MOST_PARTS:
+            raise self._fault(f"has more than {MOST_PARTS} parts, with its references followed")
         self._costs[id(schema)] = cost
         return cost
 
@@ -255,8 +276,10 @@ class _Survey:
 
 
 def _sum(schema: dict[str, Any], parts: list[_Cost]) -> _Cost:
+    own = 1 + _values(schema)
     return _Cost(
-        weight=1 + _values(schema) + _heavy(schema) + sum(part.weight for part in parts),
+        parts=own + sum(part.parts for part in parts),
+        weight=own + _heavy(schema) + sum(part.weight for part in parts),
         height=1 + max((part.height for part in parts), default=0),
         loops=sum(part.loops for part in parts),
         patterns=_automata(schema) + sum(part.patterns for part in parts),
@@ -324,7 +347,7 @@ class Judge:
         value = _decoded(payload)
         depth = self._depth(value)
         values = _count(payload)
-        if self.bounds.weight * values > MOST_WORK:
+        if self.bounds.parts * values > MOST_WORK:
             raise InvalidInput(f"payload: is too large to be validated with {self._named}")
         if not self._fits(value):
             raise InvalidInput(self._report(self._faults(value, len(payload), values, depth)))
@@ -359,7 +382,7 @@ class Judge:
 
     def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
         """All of them if they can be told at a bounded cost, else the first one, else none."""
-        most = self.bounds.weight * max(1, self.bounds.loops) ** depth
+        most = self.bounds.parts * max(1, self.bounds.loops) ** depth
         try:
             if _listable(most * values, size, LISTABLE):
                 return list(self._validator.iter_errors(value))

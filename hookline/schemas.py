@@ -78,7 +78,7 @@ class Schemas:
             schema.check_schemas(event_type)
             return
         try:
-            await self._apart(Save(event_type), Budget(event_type.org_id))
+            await self._apart(Save(msgspec.json.encode(event_type)), Budget(event_type.org_id))
         except TooCostly:
             raise InvalidInput(f"schemas: take more than {SECONDS:g} s to check; make them simpler") from None
 

@@ -22,7 +22,7 @@ from hookline.api.routes import ingest
 from hookline.api.services import Services
 from hookline.errors import Busy, InvalidInput
 from hookline.model import Application, Organization
-from hookline.schema_child import Check, Job
+from hookline.schema_child import Check, Job, Save, Survey
 from hookline.schema_pool import Pool, TooCostly
 from hookline.schemas import Budget, Schemas
 from hookline.store import Store
@@ -247,6 +247,81 @@ async def test_schemas_that_take_a_while_are_saved_beside_other_requests(
 async def test_schemas_that_cannot_be_saved(schemas: Schemas, given: Any, said: str, engine: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         await schemas.check_saved(factory.event_type("org_x", schemas={"1": given}, validated=True))
+
+
+BEYOND_64_BITS = {"pattern": "^a", "minimum": -(10**30), "maximum": 10**30, "enum": [2**64, -(2**63) - 1, 1e300, -0.0]}
+
+
+async def test_a_schema_has_numbers_of_any_size(client: Client, app: Application) -> None:
+    """Such a schema is checked in another process, and so are its payloads."""
+    made = {"name": "a.b", "description": "d", "schemas": {"1": BEYOND_64_BITS}, "validated": True}
+    assert (await client.post("/api/v1/event-type", made)).status == 201
+    sent = {"eventType": "a.b", "payload": {"n": 2**64}}
+    (told,) = (await client.post(f"/api/v1/app/{app.id}/msg", sent)).faults()
+    assert "is not one of" in told["msg"]
+
+
+UNREADABLE = b"[" * 100_000  # no schema that was decoded once is like this
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize(
+    ("asked", "subject"),
+    [
+        (Save(b'{"schemas":{"1":%s' % UNREADABLE), "schemas"),
+        (Survey("order.paid", "1", UNREADABLE), "schemas"),
+        (Check("order.paid", "1", UNREADABLE, b"{}"), "payload"),
+    ],
+)
+async def test_what_the_library_cannot_do_is_said_of_what_was_given(
+    pool: Pool, asked: Job, subject: str, engine: str
+) -> None:
+    answer = await pool.run("a", asked, 60)
+    assert answer.fault == f"{subject}: cannot be validated: RecursionError"
+
+
+# ── what an earlier release saved ─────────────────────────────────────────────────────────────────────────────────
+
+FRACTIONS = {"items": {"allOf": [{"multipleOf": 0.5}] * 120}, "minItems": 1}
+EARLIER: dict[str, tuple[Any, Any, Any]] = {
+    "heavy": (FRACTIONS, [1.5], [0.1]),
+    "heavy, with a large payload": (FRACTIONS, [1.5] * 20_000, [0.1] * 20_000),
+    "heavy, with a pattern": ({**FRACTIONS, "pattern": "^a"}, [1.5], [0.1]),
+    "unevaluated, nested": (unevaluated(schema.MOST_UNEVALUATED + 2), {"a": 1}, {"b": 1}),
+}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+@pytest.mark.parametrize("name", EARLIER)
+async def test_a_schema_of_an_earlier_release_goes_on_validating(
+    schemas: Schemas, store: Store, organization: Organization, name: str, engine: str
+) -> None:
+    given, fits, fails = EARLIER[name]
+    found = await saved(store, organization, given)
+    await schemas.check(organization.id, found, msgspec.json.encode(fits), Budget("a", 600))
+    with pytest.raises(InvalidInput, match="does not fit"):
+        await schemas.check(organization.id, found, msgspec.json.encode(fails), Budget("a", 600))
+    with pytest.raises(InvalidInput, match=r"weighs more|levels deep"):
+        await schemas.check_saved(factory.event_type("org_x", schemas={"1": given}, validated=True))
+
+
+async def test_an_event_type_of_an_earlier_release_can_be_changed_otherwise(
+    client: Client, store: Store, organization: Organization
+) -> None:
+    path = f"/api/v1/event-type/{await saved(store, organization, FRACTIONS)}"
+    turned = {"1": dict(reversed(FRACTIONS.items()))}
+    for method, sent, status in (
+        ("PATCH", {"description": "of an earlier release"}, 200),
+        ("PUT", {"description": "the same schema", "schemas": turned}, 200),
+        ("PATCH", {"schemas": {"1": FRACTIONS, "0": {}}}, 422),
+        ("PATCH", {"schemas": {"1": {**FRACTIONS, "minItems": True}}}, 422),  # in Python, that is 1
+        ("DELETE", None, 204),
+        ("PATCH", {"archived": False}, 200),
+        ("PATCH", {"validated": False}, 200),
+        ("PATCH", {"validated": True}, 422),
+    ):
+        body = None if sent is None else msgspec.json.encode(sent)
+        assert (await client.request(method, path, body, {})).status == status, (method, sent)
 
 
 async def test_a_schema_with_patterns_is_compiled_here_if_that_is_quick(

@@ -1,16 +1,7 @@
--- What is sealed, and with which key: found without reading all of it. See store/sealed.py.
+-- What is sealed, and with which key. See store/sealed.py; the next migration has the indexes.
 
 -- The whole URL where it is a secret (alert channels, operational webhooks); `url` then has only the host.
 ALTER TABLE hookline.endpoint ADD COLUMN sealed_url bytea;
-
--- The first five bytes of a sealed value name the key. These indexes find those of one key.
-CREATE INDEX endpoint_secrets_key ON hookline.endpoint (substring(secrets FROM 1 FOR 5), id);
-CREATE INDEX endpoint_headers_key ON hookline.endpoint (substring(headers FROM 1 FOR 5), id)
- WHERE headers IS NOT NULL;
-CREATE INDEX endpoint_url_key ON hookline.endpoint (substring(sealed_url FROM 1 FOR 5), id)
- WHERE sealed_url IS NOT NULL;
-CREATE INDEX answer_key ON hookline.answer (substring(response FROM 1 FOR 5), (encode(key, 'hex') COLLATE "C"))
- WHERE response IS NOT NULL;
 
 -- No branch has a WHERE: with one, the planner would sort all of it for each batch. A head in a range is not NULL.
 CREATE VIEW hookline.sealed_value (place, head, "row", sealed) AS

@@ -1,13 +1,7 @@
--- What is sealed, and with which key: found without reading all of it. See store/sealed.py.
+-- What is sealed, and with which key. See store/sealed.py; the next migration has the indexes.
 
 -- The whole URL where it is a secret (alert channels, operational webhooks); `url` then has only the host.
 ALTER TABLE endpoint ADD COLUMN sealed_url blob;
-
--- The first five bytes of a sealed value name the key. These indexes find those of one key.
-CREATE INDEX endpoint_secrets_key ON endpoint (substr(secrets, 1, 5), id);
-CREATE INDEX endpoint_headers_key ON endpoint (substr(headers, 1, 5), id) WHERE headers IS NOT NULL;
-CREATE INDEX endpoint_url_key ON endpoint (substr(sealed_url, 1, 5), id) WHERE sealed_url IS NOT NULL;
-CREATE INDEX answer_key ON answer (substr(response, 1, 5), CAST(lower(hex(key)) AS text)) WHERE response IS NOT NULL;
 
 CREATE VIEW sealed_value (place, head, row, sealed) AS
 SELECT 'endpoint.secrets', substr(secrets, 1, 5), id, secrets FROM endpoint
