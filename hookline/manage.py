@@ -121,13 +121,23 @@ def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:
 
 
 async def change_endpoint(
-    store: Store, guard: Guard, endpoint: Endpoint, decide: Callable[[Endpoint], EndpointChange]
+    store: Store,
+    guard: Guard,
+    endpoint: Endpoint,
+    decide: Callable[[Endpoint], EndpointChange],
+    *,
+    customer: bool = False,
 ) -> Endpoint:
-    """What to change is decided on the endpoint as it is; anew, if somebody else has changed it meanwhile."""
+    """What to change is decided on the endpoint as it is; anew, if somebody else has changed it meanwhile.
+
+    A customer, who reaches one application alone, does not move headers to another host that are never shown.
+    """
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, guard)
         if change == EndpointChange():
             return endpoint
+        if customer and catalogue.moves(change, endpoint):
+            catalogue.check_nothing_hidden(check_opened(endpoint))
         await _check_event_types(store, endpoint.org_id, change.event_types or ())
         try:
             return await store.change_endpoint(endpoint.no, change, revision=endpoint.revision)

@@ -678,3 +678,47 @@ async def test_values_with_secrets_do_not_print_them(scene: Scene) -> None:
     ):
         assert SECRET not in repr(shape)
         assert SECRET not in str([shape])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://thief.example.com/in", "http://hooks.example.com/in", "https://hooks.example.com:8443/in"],
+    ids=["host", "scheme", "port"],
+)
+async def test_customers_send_headers_that_are_not_shown_to_no_other_host(
+    client: Client, narrow: Client, base: str, make: Make, url: str
+) -> None:
+    await make(uid="gate", headers={"x-tenant": "t-1", "X-API-Key": "k-2", "authorization": "Bearer k-3"})
+    path = f"{base}/gate"
+    for method, body in (("PATCH", {"url": url}), ("PUT", {"url": url, "uid": "gate"})):
+        (fault,) = (await send(narrow, method, path, body)).faults()
+        assert fault["loc"] == ["body", "url"]
+        assert "headers whose values are not shown (X-API-Key, authorization): remove them first" in fault["msg"]
+    assert (await client.get(path)).json()["url"] == URL
+    elsewhere = {"url": "https://HOOKS.example.com:443/another?path"}
+    assert (await send(narrow, "PATCH", path, elsewhere)).json()["url"] == "https://hooks.example.com/another?path"
+    removed = {"deleteHeaders": ["x-api-key", "authorization"], "headers": {}}
+    assert (await send(narrow, "PATCH", f"{path}/headers", removed)).status == 204
+    assert (await send(narrow, "PATCH", path, {"url": url})).json()["url"] == url
+
+
+async def test_the_organization_moves_an_endpoint_with_all_its_headers(
+    client: Client, base: str, scene: Scene, make: Make
+) -> None:
+    await make(uid="gate", headers={"authorization": "Bearer k-3"})
+    moved = "https://new.example.com/in"
+    assert (await send(client, "PATCH", f"{base}/gate", {"url": moved})).json()["url"] == moved
+    found = await scene.store.endpoint(scene.app.no, "gate")
+    assert found is not None
+    assert found.headers == {"authorization": "Bearer k-3"}
+
+
+async def test_customers_move_no_endpoint_whose_headers_cannot_be_opened(
+    narrow: Client, base: str, scene: Scene, make: Make
+) -> None:
+    """Nobody can tell which headers it has."""
+    made = await make(uid="gate", headers={"authorization": "Bearer k-3"})
+    foreign = Vault([new_key()]).seal(b"{}", made["id"])
+    await scene.raw.execute("UPDATE endpoint SET headers = $1 WHERE id = $2", foreign, made["id"])
+    answer = await send(narrow, "PATCH", f"{base}/gate", {"url": "https://thief.example.com/in"})
+    assert "cannot be opened" in answer.problem(409, "conflict")

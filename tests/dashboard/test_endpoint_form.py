@@ -213,6 +213,18 @@ async def test_a_bad_change_changes_nothing(operator: Client, scene: Scene) -> N
     assert await again(scene.store, endpoint) == endpoint
 
 
+async def test_a_customer_sends_headers_that_are_not_shown_to_no_other_host(
+    operator: Client, portal: Client, scene: Scene
+) -> None:
+    endpoint = await scene.endpoint(url="https://one.example.com/in", headers={"x-team": "a", "x-api-key": "k-1"})
+    path, moved = f"/endpoints/{endpoint.id}/edit", "https://two.example.com/in"
+    page = (await portal.submit(posting(await portal.page(f"/portal{path}"), "/edit"), url=moved)).page(422)
+    assert "headers whose values are not shown (x-api-key): remove them first" in fault(page, "url")
+    assert (await again(scene.store, endpoint)).url == endpoint.url
+    await operator.submit(posting(await operator.page(path), "/edit"), url=moved)
+    assert (await again(scene.store, endpoint)).url == moved
+
+
 # ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

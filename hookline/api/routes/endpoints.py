@@ -170,7 +170,8 @@ async def patch(call: Call) -> Response:
 
 
 async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: bool | UnsetType) -> Endpoint:
-    changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change)
+    customer = call.caller.app is not None
+    changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change, customer=customer)
     if disabled is UNSET:
         return changed
     cause = "disabled through the API" if disabled else "enabled through the API"

@@ -136,7 +136,10 @@ async def _edit_page(look: Look, found: Endpoint, draft: Draft, wrong: Fault | N
 async def edit(look: Look, form: Form) -> Done | Page:
     found, draft = await find(look), drafts.read(form)
     try:
-        await manage.change_endpoint(look.store, look.services.guard, found, _decided(draft, form.text("revision")))
+        decide = _decided(draft, form.text("revision"))
+        await manage.change_endpoint(
+            look.store, look.services.guard, found, decide, customer=look.viewer.caller.app is not None
+        )
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _edit_page(look, await find(look), draft, fault(error, portal=look.viewer.portal))
     return done(look, found, "Saved.")
