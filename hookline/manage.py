@@ -108,11 +108,11 @@ async def change_application(store: Store, app: Application, change: Application
     return await store.change_application(app.no, catalogue.check_application(change))
 
 
-async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint) -> Endpoint:
-    """The URL is checked by its spelling alone; a secret is made where none is given."""
+async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint, *, most: int = 0) -> Endpoint:
+    """The URL is checked by its spelling alone; a secret is made where none is given. `most`: see `Store.create_endpoint`."""
     checked = _checked(guard, new)
     await _check_event_types(store, app.org_id, checked.event_types or ())
-    return await store.create_endpoint(app.no, checked)
+    return await store.create_endpoint(app.no, checked, most=most)
 
 
 def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:

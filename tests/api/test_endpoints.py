@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from hookline import signing
+from hookline.api.services import Services
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
     EndpointHeadersPatchIn,
@@ -22,7 +24,7 @@ from hookline.model import Application, EndpointChange, LaneEventKind, Organizat
 from hookline.states import EndpointStatus
 from hookline.store import Store
 from hookline.vault import Vault, new_key
-from tests.api.conftest import Answer, Client
+from tests.api.conftest import Answer, Client, serving
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -114,6 +116,26 @@ async def test_a_uid_is_taken_once(client: Client, base: str, make: Make) -> Non
     (await send(client, "PATCH", f"{base}/other", {"uid": "gate"})).problem(409, "conflict")
     (await send(client, "PUT", f"{base}/other", {"url": URL, "uid": "gate"})).problem(409, "conflict")
     assert (await client.get(f"{base}/other")).json() == other
+
+
+async def test_a_customer_makes_no_more_endpoints_than_the_most(
+    served: Services, token: str, narrow: Client, app: Application, base: str
+) -> None:
+    async with serving(replace(served, customer_endpoints=2)) as found:
+        customer, organization = Client(found, narrow.token), Client(found, token)
+        assert (await customer.post(base, {"url": URL})).status == 201
+        assert (await send(customer, "PUT", f"{base}/second", {"url": URL})).status == 201
+        for refused in (
+            await customer.post(base, {"url": URL}),
+            await send(customer, "PUT", f"{base}/third", {"url": URL}),
+        ):
+            assert "limit of 2 endpoints" in refused.problem(409, "conflict")
+        assert (await send(customer, "PUT", f"{base}/second", {"url": URL})).status == 200
+        assert (await organization.post(base, {"url": URL})).status == 201
+        assert (await send(customer, "DELETE", f"{base}/second")).status == 204
+        assert (await customer.post(base, {"url": URL})).status == 409
+    async with serving(replace(served, customer_endpoints=0)) as found:
+        assert (await Client(found, narrow.token).post(base, {"url": URL})).status == 201
 
 
 async def test_listed_both_ways_and_in_both_orders(client: Client, base: str, make: Make) -> None:

@@ -42,6 +42,17 @@ async def test_the_first_one_is_told_what_a_test_event_takes(operator: Client, p
     assert not leads_to_the_catalogue(page)
 
 
+async def test_a_customer_who_has_the_most_endpoints_is_told(operator: Client, portal: Client, scene: Scene) -> None:
+    for _ in range(100):
+        await scene.endpoint()
+    page = (await portal.submit(posting(await portal.page(f"/portal{NEW}"), NEW), url="https://a.example.com/")).page(
+        422
+    )
+    assert "limit of 100 endpoints: delete one first" in verdict(page)
+    form = posting(await operator.page(f"{NEW}?app={scene.app.id}"), NEW)
+    assert (await operator.submit(form, url="https://a.example.com/")).status == 303
+
+
 async def test_adding_one_with_all_it_can_have(operator: Client, scene: Scene) -> None:
     types = [await scene.store.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
     page = await operator.page(f"{NEW}?app={scene.app.id}")
