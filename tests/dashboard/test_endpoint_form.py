@@ -253,6 +253,15 @@ async def test_headers_are_added_replaced_and_removed(operator: Client, scene: S
     assert entry.detail == "X-Team, x-new, -x-gone"
 
 
+async def test_the_audit_log_has_only_headers_that_were_removed(portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(headers={"x-gone": "b", "x-team": "a"})
+    removed = ["X-Gone", "nothing\n\x1b[31m ada deleted everything"]
+    assert (await portal.post(f"/portal/endpoints/{endpoint.id}/headers", remove=removed)).status == 303
+    assert (await again(scene.store, endpoint)).headers == {"x-team": "a"}
+    [entry] = await audited(scene)
+    assert entry.detail == "-x-gone"
+
+
 async def test_bad_headers_are_refused_and_still_there(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(headers={"x-team": "a"})
     path = f"/endpoints/{endpoint.id}/headers"
