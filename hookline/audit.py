@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import structlog
+from msgspec.structs import replace
 
 from hookline.access import NewAudit
 from hookline.errors import HooklineError
 from hookline.store.base import Store
+from hookline.texts import one_line
 
 log = structlog.get_logger(__name__)
 
@@ -14,6 +16,6 @@ log = structlog.get_logger(__name__)
 async def remember(store: Store, entry: NewAudit) -> None:
     """The deed is done: that it cannot be noted is no reason to say otherwise."""
     try:
-        await store.add_audit([entry])
+        await store.add_audit([replace(entry, detail=one_line(entry.detail))])
     except HooklineError as error:
         log.error("audit_not_written", action=entry.action, subject=entry.subject, error=str(error))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from hookline import ids, signing
 from hookline.errors import InvalidInput
-from hookline.flow.guard import Guard, check_headers
+from hookline.flow.guard import Guard, check_headers, is_sensitive
 from hookline.messages import check_policy
 from hookline.model import (
     ApplicationChange,
@@ -153,6 +154,21 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
     if change.url is not UNSET:
         return replace(change, url=guard.check_url(change.url))
     return change
+
+
+def moves(change: EndpointChange, current: Endpoint) -> bool:
+    """Whether requests would go to another scheme, host or port. The change is checked already."""
+    return change.url is not UNSET and urlsplit(change.url)[:2] != urlsplit(current.url)[:2]
+
+
+def check_nothing_hidden(current: Endpoint) -> None:
+    """Whoever chose the new host would read there what is shown nowhere."""
+    hidden = [name for name in current.headers if is_sensitive(name)]
+    if hidden:
+        raise InvalidInput(
+            f"url: the endpoint has headers whose values are not shown ({', '.join(hidden)}): remove them first, "
+            "or keep the scheme, host and port"
+        )
 
 
 # What each field of an endpoint takes, new or changed; None and UNSET are never asked.

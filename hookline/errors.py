@@ -29,6 +29,13 @@ class Conflict(HooklineError):
     """It exists already (a uid or event id that is taken), or is not in a state in which this can be done."""
 
 
+class TooManyEndpoints(Conflict):
+    """The application has as many endpoints as its customer may make."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the application has reached its limit of {most} endpoints: delete one first")
+
+
 class Overtaken(Conflict):
     """Somebody else changed it between the look and the write."""
 

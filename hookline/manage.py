@@ -109,11 +109,11 @@ async def change_application(store: Store, app: Application, change: Application
     return await store.change_application(app.no, catalogue.check_application(change))
 
 
-async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint) -> Endpoint:
-    """The URL is checked by its spelling alone; a secret is made where none is given."""
+async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEndpoint, *, most: int = 0) -> Endpoint:
+    """The URL is checked by its spelling alone; a secret is made where none is given. `most`: see `Store.create_endpoint`."""
     checked = _checked(guard, new)
     await _check_event_types(store, app.org_id, checked.event_types or ())
-    return await store.create_endpoint(app.no, checked)
+    return await store.create_endpoint(app.no, checked, most=most)
 
 
 def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:
@@ -122,13 +122,23 @@ def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:
 
 
 async def change_endpoint(
-    store: Store, guard: Guard, endpoint: Endpoint, decide: Callable[[Endpoint], EndpointChange]
+    store: Store,
+    guard: Guard,
+    endpoint: Endpoint,
+    decide: Callable[[Endpoint], EndpointChange],
+    *,
+    customer: bool = False,
 ) -> Endpoint:
-    """What to change is decided on the endpoint as it is; anew, if somebody else has changed it meanwhile."""
+    """What to change is decided on the endpoint as it is; anew, if somebody else has changed it meanwhile.
+
+    A customer, who reaches one application alone, does not move headers to another host that are never shown.
+    """
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, guard)
         if change == EndpointChange():
             return endpoint
+        if customer and catalogue.moves(change, endpoint):
+            catalogue.check_nothing_hidden(check_opened(endpoint))
         await _check_event_types(store, endpoint.org_id, change.event_types or ())
         try:
             return await store.change_endpoint(endpoint.no, change, revision=endpoint.revision)

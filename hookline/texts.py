@@ -52,6 +52,11 @@ def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
     return value
 
 
+def one_line(text: str) -> str:
+    """For a record that people export and print: no line end, no escape, no letter that turns the order of others."""
+    return "".join(each if each.isprintable() else " " for each in text).strip()
+
+
 def without_query(url: str) -> str:
     """For a record that outlives the endpoint: a query may hold a token."""
     rest, asked, _ = url.partition("?")

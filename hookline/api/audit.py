@@ -1,4 +1,5 @@
-"""What was done through the API, for the audit log: one entry for each change, in the words that the dashboard has for it."""
+"""What was done through the API, for the audit log: one entry for each change and each secret that was shown, in the words
+that the dashboard has for it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from hookline import audit
 from hookline.access import NewAudit
 from hookline.api.call import Call
 from hookline.api.operation import Needs, Operation
+from hookline.api.wire.endpoints import EndpointSecretOut
 
 # Operations whose names, made for SDKs, differ from what people call the same deed.
 _WORDS = {
@@ -23,12 +25,14 @@ _WORDS = {
     "dead_letter.replay_many": "dead_letter.replay",
     "dead_letter.resolve_many": "dead_letter.resolve",
     "endpoint.bulk_replay": "endpoint.replay",
+    "endpoint.get_secret": "endpoint.reveal_secret",
     "endpoint.patch_headers": "endpoint.headers",
     "endpoint.send_example": "endpoint.test",
     "endpoint.update_headers": "endpoint.headers",
     "message.expunge_content": "message.expunge",
     "message_attempt.expunge_content": "attempt.expunge",
     "message_attempt.resend": "message.resend",
+    "operational_webhook.endpoint.get_secret": "operational_webhook.reveal_secret",
     "operational_webhook.endpoint.update_headers": "operational_webhook.headers",
 }
 _VERBS = {"update": "edit", "patch": "edit"}
@@ -42,15 +46,17 @@ def action(operation: Operation) -> str:
     return f"{resource.removesuffix('.endpoint')}.{_VERBS.get(verb, verb)}"
 
 
-def changes(operation: Operation, answer: Response) -> bool:
+def counts(operation: Operation, answer: Response) -> bool:
     """Reading changes nothing, nor does a request for what exists already; messages have a history of their own."""
-    if operation.method == "GET" or operation.needs == Needs.PUBLISH or answer.status_code >= 400:
+    if operation.needs == Needs.PUBLISH or answer.status_code >= 400:
         return False
+    if operation.method == "GET":
+        return EndpointSecretOut in operation.answers.values()
     return not (operation.method == "POST" and 201 in operation.answers and answer.status_code == 200)
 
 
 async def remember(call: Call, answer: Response) -> None:
-    if changes(call.operation, answer):
+    if counts(call.operation, answer):
         await audit.remember(call.store, entry(call, answer))
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from hookline.api.auth import Auth
+from hookline.api.auth import Auth, Caller
 from hookline.api.body import Gathering
 from hookline.api.customers import Customers
 from hookline.api.front import FrontSettings
@@ -65,6 +65,7 @@ class Services(Struct, frozen=True, kw_only=True):
     max_payload: int
     max_batch: int  # bytes of a request that has many messages
     retention_days: int  # of finished messages
+    customer_endpoints: int = 100  # in one application; 0: no limit
     traces: Traces | None = None
     circuit: CircuitPolicy = CircuitPolicy()
     retry: RetryPolicy = RetryPolicy()
@@ -76,3 +77,7 @@ class Services(Struct, frozen=True, kw_only=True):
     pages: PagesSettings
     history: History = field(default_factory=History)
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end
+
+    def most_endpoints(self, caller: Caller) -> int:
+        """That this caller may bring an application to; 0: no limit."""
+        return 0 if caller.app is None else self.customer_endpoints

@@ -61,7 +61,7 @@ def show(
 ) -> None:
     """Show one endpoint: settings, lane, and what happened to its circuit."""
     out = Output(as_json)
-    endpoint, view, events = run(_show(org, ref, app_ref))
+    endpoint, view, events = run(_show(org, ref, app_ref, with_secret))
     secrets = [secret.key for secret in endpoint.secrets] if with_secret else None
     document: dict[str, object] = {
         "endpoint": wire.endpoint(endpoint),
@@ -73,9 +73,13 @@ def show(
     out.result(document, people=lambda: _print(out, endpoint, view, events, secrets))
 
 
-async def _show(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, LaneView | None, list[LaneEvent]]:
+async def _show(
+    org: str, ref: str, app_ref: str | None, with_secret: bool
+) -> tuple[Endpoint, LaneView | None, list[LaneEvent]]:
     async with session(org) as opened:
         endpoint = await opened.endpoint(ref, app_ref)
+        if with_secret:
+            await opened.remember("endpoint.reveal_secret", endpoint.id, app_id=endpoint.app_id)
         view = await opened.store.lane_view(endpoint.no)
         return endpoint, view, await opened.store.lane_events(endpoint.no, limit=20)
 

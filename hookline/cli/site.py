@@ -108,6 +108,7 @@ def services(store: Store, config: Config, ingest: Ingest, tally: Tally, traces:
         max_payload=config.max_payload,
         max_batch=config.max_batch,
         retention_days=config.retention_days,
+        customer_endpoints=config.customer_endpoints,
         circuit=config.circuit,
         lease=config.lease,
         retry=config.retry,

@@ -159,6 +159,13 @@ SETTINGS: tuple[Setting, ...] = (
         "rate_limit_organization", number(0, 1_000_000), "50000", "Likewise, of all of an organization's together."
     ),
     Setting(
+        "customer_endpoints",
+        integer(0, 1_000_000),
+        "100",
+        "Endpoints that an application may have before its own tokens, API keys and portal links can make no more; 0: no limit. "
+        "Those of the organization are not limited.",
+    ),
+    Setting(
         "access_log",
         choice("off", "debug", "info"),
         "debug",

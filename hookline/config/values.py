@@ -35,6 +35,7 @@ class Config(Struct, frozen=True, kw_only=True):
     rate_limit_portal: float
     rate_limit_application: float
     rate_limit_organization: float
+    customer_endpoints: int  # 0: no limit
     access_log: str
     jwt_secrets: tuple[str, ...]  # the first one signs, all of them verify
     secret_keys: tuple[str, ...]  # the first one seals, all of them open

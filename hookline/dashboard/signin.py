@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -26,7 +27,8 @@ LIFETIME = 7 * 86_400.0  # seconds of an operator's session; one that nobody use
 PORTAL_LIFETIME = 86_400.0  # likewise, of a customer's
 MOST_CHECKED = 2  # passwords of strangers at a time: each takes 32 MiB and a core for a moment
 MOST_KNOWN_CHECKED = 1  # likewise, from browsers that have a mark
-MOST_WAITING = 100  # for each of these; beyond them, people are asked to come back ...
+MOST_WAITING = 300  # for each of these; beyond them, people are asked to come back ...
+MOST_OF_ONE = 30  # that wait from one address, of IPv6: from one network
 LONGEST_WAIT = 25.0  # ... and so are those who have waited for this many seconds: sooner than a proxy would give up
 LONGEST_KEY = 4096
 NO_PORTAL = "this opens the dashboard of operators, not a portal: sign in at /login"
@@ -59,37 +61,40 @@ class Locked(HooklineError):
 
 
 class Turns:
-    """Passwords are checked in threads of their own, so many at a time. Whoever finds too many others waiting, or has waited for
-    too long, is told so."""
+    """Passwords are checked in threads of their own, so many at a time. Whoever finds too many others waiting, in all or from
+    the same network, or has waited for too long, is told so."""
 
     def __init__(self, at_once: int) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()  # by network; only of those that have somebody waiting
 
     async def matches(self, password: str, kept: str | None) -> bool:
         """Within a turn."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, passwords.matches, password, kept)
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        await self._wait()
+    async def taken(self, address: str) -> AsyncIterator[None]:
+        await self._wait(lockout.network(address))
         try:
             yield
         finally:
             self._free.release()
 
-    async def _wait(self) -> None:
-        if self._waiting >= MOST_WAITING:
+    async def _wait(self, network: str) -> None:
+        waiting = self._waiting
+        if waiting[network] >= MOST_OF_ONE or waiting.total() >= MOST_WAITING:
             raise Refused(429, BUSY, retry_after=5)
-        self._waiting += 1
+        waiting[network] += 1
         try:
             async with asyncio.timeout(LONGEST_WAIT):
                 await self._free.acquire()
         except TimeoutError:
             raise Refused(429, BUSY, retry_after=5) from None
         finally:
-            self._waiting -= 1
+            waiting[network] -= 1
+            if not waiting[network]:
+                del waiting[network]
 
 
 class SignIn:
@@ -111,7 +116,7 @@ class SignIn:
         subjects = lockout.password(pages.key, known, address, own, kept or "")
         # Counted within the turn: whoever is sent away has not guessed, and many right ones at once do not count together.
         turns = self._known if subjects.marked else self._strangers
-        async with turns.taken():
+        async with turns.taken(address):
             await self._take(subjects, address)
             right = await turns.matches(password, kept)
             if right:

@@ -32,6 +32,8 @@ log = logging.getLogger("hookline.send")
 
 LOOKUP_MOST = 5.0  # seconds that a request waits for its name
 AT_ONCE = 32  # requests that are started in one turn
+QUIET_MOST = 5.0  # seconds without a byte of the body, once the head has come
+LOOK_EVERY = 1.0  # seconds between two looks for such bodies
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 KEPT_LEAST = 64  # connections that are kept open between requests
 SPARE_FILES = 128  # for look-ups of names, libraries, and connections that are being closed
@@ -102,6 +104,7 @@ class Sender:
         self._looking = 0
         self._lookups_due = math.inf  # no look-up is late before then
         self._flying: set[Exchange] = set()
+        self._look_at = 0.0  # monotonic: when to look for bodies that do not come
         self._free: list[Exchange] = []
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
@@ -162,6 +165,7 @@ class Sender:
         if self._flying:
             self._multi.perform()
             self._collect()
+            self._end_quiet()
         self._report()
         self._waiter.wait(self._pause())
 
@@ -308,6 +312,15 @@ class Sender:
                 self._land(curl.exchange, 0, "")
             for curl, code, text in failed:
                 self._land(curl.exchange, code, text)
+
+    def _end_quiet(self) -> None:
+        """libcurl bounds neither the length nor the number of a response's chunk extensions, and they are no body."""
+        now = clock.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        for exchange in [each for each in self._flying if each.quiet_since(now) <= now - QUIET_MOST]:
+            self._land(exchange, pycurl.E_OPERATION_TIMEDOUT, f"nothing of it came for {QUIET_MOST:.0f} s")
 
     def _land(self, exchange: Exchange, code: int, text: str) -> None:
         facts = exchange.facts(code, text)

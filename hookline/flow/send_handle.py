@@ -5,6 +5,7 @@ Handles are used again and again. All that belongs to one request is set in `Exc
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import ssl
@@ -40,8 +41,9 @@ def trust_store(bundle: str | None) -> str:
 
 class Exchange:
     __slots__ = (
-        "_again", "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_resolved", "_room", "_size",
-        "_url", "_watch", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines", "started_at",
+        "_again", "_allows", "_asked", "_fresh", "_heard", "_limit", "_literal", "_os_error", "_payload", "_resolved", "_room",
+        "_size", "_url", "_watch", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines",
+        "started_at",
     )  # fmt: skip
 
     def __init__(
@@ -143,9 +145,23 @@ class Exchange:
         self.job = None
         self._payload, self._asked = b"", 0
         self._room, self._size, self._os_error = self._limit, 0, 0
+        self._heard: tuple[int, float] | None = None  # room for the body at an earlier look, and when it became so
         self.blocked, self.dialled, self.cut, self.flooded, self.dns_us = "", "", False, False, 0
         self.chunks.clear()
         self.lines.clear()
+
+    def quiet_since(self, now: float) -> float:
+        """When it was first seen that the head had come and no more of the body: now, unless an earlier look saw it."""
+        if self._heard is None and not self._headed():
+            return math.inf
+        if self._heard is None or self._heard[0] != self._room:
+            self._heard = (self._room, now)
+        return self._heard[1]
+
+    def _headed(self) -> bool:
+        """Whether the head of the final response has come. An interim one (1xx) ends in a blank line too."""
+        ended = bool(self.lines) and self.lines[-1] in (b"\r\n", b"\n")
+        return ended and self.curl.getinfo(pycurl.RESPONSE_CODE) >= 200
 
     def facts(self, code: int, text: str) -> Facts:
         """What is known of a transfer that ended, or that is being given up."""

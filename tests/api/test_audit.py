@@ -102,6 +102,27 @@ async def test_what_is_not_below_an_application(client: Client, store: Store, or
     assert entries[6].actor == Actor(kind=ActorKind.KEY, name="shop")
 
 
+async def test_who_was_shown_a_secret(
+    client: Client, narrow: Client, store: Store, organization: Organization, app: Application
+) -> None:
+    path = f"/api/v1/app/{app.id}/endpoint"
+    made = await send(client, "POST", path, {"url": URL, "uid": "one"})
+    operational = await send(client, "POST", "/api/v1/operational-webhook/endpoint", {"url": URL})
+    shown = [
+        await send(client, "GET", f"{path}/one/secret"),
+        await send(narrow, "GET", f"{path}/one/secret"),
+        await send(client, "GET", f"/api/v1/operational-webhook/endpoint/{operational['id']}/secret"),
+    ]
+    assert (await client.get(f"{path}/none/secret")).status == 404
+    entries = (await log_of(store, organization))[2:]
+    assert [(each.action, each.subject, each.actor.kind) for each in entries] == [
+        ("endpoint.reveal_secret", made["id"], ActorKind.TOKEN),
+        ("endpoint.reveal_secret", made["id"], ActorKind.APPLICATION_TOKEN),
+        ("operational_webhook.reveal_secret", operational["id"], ActorKind.TOKEN),
+    ]
+    assert not [each["key"] for each in shown if each["key"] in repr(entries)]
+
+
 async def test_what_changes_nothing(client: Client, store: Store, organization: Organization, app: Application) -> None:
     base = f"/api/v1/app/{app.id}"
     assert (await client.post(f"{base}/msg", {"eventType": "a", "payload": {}})).status == 202

@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from hookline import signing
+from hookline.api.services import Services
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
     EndpointHeadersPatchIn,
@@ -22,7 +24,7 @@ from hookline.model import Application, EndpointChange, LaneEventKind, Organizat
 from hookline.states import EndpointStatus
 from hookline.store import Store
 from hookline.vault import Vault, new_key
-from tests.api.conftest import Answer, Client
+from tests.api.conftest import Answer, Client, serving
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -114,6 +116,26 @@ async def test_a_uid_is_taken_once(client: Client, base: str, make: Make) -> Non
     (await send(client, "PATCH", f"{base}/other", {"uid": "gate"})).problem(409, "conflict")
     (await send(client, "PUT", f"{base}/other", {"url": URL, "uid": "gate"})).problem(409, "conflict")
     assert (await client.get(f"{base}/other")).json() == other
+
+
+async def test_a_customer_makes_no_more_endpoints_than_the_most(
+    served: Services, token: str, narrow: Client, app: Application, base: str
+) -> None:
+    async with serving(replace(served, customer_endpoints=2)) as found:
+        customer, organization = Client(found, narrow.token), Client(found, token)
+        assert (await customer.post(base, {"url": URL})).status == 201
+        assert (await send(customer, "PUT", f"{base}/second", {"url": URL})).status == 201
+        for refused in (
+            await customer.post(base, {"url": URL}),
+            await send(customer, "PUT", f"{base}/third", {"url": URL}),
+        ):
+            assert "limit of 2 endpoints" in refused.problem(409, "conflict")
+        assert (await send(customer, "PUT", f"{base}/second", {"url": URL})).status == 200
+        assert (await organization.post(base, {"url": URL})).status == 201
+        assert (await send(customer, "DELETE", f"{base}/second")).status == 204
+        assert (await customer.post(base, {"url": URL})).status == 409
+    async with serving(replace(served, customer_endpoints=0)) as found:
+        assert (await Client(found, narrow.token).post(base, {"url": URL})).status == 201
 
 
 async def test_listed_both_ways_and_in_both_orders(client: Client, base: str, make: Make) -> None:
@@ -678,3 +700,47 @@ async def test_values_with_secrets_do_not_print_them(scene: Scene) -> None:
     ):
         assert SECRET not in repr(shape)
         assert SECRET not in str([shape])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://thief.example.com/in", "http://hooks.example.com/in", "https://hooks.example.com:8443/in"],
+    ids=["host", "scheme", "port"],
+)
+async def test_customers_send_headers_that_are_not_shown_to_no_other_host(
+    client: Client, narrow: Client, base: str, make: Make, url: str
+) -> None:
+    await make(uid="gate", headers={"x-tenant": "t-1", "X-API-Key": "k-2", "authorization": "Bearer k-3"})
+    path = f"{base}/gate"
+    for method, body in (("PATCH", {"url": url}), ("PUT", {"url": url, "uid": "gate"})):
+        (fault,) = (await send(narrow, method, path, body)).faults()
+        assert fault["loc"] == ["body", "url"]
+        assert "headers whose values are not shown (X-API-Key, authorization): remove them first" in fault["msg"]
+    assert (await client.get(path)).json()["url"] == URL
+    elsewhere = {"url": "https://HOOKS.example.com:443/another?path"}
+    assert (await send(narrow, "PATCH", path, elsewhere)).json()["url"] == "https://hooks.example.com/another?path"
+    removed = {"deleteHeaders": ["x-api-key", "authorization"], "headers": {}}
+    assert (await send(narrow, "PATCH", f"{path}/headers", removed)).status == 204
+    assert (await send(narrow, "PATCH", path, {"url": url})).json()["url"] == url
+
+
+async def test_the_organization_moves_an_endpoint_with_all_its_headers(
+    client: Client, base: str, scene: Scene, make: Make
+) -> None:
+    await make(uid="gate", headers={"authorization": "Bearer k-3"})
+    moved = "https://new.example.com/in"
+    assert (await send(client, "PATCH", f"{base}/gate", {"url": moved})).json()["url"] == moved
+    found = await scene.store.endpoint(scene.app.no, "gate")
+    assert found is not None
+    assert found.headers == {"authorization": "Bearer k-3"}
+
+
+async def test_customers_move_no_endpoint_whose_headers_cannot_be_opened(
+    narrow: Client, base: str, scene: Scene, make: Make
+) -> None:
+    """Nobody can tell which headers it has."""
+    made = await make(uid="gate", headers={"authorization": "Bearer k-3"})
+    foreign = Vault([new_key()]).seal(b"{}", made["id"])
+    await scene.raw.execute("UPDATE endpoint SET headers = $1 WHERE id = $2", foreign, made["id"])
+    answer = await send(narrow, "PATCH", f"{base}/gate", {"url": "https://thief.example.com/in"})
+    assert "cannot be opened" in answer.problem(409, "conflict")

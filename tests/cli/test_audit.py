@@ -59,6 +59,16 @@ async def test_commands_that_change_something(cli: Cli, scene: Scene) -> None:
         assert secret not in repr(entries)
 
 
+async def test_who_was_shown_a_secret(cli: Cli, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await cli.json("endpoints", "show", endpoint.id)
+    assert await log_of(scene) == []
+    shown = await cli.json("endpoints", "show", endpoint.id, "--secret")
+    (entry,) = await log_of(scene)
+    assert (entry.action, entry.subject, entry.app_id) == ("endpoint.reveal_secret", endpoint.id, scene.app.id)
+    assert shown["secrets"][0] not in repr(entry)
+
+
 async def test_who_ran_it(cli: Cli, scene: Scene) -> None:
     await cli.using(LOGNAME="ada").json("apps", "add", "acme")
     (entry,) = await log_of(scene)

@@ -53,8 +53,9 @@ class Shown:
 class Client:
     """`get` and `post` as a browser that has signed in; `portal` says where its pages are."""
 
-    def __init__(self, address: str, *, portal: bool = False) -> None:
+    def __init__(self, address: str, *, portal: bool = False, source: str = "127.0.0.1") -> None:
         self.address = address
+        self.source = source
         self.portal = portal
         self.cookies: dict[str, Cookie] = {}
         self._csrf: str | None = None
@@ -107,7 +108,7 @@ class Client:
         given = dict(headers)
         if (cookie := self._cookie(urlsplit(path).path)) and "cookie" not in given:
             given["cookie"] = cookie
-        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection = http.client.HTTPConnection(self.address, timeout=60, source_address=(self.source, 0))
         try:
             connection.request(method, path, body, given)
             answer = connection.getresponse()

@@ -443,6 +443,25 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
         await asyncio.gather(*strangers)
 
 
+async def test_one_address_cannot_take_every_place_in_the_queue(
+    address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signin, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(signin, "MOST_WAITING", 3)
+    monkeypatch.setattr(signin, "MOST_OF_ONE", 2)
+    _, done = held_passwords(monkeypatch, "wrong password")
+    taken = signin.MOST_CHECKED + 2
+    flood = [wrong(Client(address, source="127.0.0.2"), f"n-{n}") for n in range(taken + 2)]
+    ended = asyncio.as_completed(flood)
+    try:
+        assert [(await next(ended)).status for _ in range(2)] == [429] * 2  # although one place is left
+        owner = asyncio.create_task(Client(address).sign_in(name="ada", password=RIGHT))
+    finally:
+        done.set()
+    assert [(await each).status for each in ended] == [401] * taken
+    assert (await owner).status == 303
+
+
 def held_passwords(monkeypatch: pytest.MonkeyPatch, held: str) -> tuple[asyncio.Queue[None], threading.Event]:
     """Checks of this password begin, say so, and last until they are let go."""
     working: asyncio.Queue[None] = asyncio.Queue()

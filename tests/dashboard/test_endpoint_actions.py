@@ -32,6 +32,14 @@ async def test_pause_and_resume(operator: Client, scene: Scene) -> None:
     assert (event.kind, event.cause) == (LaneEventKind.ENDPOINT_RESUMED, "resumed in the dashboard")
 
 
+async def test_the_audit_log_has_a_cause_in_one_line(portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    cause = "we move\n\x1b[31m house \u202e"
+    assert (await portal.post(f"/portal/endpoints/{endpoint.id}/pause", cause=cause)).status == 303
+    [paused] = await audited(scene)
+    assert paused.detail == "we move  [31m house"
+
+
 async def test_a_customer_pauses_in_their_portal(portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     answer = await portal.post(f"/portal/endpoints/{endpoint.id}/pause")

@@ -42,6 +42,17 @@ async def test_the_first_one_is_told_what_a_test_event_takes(operator: Client, p
     assert not leads_to_the_catalogue(page)
 
 
+async def test_a_customer_who_has_the_most_endpoints_is_told(operator: Client, portal: Client, scene: Scene) -> None:
+    for _ in range(100):
+        await scene.endpoint()
+    page = (await portal.submit(posting(await portal.page(f"/portal{NEW}"), NEW), url="https://a.example.com/")).page(
+        422
+    )
+    assert "limit of 100 endpoints: delete one first" in verdict(page)
+    form = posting(await operator.page(f"{NEW}?app={scene.app.id}"), NEW)
+    assert (await operator.submit(form, url="https://a.example.com/")).status == 303
+
+
 async def test_adding_one_with_all_it_can_have(operator: Client, scene: Scene) -> None:
     types = [await scene.store.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
     page = await operator.page(f"{NEW}?app={scene.app.id}")
@@ -213,6 +224,18 @@ async def test_a_bad_change_changes_nothing(operator: Client, scene: Scene) -> N
     assert await again(scene.store, endpoint) == endpoint
 
 
+async def test_a_customer_sends_headers_that_are_not_shown_to_no_other_host(
+    operator: Client, portal: Client, scene: Scene
+) -> None:
+    endpoint = await scene.endpoint(url="https://one.example.com/in", headers={"x-team": "a", "x-api-key": "k-1"})
+    path, moved = f"/endpoints/{endpoint.id}/edit", "https://two.example.com/in"
+    page = (await portal.submit(posting(await portal.page(f"/portal{path}"), "/edit"), url=moved)).page(422)
+    assert "headers whose values are not shown (x-api-key): remove them first" in fault(page, "url")
+    assert (await again(scene.store, endpoint)).url == endpoint.url
+    await operator.submit(posting(await operator.page(path), "/edit"), url=moved)
+    assert (await again(scene.store, endpoint)).url == moved
+
+
 # ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -228,6 +251,15 @@ async def test_headers_are_added_replaced_and_removed(operator: Client, scene: S
     assert changed.headers == {"x-api-key": "the secret one", "X-Team": "c", "x-new": "d e"}
     [entry] = await audited(scene)
     assert entry.detail == "X-Team, x-new, -x-gone"
+
+
+async def test_the_audit_log_has_only_headers_that_were_removed(portal: Client, scene: Scene) -> None:
+    endpoint = await scene.endpoint(headers={"x-gone": "b", "x-team": "a"})
+    removed = ["X-Gone", "nothing\n\x1b[31m ada deleted everything"]
+    assert (await portal.post(f"/portal/endpoints/{endpoint.id}/headers", remove=removed)).status == 303
+    assert (await again(scene.store, endpoint)).headers == {"x-team": "a"}
+    [entry] = await audited(scene)
+    assert entry.detail == "-x-gone"
 
 
 async def test_bad_headers_are_refused_and_still_there(operator: Client, scene: Scene) -> None:

@@ -57,6 +57,31 @@ def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sendin
     assert 0 < len(sent.body) < 500
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that has not come whole when the sender looks is not waited for."""
+    monkeypatch.setattr("hookline.flow.send.QUIET_MOST", 0.0)
+    monkeypatch.setattr("hookline.flow.send.LOOK_EVERY", 0.0)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("body", [b"", b"5\r\nhello\r\n"])
+def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, body: bytes) -> None:
+    """It is neither head nor body, so that no cap of theirs counts it."""
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    receiver.behave(Behaviour(first=head + body + b"5;", endless=b"a" * 10_000))
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.error, sent.truncated) == (200, None, True)
+    assert sent.detail.startswith("the body was cut off: nothing of it came")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_an_answer_that_comes_long_after_an_interim_one_is_waited_for(receiver: Receiver, sending: Sending) -> None:
+    receiver.behave(Behaviour(first=b"HTTP/1.1 103 Early Hints\r\n\r\n", delay=0.3))  # the sender looks meanwhile
+    sent = sending.one(receiver.url)
+    assert (sent.status, sent.body, sent.truncated) == (200, b"ok", False)
+
+
 def test_a_chunked_body_that_is_malformed(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"))
     sent = sending.one(receiver.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from hookline.errors import Conflict, NotFound, Overtaken
+from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
 from hookline.model import (
     Application,
     ApplicationChange,
@@ -307,6 +308,28 @@ async def test_an_endpoint_uid_is_taken_once_in_an_application(
     sibling = await store.create_application(organization.id, factory.new_application())
     assert (await store.create_endpoint(sibling.no, factory.new_endpoint(uid="gate"))).uid == "gate"
     assert len(await store.endpoints(app.no, Page())) == 1
+
+
+async def test_no_more_endpoints_are_made_than_the_most(
+    store: Store, organization: Organization, app: Application
+) -> None:
+    """However many callers make one at the same time. Deleted ones and those of others do not count."""
+    sibling = await store.create_application(organization.id, factory.new_application())
+    for _ in range(4):
+        await store.create_endpoint(sibling.no, factory.new_endpoint())
+    gone = await store.create_endpoint(app.no, factory.new_endpoint())
+    await store.delete_endpoint(gone.no)
+    asked = [store.create_endpoint(app.no, factory.new_endpoint(), most=3) for _ in range(8)]
+    made = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [each for each in made if isinstance(each, BaseException)]
+    assert {type(each) for each in refused} == {TooManyEndpoints}
+    assert "limit of 3 endpoints" in str(refused[0])
+    assert len(await store.endpoints(app.no, Page())) == 3
+    await store.create_endpoint(app.no, factory.new_endpoint())
+    with pytest.raises(Conflict):
+        await store.create_endpoint(app.no, factory.new_endpoint(), most=3)
+    with pytest.raises(NotFound):
+        await store.create_endpoint(NOBODY, factory.new_endpoint(), most=3)
 
 
 async def test_an_endpoint_of_another_application_is_not_found(

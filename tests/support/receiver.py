@@ -32,7 +32,8 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     status: int = 200
     body: bytes = b"ok"
     headers: dict[str, str] = {}
-    delay: float = 0.0  # seconds before anything else
+    first: bytes = b""  # these bytes before anything else
+    delay: float = 0.0  # seconds before what follows
     gate: threading.Event | None = None  # wait for it before anything else
     hang: bool = False  # never answer
     reset: Literal["", "before", "after"] = ""  # a TCP reset: once the head is read, or once all of it is
@@ -115,6 +116,7 @@ class Receiver(ThreadedServer):
 
 
 async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
+    writer.write(behaviour.first)
     if behaviour.delay:
         await asyncio.sleep(behaviour.delay)
     while behaviour.gate is not None and not behaviour.gate.is_set():

@@ -99,6 +99,7 @@ EVERY = {
     "HOOKLINE_RATE_LIMIT_PORTAL": ("20", "rate_limit_portal", 20.0),
     "HOOKLINE_RATE_LIMIT_APPLICATION": ("30", "rate_limit_application", 30.0),
     "HOOKLINE_RATE_LIMIT_ORGANIZATION": ("0.5", "rate_limit_organization", 0.5),
+    "HOOKLINE_CUSTOMER_ENDPOINTS": ("7", "customer_endpoints", 7),
     "HOOKLINE_ACCESS_LOG": ("Info", "access_log", "info"),
     "HOOKLINE_JWT_SECRET": (f"{NEW_SECRET}, {OLD_SECRET}", "jwt_secrets", (NEW_SECRET, OLD_SECRET)),
     "HOOKLINE_SECRET_KEY": (OLD_KEY, "secret_keys", (OLD_KEY,)),

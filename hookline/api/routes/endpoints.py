@@ -45,7 +45,12 @@ async def find(call: Call) -> Endpoint:
 async def create(call: Call) -> Response:
     app = await call.application()
     new = _new(await call.body(EndpointIn))
-    return respond(endpoint(await manage.add_endpoint(call.store, call.services.guard, app, new)), 201)
+    return respond(endpoint(await _add(call, app, new)), 201)
+
+
+async def _add(call: Call, app: Application, new: NewEndpoint) -> Endpoint:
+    services = call.services
+    return await manage.add_endpoint(call.store, services.guard, app, new, most=services.most_endpoints(call.caller))
 
 
 def _new(given: EndpointIn) -> NewEndpoint:
@@ -127,7 +132,7 @@ async def _make(call: Call, app: Application, ref: str, given: EndpointUpdate) -
         policy=_override(given.policy or None),
         **values,
     )
-    return await manage.add_endpoint(call.store, call.services.guard, app, new)
+    return await _add(call, app, new)
 
 
 def _replacement(given: EndpointUpdate) -> EndpointChange:
@@ -170,7 +175,8 @@ async def patch(call: Call) -> Response:
 
 
 async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: bool | UnsetType) -> Endpoint:
-    changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change)
+    customer = call.caller.app is not None
+    changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change, customer=customer)
     if disabled is UNSET:
         return changed
     cause = "disabled through the API" if disabled else "enabled through the API"

@@ -93,7 +93,8 @@ async def create(look: Look, form: Form) -> Done | Page:
     draft, named = drafts.read(form), form.text("application")
     try:
         app = await _application(look, named)
-        made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft))
+        most = look.services.most_endpoints(look.viewer.caller)
+        made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft), most=most)
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _new_page(look, draft, named, fault(error, portal=look.viewer.portal))
     types = await look.store.event_types(look.org_id, Rows(limit=1), archived=False)
@@ -136,7 +137,10 @@ async def _edit_page(look: Look, found: Endpoint, draft: Draft, wrong: Fault | N
 async def edit(look: Look, form: Form) -> Done | Page:
     found, draft = await find(look), drafts.read(form)
     try:
-        await manage.change_endpoint(look.store, look.services.guard, found, _decided(draft, form.text("revision")))
+        decide = _decided(draft, form.text("revision"))
+        await manage.change_endpoint(
+            look.store, look.services.guard, found, decide, customer=look.viewer.caller.app is not None
+        )
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _edit_page(look, await find(look), draft, fault(error, portal=look.viewer.portal))
     return done(look, found, "Saved.")

@@ -90,7 +90,8 @@ async def save(look: Look, form: Form) -> Done | Page:
         await manage.change_endpoint(look.store, look.services.guard, found, decide)
     except (InvalidInput, Conflict) as error:
         return _page(look, found, typed, str(error))
-    names = ", ".join([name for name, _ in typed] + [f"-{name}" for name in form.texts("remove")])
+    asked = {name.lower() for name in form.texts("remove")}
+    names = ", ".join([name for name, _ in typed] + [f"-{name}" for name in found.headers if name.lower() in asked])
     return done(look, found, "Saved.", names[:500])
 
 

@@ -69,8 +69,9 @@ class Catalogue(Protocol):
     async def expunge_event_type(self, org_id: str, name: str) -> None:
         """For good, as if it had never been there. `NotFound` if it is not."""
 
-    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
-        """With its lane, in one transaction. `Conflict` if the uid is taken in the application."""
+    async def create_endpoint(self, app_no: int, new: NewEndpoint, *, most: int = 0) -> Endpoint:
+        """With its lane, in one transaction. `Conflict` if the uid is taken in the application, or if it has `most` endpoints
+        already; 0: no limit."""
 
     async def change_endpoint(
         self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None

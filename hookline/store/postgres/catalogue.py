@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from hookline import ids, operational
 from hookline.clock import wall
-from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken
+from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken, TooManyEndpoints
 from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
@@ -177,10 +177,12 @@ class Catalogue(Part):
 
     # ── endpoints ──
 
-    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
+    async def create_endpoint(self, app_no: int, new: NewEndpoint, *, most: int = 0) -> Endpoint:
         endpoint_id = ids.mint(ids.ENDPOINT, wall())
 
         async def work(connection: Connection) -> Endpoint:
+            if most:
+                await self._check_room(connection, app_no, most)
             org_id = await connection.fetchval(self._sql["application_org"], app_no)
             values = _endpoint_values(new, *self._sealed(org_id, endpoint_id, new))
             no = await connection.fetchval(self._sql["endpoint_insert"], endpoint_id, app_no, int(new.status), *values)
@@ -194,6 +196,12 @@ class Catalogue(Part):
 
         with _taken(f"the uid {new.uid!r}"):
             return await self._db.transact(work, calm=True)
+
+    async def _check_room(self, connection: Connection, app_no: int, most: int) -> None:
+        """Locks the application first: of two that are made at once, the second one counts the first."""
+        await connection.execute(self._sql["application_lock"], app_no)
+        if await connection.fetchval(self._sql["endpoint_count"], app_no, most) >= most:
+            raise TooManyEndpoints(most)
 
     def _sealed(self, org_id: str, endpoint_id: str, new: NewEndpoint | Endpoint) -> _Sealed:
         """`url`, `sealed_url`, `secrets` and `headers`."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from hookline import ids, operational
-from hookline.errors import Conflict, NotFound, Overtaken
+from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
 from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
@@ -76,8 +76,8 @@ class Catalogue(Base):
     async def expunge_event_type(self, org_id: str, name: str) -> None:
         await self._write(_expunge_event_type, org_id, name)
 
-    async def create_endpoint(self, app_no: int, new: NewEndpoint) -> Endpoint:
-        return await self._write(create_endpoint, app_no, new)
+    async def create_endpoint(self, app_no: int, new: NewEndpoint, *, most: int = 0) -> Endpoint:
+        return await self._write(create_endpoint, app_no, new, most)
 
     async def change_endpoint(
         self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
@@ -233,10 +233,12 @@ def _expunge_event_type(tx: Tx, org_id: str, name: str) -> None:
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint) -> Endpoint:
+def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint, most: int = 0) -> Endpoint:
     org_id = tx.value("application_org", (app_no,))
     if org_id is None:
         raise NotFound("no such application")
+    if most and tx.value("endpoint_count", (app_no, most)) >= most:
+        raise TooManyEndpoints(most)
     endpoint_id = ids.mint(ids.ENDPOINT, tx.at)
     params = _columns(tx, org_id, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
     (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")

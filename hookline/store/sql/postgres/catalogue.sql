@@ -94,6 +94,9 @@ WHERE org_id = $1 AND ($2 = '' OR name < $2) AND ($4::boolean OR NOT archived) O
 -- name: event_type_expunge
 DELETE FROM hookline.event_type WHERE org_id = $1 AND name = $2 RETURNING name
 
+-- name: endpoint_count
+SELECT count(*) FROM (SELECT FROM hookline.endpoint WHERE app_no = $1 AND deleted_at IS NULL LIMIT $2) counted
+
 -- name: endpoint_insert
 -- Whoever deletes the application waits, and then finds this endpoint too.
 INSERT INTO hookline.endpoint (id, app_no, status, url, uid, description, version, event_types, channels, throttle_rate,

@@ -100,6 +100,9 @@ SELECT * FROM event_type
 -- name: event_type_expunge
 DELETE FROM event_type WHERE org_id = ? AND name = ?;
 
+-- name: endpoint_count
+SELECT count(*) FROM (SELECT 1 FROM endpoint WHERE app_no = ? AND deleted_at IS NULL LIMIT ?);
+
 -- name: endpoint_insert
 INSERT INTO endpoint (id, app_no, uid, url, sealed_url, description, version, event_types, channels, status, throttle_rate,
                       concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy, created_at, updated_at)
