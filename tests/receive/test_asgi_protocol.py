@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import litestar
 import pytest
 
 from hookline.receive import Verifier
@@ -109,6 +110,31 @@ async def test_a_websocket_is_no_way_around_the_signature(keys: AsyncKeys, path:
     settings = IdempotencySettings(verifier=Verifier(senders.WHSEC), only=["/hooks"])
     await IdempotencyMiddleware(app, keys, settings)({"type": "websocket", "path": path}, receive, send)
     assert (seen, sent) == (["/free"], []) if path == "/free" else ([], ["websocket.close"])
+
+
+async def test_a_mount_of_litestar_is_no_way_around_the_signature(keys: AsyncKeys) -> None:
+    """It takes whatever begins with its path, and hands on the rest as a path of its own."""
+    ran: list[str] = []
+
+    @litestar.post("/pay", status_code=200)
+    async def pay() -> dict[str, str]:
+        ran.append("pay")
+        return {}
+
+    mounted = litestar.Litestar([litestar.asgi("/hooks", is_mount=True, copy_scope=True)(litestar.Litestar([pay]))])
+    settings = IdempotencySettings(verifier=Verifier(senders.WHSEC), only=["/hooks"])
+    for path in ("/hooks/pay", "/hookspay"):
+        client = Client()
+        client.scope |= {
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "server": ("a", 80),
+        }
+        await IdempotencyMiddleware(mounted, keys, settings)(client.scope, client.receive, client.send)
+        assert client.got[0]["status"] == 401, path
+    assert ran == []
 
 
 async def test_the_answer_is_in_the_store_before_the_client_has_the_whole_of_it(

@@ -44,6 +44,8 @@ class IdempotencyMiddleware:
         self.app = app
         self._settings = settings or IdempotencySettings()
         self.holder = AsyncHolder(store, self._settings)
+        # A mount of Litestar at `/hooks` takes `/hookspay` too. Within Litestar, a middleware sees the mount; around it, none.
+        self._names_end = not (type(app).__name__ == "Litestar" and type(app).__module__.startswith("litestar."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.call(self.app, scope, receive, send)
@@ -61,7 +63,8 @@ class IdempotencyMiddleware:
         if scope["type"] not in ("http", "websocket"):
             return NOTHING
         paths = _paths(scope) if self._settings.only else ()
-        chosen = plan(self._settings, scope.get("method", "GET").upper(), *paths)
+        method = scope.get("method", "GET").upper()
+        chosen = plan(self._settings, method, *paths, ends=self._names_end)
         if scope["type"] == "websocket" and (chosen.spares_empty or not chosen.verifies):
             return NOTHING  # like a GET without a body
         return chosen

@@ -84,9 +84,9 @@ class Plan(Struct, frozen=True):
 NOTHING = Plan()
 
 
-def plan(settings: IdempotencySettings, method: str, *paths: str) -> Plan:
+def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = True) -> Plan:
     """By method and path alone. `paths`: the ways to look at one, with and without where the application is mounted."""
-    if settings.only and not any(is_below(path, settings.only) for path in {*paths}):
+    if settings.only and not any(is_below(path, settings.only, ends=ends) for path in {*paths}):
         return NOTHING
     keyed = any(method == name.upper() for name in settings.methods)
     if settings.verifier is None:

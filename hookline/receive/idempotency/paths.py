@@ -34,15 +34,16 @@ _zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic takes `0-7` for -7
 _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`; `/hooks.json` and `/hooks;v=1` are
 
 
-def is_below(path: str, entries: Iterable[str]) -> bool:
+def is_below(path: str, entries: Iterable[str], *, ends: bool = True) -> bool:
+    """`ends`: the names of an entry end where they end, so that `/hooksy` is not below `/hooks`."""
     prefixes = [_prefix(entry) for entry in entries]
     if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
         return True
-    return any(_starts_with(reading, prefix) for reading in _readings(path) for prefix in prefixes)
+    return any(_starts_with(reading, prefix, ends) for reading in _readings(path) for prefix in prefixes)
 
 
-def _starts_with(reading: str, prefix: str) -> bool:
-    if reading.startswith(prefix) and not _goes_on(reading, len(prefix)):
+def _starts_with(reading: str, prefix: str, ends: bool) -> bool:
+    if reading.startswith(prefix) and not (ends and _goes_on(reading, len(prefix))):
         return True
     depth = prefix.count("/") + 1
     return _valued("/".join(reading.split("/", depth)[:depth])) == _valued(prefix)
