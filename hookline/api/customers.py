@@ -21,7 +21,7 @@ from hookline.model import Application
 from hookline.store.base import Store
 
 MOST_AT_ONCE = 2  # calls of the store for one application; fewer than the store has readers
-PLACES = 4  # answers that are made for one application at a time
+PLACES = 2  # answers that are made for one application at a time
 REST = 3.0  # times as long as an answer took, its place stays empty ...
 LONGEST_REST = 10.0  # ... but no more seconds
 MOST_WAITING = 100  # requests of one application that wait for a place

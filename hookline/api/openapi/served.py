@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -19,9 +21,11 @@ MOST_EVENT_TYPES = 1000  # in the `webhooks` section
 
 
 def routes(services: Services) -> list[BaseRoute]:
+    making = asyncio.Lock()  # one at a time: with a large catalogue it takes most of a second
+
     async def show(request: Request) -> Response:
         try:
-            return _json(await _for_caller(services, request))
+            return _json(await _for_caller(services, request, making))
         except Exception as error:
             return await on_error(request, error)
 
@@ -32,13 +36,18 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers={"vary": "authorization"})
 
 
-async def _for_caller(services: Services, request: Request) -> bytes:
+async def _for_caller(services: Services, request: Request, making: asyncio.Lock) -> bytes:
     if "authorization" not in request.headers:
         return general()
     caller = await identify(services, request.scope)
     services.limits.take(caller)
     if caller.scope == Scope.PUBLISH:
         return general()
+    async with services.customers.place_for(caller.app), making:
+        return await _with_event_types(services, caller.org_id)
+
+
+async def _with_event_types(services: Services, org_id: str) -> bytes:
     page = Page(limit=MOST_EVENT_TYPES)
-    found = await catalogue_pages.event_types(services.store, caller.org_id, page, archived=False, content=True)
+    found = await catalogue_pages.event_types(services.store, org_id, page, archived=False, content=True)
     return describe(found.rows)
