@@ -30,12 +30,12 @@ def ago(**span: float) -> datetime:
 @pytest.mark.parametrize(
     ("known", "found", "words"),
     [
-        ([], Finding.WARN, "not watched yet: restart hookline serve"),
+        ([], Finding.WARN, "not recorded yet: restart hookline serve"),
         ([OlderSecret(ID, ago(days=30), None)], Finding.OK, "was used since 2026-04-17"),
         ([OlderSecret(ID, ago(days=30), ago(minutes=5))], Finding.WARN, "was used 5 min ago: keep it"),
         ([OlderSecret(ID, ago(days=30), ago(days=8))], Finding.OK, "was used since 2026-05-09"),
         ([OlderSecret(ID, ago(days=2), None)], Finding.WARN, "keep it until 2026-05-22"),
-        ([OlderSecret(b"else", ago(days=30), ago(days=8))], Finding.WARN, "not watched yet"),
+        ([OlderSecret(b"else", ago(days=30), ago(days=8))], Finding.WARN, "not recorded yet"),
     ],
 )
 def test_what_is_said_of_an_older_secret(known: list[OlderSecret], found: Finding, words: str) -> None:

@@ -21,7 +21,7 @@ from tests.dashboard.client import Client
 from tests.dashboard.test_csrf import ACTION, send
 from tests.dashboard.test_door import RIGHT, let_in
 
-OLD, NEW = "the old secret, which has signed everything until now", "the new secret that is to sign from now on"
+OLD, NEW = "the old secret that has signed everything until now", "the new secret that is to sign from now on"
 # As the steps of the documentation have them: what a fleet has before, and in its rolling restart.
 STEPS = {"added": (OLD, f"{OLD},{NEW}"), "signs": (f"{OLD},{NEW}", f"{NEW},{OLD}"), "both": (OLD, f"{NEW},{OLD}")}
 
