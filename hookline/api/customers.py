@@ -1,7 +1,7 @@
 """Customers, who are confined to one application: what they may read, and how much of the server one of them may take.
 
 All that their requests read of the store has only texts that a customer may read. One customer's slow reads wait for each other,
-and what they ask for takes at most a quarter of the event loop's time: whoever was served rests for three times as long.
+and their answers take at most a quarter of the event loop's time: after each, its place stays empty three times as long.
 """
 
 from __future__ import annotations
