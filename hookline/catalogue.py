@@ -162,7 +162,7 @@ def moves(change: EndpointChange, current: Endpoint) -> bool:
 
 
 def check_nothing_hidden(current: Endpoint) -> None:
-    """Whoever chose the new host would read there what is shown nowhere."""
+    """The owner of the new host would receive values that are shown nowhere."""
     hidden = [name for name in current.headers if is_sensitive(name)]
     if hidden:
         raise InvalidInput(

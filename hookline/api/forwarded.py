@@ -2,7 +2,7 @@
 
 Anybody can write `X-Forwarded-For` and `X-Forwarded-Proto`. They are believed when they come from a proxy that was named
 (`HOOKLINE_TRUSTED_PROXIES`), and of the addresses only the right-most one that no proxy of ours has: what stands left of it was
-written by whoever called. `Forwarded` is not read: most proxies pass on the one that their caller wrote.
+written by the caller. `Forwarded` is not read: most proxies pass on the one that their caller wrote.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Forwarded:
             scope["scheme"] = scheme
 
     def _tell(self, peer: str, given: set[bytes]) -> None:
-        """Once for each, so that whoever has put a proxy in front of us finds the setting."""
+        """Once for each, so that people with a proxy find the setting."""
         if peer in self._told or len(self._told) >= MOST_TOLD:
             return
         self._told.add(peer)

@@ -1,6 +1,6 @@
 """Where links lead: the address at which browsers reach this server. Pure.
 
-Whoever asks for a link writes the request's Host header, and somebody else opens the link. So the header counts only if it
+The caller who asks for a link writes the request's Host header, and somebody else opens the link. So the header counts only if it
 names this machine and the server answers this machine alone.
 """
 

@@ -46,6 +46,11 @@ class PagesSettings(Struct, frozen=True, kw_only=True):
     brand: Brand = Brand()
     settings: tuple[ShownSetting, ...] = ()
 
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The one that signs first."""
+        return (self.key, *self.older_keys)
+
 
 class Services(Struct, frozen=True, kw_only=True):
     store: Store

@@ -39,9 +39,7 @@ class Connection(HttpToolsProtocol):
     _untaken: asyncio.TimerHandle | None = None  # until the next look at what the caller has left of its answers
     _in_head = False
     _in_body = False
-    _gathered = (
-        0  # bytes that came since something was made of them, but for those that came with a request's first one
-    )
+    _gathered = 0  # bytes since something was made of them, but for those that came with a request's first one
     _left_out = b""  # the head for a second parser, while the first one leaves out the body of a request
     _resuming = False  # that head is being read
     _over = False  # nothing is read from here on

@@ -166,7 +166,7 @@ def check_free(free: int) -> Check:
 
 
 def check_file(file: Path) -> Check:
-    """Whoever owns the database, or may write to it, can make themselves an operator."""
+    """A user who owns the database, or may write to it, can make themselves an operator."""
     try:
         found = file.stat()
     except OSError:

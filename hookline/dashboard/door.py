@@ -54,7 +54,7 @@ class Door:
         self._services = services
         self._store = services.store
         self._key = services.pages.key
-        self._keys = (services.pages.key, *services.pages.older_keys)
+        self._keys = services.pages.keys
         self._brand = services.pages.brand
         self._cookies = Cookies(services)
         self._sign_in = SignIn(services)

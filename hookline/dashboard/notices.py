@@ -23,7 +23,7 @@ _LONGEST = 3000  # characters of a cookie: more than these words ever take
 class Notices:
     def __init__(self, services: Services) -> None:
         self._key = services.pages.key
-        self._keys = (services.pages.key, *services.pages.older_keys)
+        self._keys = services.pages.keys
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:

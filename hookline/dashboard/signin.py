@@ -61,8 +61,8 @@ class Locked(HooklineError):
 
 
 class Turns:
-    """Passwords are checked in threads of their own, so many at a time. Whoever finds too many others waiting, in all or from
-    the same network, or has waited for too long, is told so."""
+    """Passwords are checked in threads of their own, so many at a time. A request that finds too many others
+    waiting, in all or from the same network, or that has waited for too long, is refused."""
 
     def __init__(self, at_once: int) -> None:
         self._free = asyncio.Semaphore(at_once)
@@ -112,9 +112,9 @@ class SignIn:
         found = await self._store.operator(known)
         kept = None if found is None else found.password
         pages = self._services.pages
-        own = lockout.renewed((pages.key, *pages.older_keys), known, kept or "", mark)
+        own = lockout.renewed(pages.keys, known, kept or "", mark)
         subjects = lockout.password(pages.key, known, address, own, kept or "")
-        # Counted within the turn: whoever is sent away has not guessed, and many right ones at once do not count together.
+        # Counted within the turn: a request that is sent away is no guess, and many right ones at once do not count together.
         turns = self._known if subjects.marked else self._strangers
         async with turns.taken(address):
             await self._take(subjects, address)

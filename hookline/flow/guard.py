@@ -144,61 +144,18 @@ _BAD_PORTS = frozenset(
     | {531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190}
     | {5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 )
-# Databases, caches, queues and what runs a network. None is above 32767: kernels give those to whoever asks for any port.
-_INSIDE_PORTS = frozenset(
-    {445, 873, 3260}  # files: SMB, rsync, iSCSI
-    | {1080, 3128, 8009}  # proxies: SOCKS, Squid, AJP
-    | {3389, 5900, 5901, 5985, 5986}  # desktops and shells: RDP, VNC, WinRM
-    | {
-        1433,
-        1434,
-        1521,
-        3050,
-        3306,
-        5432,
-        5433,
-        6432,
-        26257,
-    }  # SQL: Server, Oracle, Firebird, MySQL, PostgreSQL, CockroachDB
-    | {6379, 6380, 11211, 16379, 26379}  # Redis and its sentinels, memcached
-    | {
-        5984,
-        7000,
-        7001,
-        7199,
-        7473,
-        7474,
-        7687,
-        8086,
-        8123,
-        8529,
-        9042,
-        9160,
-        9200,
-        9300,
-        27017,
-        27018,
-        27019,
-        28015,
-    }  # others
-    | {1883, 4222, 4369, 5671, 5672, 8883, 9092, 9093, 9094, 15672, 25672}  # queues: MQTT, NATS, RabbitMQ, Kafka
-    | {
-        2181,
-        2375,
-        2376,
-        2379,
-        2380,
-        6443,
-        8300,
-        8301,
-        8302,
-        8500,
-        8501,
-        8600,
-        10250,
-        10255,
-    }  # ZooKeeper, Docker, etcd, Consul
-)
+# Services of the inside of a network. None is above 32767: from there on, kernels hand out ports for any purpose.
+_INSIDE_PORTS = frozenset({
+    445, 873, 3260,  # files: SMB, rsync, iSCSI
+    1080, 3128, 8009,  # proxies: SOCKS, Squid, AJP
+    3389, 5900, 5901, 5985, 5986,  # desktops and shells: RDP, VNC, WinRM
+    1433, 1434, 1521, 3050, 3306, 5432, 5433, 6432, 26257,  # SQL Server, Oracle, Firebird, MySQL, PostgreSQL, CockroachDB
+    6379, 6380, 11211, 16379, 26379,  # Redis and its sentinels, memcached
+    5984, 7000, 7001, 7199, 7473, 7474, 7687, 8086, 8123, 8529, 9042, 9160, 9200, 9300,  # CouchDB, Cassandra, Neo4j, ...
+    27017, 27018, 27019, 28015,  # MongoDB, RethinkDB
+    1883, 4222, 4369, 5671, 5672, 8883, 9092, 9093, 9094, 15672, 25672,  # queues: MQTT, NATS, RabbitMQ, Kafka
+    2181, 2375, 2376, 2379, 2380, 6443, 8300, 8301, 8302, 8500, 8501, 8600, 10250, 10255,  # ZooKeeper, Docker, etcd, Consul
+})  # fmt: skip
 REFUSED_PORTS = _BAD_PORTS | _INSIDE_PORTS
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
