@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -275,7 +275,7 @@ def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, 
     if now - last >= UNUSED:
         return (
             True,
-            f"no token of {name} was used since {_day(last)}: remove it, and tokens of it that are left are refused",
+            f"no token of {name} was used since {_day(last)}: remove it; its remaining tokens then stop working",
         )
     if secret.seen_at is not None:
         return False, f"a token of {name} was used {ago(last, now)}: keep it"
@@ -283,7 +283,7 @@ def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, 
 
 
 def _day(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M}"
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _at_least(count: int) -> str:
