@@ -89,6 +89,7 @@ INTERRUPTED = """
 import asyncio, os, signal
 from hookline.cli import dead, main
 
+UNHANDLED = signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler
 dead.BATCH = 2
 whole = dead._replay_some
 
@@ -96,8 +97,8 @@ async def interrupted(opened, where):
     first, *second = os.environ["TOLD"].split()
     os.kill(os.getpid(), signal.Signals[first])
     answer = await whole(opened, where)
-    while second and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        await asyncio.sleep(0)  # until the first is heard
+    while signal.getsignal(signal.Signals[first]) not in UNHANDLED:
+        await asyncio.sleep(0)  # any thread may take the signal; the command removes its handler once it has seen it
     if second:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.Signals[second[0]])
         await asyncio.Event().wait()
