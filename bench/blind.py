@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from hookline import runtime
 from hookline.cli import main
 from hookline.observe.tally import Tally
+from hookline.server import process
 
 
 def _nothing(*_given: object, **_named: object) -> None:
@@ -20,5 +20,5 @@ async def _never(*_given: object, stop: asyncio.Event, **_named: object) -> None
 if __name__ == "__main__":
     for stage in ("ingested", "moved", "claimed", "recorded", "swept", "changed", "refused", "answered"):
         setattr(Tally, stage, _nothing)
-    runtime.beat = runtime.watch = _never  # type: ignore[assignment]
+    process.beat = process.watch = _never  # type: ignore[assignment]
     main()

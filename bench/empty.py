@@ -11,9 +11,10 @@ import sys
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from hookline import clock, tokens
-from hookline.cli import http
-from hookline.cli import listener as listeners
+from hookline import clock
+from hookline.security import tokens
+from hookline.server import http
+from hookline.server import sockets as listeners
 
 _BODY = (
     b'{"id":"msg_2Yk8mNq4P0b1dEfGhIjKlMnOpQr","eventType":"order.paid","payload":{},"timestamp":"2024-02-29T12:34:56Z"}'

@@ -14,10 +14,10 @@ from rich.progress import Progress
 
 from hookline.config import load
 from hookline.model import Application, Secret
-from hookline.runtime import work
+from hookline.security.vault import Vault
+from hookline.server.process import work
 from hookline.signing import new_secret
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import private_server
 from tests.support.processes import running

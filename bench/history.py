@@ -15,13 +15,14 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.model import Application, Endpoint, EventType, Secret
-from hookline.observe.activity import ALL, MINUTE, QUARTER
+from hookline.model.activity import ALL, MINUTE, QUARTER
+from hookline.model.pulses import EVERY, Pulse
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.observe.instruments import SECONDS
-from hookline.observe.pulse import EVERY, Pulse
+from hookline.services import manage
 from hookline.signing import new_secret
-from hookline.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw, RawPostgres, open_raw

@@ -27,8 +27,9 @@ from rich.table import Table
 
 from bench.ground import BODY, database
 from bench.poster import Load, Target, post
-from hookline import clock, tokens
-from hookline.manage import DEFAULT_ORG
+from hookline import clock
+from hookline.security import tokens
+from hookline.services.manage import DEFAULT_ORG
 from tests.support.processes import environment, running
 
 APP = "bench"

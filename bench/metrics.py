@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.ground import application, database, opened
-from hookline.api.metrics import Metrics
 from hookline.clock import monotonic
-from hookline.observe.sample import Sampler
+from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally
+from hookline.web.metrics import Metrics
 from tests.support.bulk import Bulk
 from tests.support.processes import environment
 from tests.support.raw import Raw, open_raw

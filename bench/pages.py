@@ -24,11 +24,13 @@ from rich.table import Table
 
 from bench.ground import database, opened
 from bench.history import Past, load
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.dashboard import pages
-from hookline.dashboard.look import PORTAL
+from hookline.dashboard.page_context import PORTAL
 from hookline.model import NewTask, Scope, TaskKind, TaskWork
-from hookline.store.base import Store
+from hookline.security import tokens
+from hookline.services import manage
+from hookline.store.protocols import Store
 from tests.dashboard.client import Client
 from tests.support.processes import environment, running
 from tests.support.serving import announced, free_port

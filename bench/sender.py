@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from bench.ground import BODY
 from bench.receiver import BenchReceiver
-from hookline.flow.guard import Guard
-from hookline.flow.resolve import Resolver
-from hookline.flow.send import Request, Results, Sender
+from hookline.engine.sender.dns import Resolver
+from hookline.engine.sender.loop import Request, Results, Sender
+from hookline.rules.guard import Guard
 
 HEADERS = [
     "content-type: application/json",

@@ -16,8 +16,8 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from hookline.model import Application, Organization
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault, new_key
 from tests.support import factory
 from tests.support.postgres import Databases, PostgresServer, clear_stale
 from tests.support.raw import Raw, open_raw

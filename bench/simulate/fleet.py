@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from bench.simulate.plans import DEFAULT
 from bench.simulate.world import BEGIN, Plan, Watch, World
-from hookline.model import CircuitPolicy, Job, Sent
-from hookline.states import ErrorKind
-from hookline.worker import WorkerSettings
+from hookline.engine.worker import WorkerSettings
+from hookline.model import CircuitPolicy, LeasedDelivery, Sent
+from hookline.model.states import ErrorKind
 
 HOUR = timedelta(hours=1)
 END = BEGIN + HOUR + timedelta(seconds=DEFAULT.max_age)
@@ -224,7 +224,7 @@ class Census(Watch):
             self.peaks[size][max(recovery.seconds)] += 1
             endpoint.recovery = None
 
-    def delivered(self, job: Job, now: datetime) -> None:
+    def delivered(self, job: LeasedDelivery, now: datetime) -> None:
         sick = self.endpoints[job.endpoint_no].sick
         self.latency[sick][rounded((now - job.accepted_at) // MILLISECOND)] += 1
         if not sick:

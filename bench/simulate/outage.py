@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from bench.simulate.plans import DEFAULT, FULL_JITTER, OURS
 from bench.simulate.world import BEGIN, Endpoint, Plan, Watch, World
-from hookline.model import Job, Sent
+from hookline.model import LeasedDelivery, Sent
 
 MESSAGES = 5_000
 BACKLOGS = (1_000, 5_000, 20_000, 50_000)
@@ -104,7 +104,7 @@ class Seen(Watch):
         self.bins[place] += 1
         self.requests += 1
 
-    def delivered(self, job: Job, now: datetime) -> None:
+    def delivered(self, job: LeasedDelivery, now: datetime) -> None:
         self.delivered_at.append(now)
 
     def failed(self, no: int, attempts: int) -> None:

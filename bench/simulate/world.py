@@ -16,16 +16,27 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Protocol
 
-from hookline.flow import circuit
-from hookline.flow.claim import Division, fair_quota
-from hookline.flow.crowd import Crowd
-from hookline.flow.judge import judge
-from hookline.flow.lane import Admission
-from hookline.flow.record import moves_lane, outcomes_of
-from hookline.model import AppShare, CircuitPolicy, ClaimBatch, Delivered, Job, Lane, Result, Retry, RetryPolicy, Sent
-from hookline.states import Circuit
+from hookline.engine.worker import SETTLE, WorkerSettings
+from hookline.model import (
+    AppShare,
+    CircuitPolicy,
+    ClaimBatch,
+    Delivered,
+    Lane,
+    LeasedDelivery,
+    Result,
+    Retry,
+    RetryPolicy,
+    Sent,
+)
+from hookline.model.states import Circuit
+from hookline.rules.claim.budgets import Crowd
+from hookline.rules.claim.rotation import Division, fair_quota
+from hookline.rules.judge import judge
+from hookline.rules.lane import circuit
+from hookline.rules.lane.admission import Admission
+from hookline.rules.outcomes import moves_lane, outcomes_of
 from hookline.store.sqlite.claim import ROUNDS
-from hookline.worker import SETTLE, WorkerSettings
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 CLAIMING = timedelta(milliseconds=2)  # one claim, and no other meanwhile
@@ -56,7 +67,7 @@ class Watch:
 
     def started(self, no: int, now: datetime, *, probe: bool) -> None: ...
 
-    def delivered(self, job: Job, now: datetime) -> None: ...
+    def delivered(self, job: LeasedDelivery, now: datetime) -> None: ...
 
     def failed(self, no: int, attempts: int) -> None:
         """The attempt failed, and another follows. `attempts` are those that are used up."""
@@ -93,7 +104,7 @@ class World:
         self._tokens: list[tuple[datetime, int, int]] = []
         self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
         self._crowd = Crowd()
-        self._claimed: list[Job] = []  # in the claim that is going on
+        self._claimed: list[LeasedDelivery] = []  # in the claim that is going on
         self._claim_at: datetime | None = None
         self._claims: set[datetime] = set()  # for which there is an event; all but one came to nothing
         self._ready_at = BEGIN  # the last claim is over
@@ -213,7 +224,7 @@ class World:
         self.held[no] += 1
         self.held_by_app[lane.app_no] += 1
         due_at, number, attempts, last_delay, accepted_at = row
-        job = Job(
+        job = LeasedDelivery(
             delivery_id=number,
             claim=1,
             message_id="",
@@ -240,7 +251,7 @@ class World:
         sent, took = self.endpoints[no].answer(now)
         self.at(now + took, self._finish, (job, sent))
 
-    def _finish(self, given: tuple[Job, Sent]) -> None:
+    def _finish(self, given: tuple[LeasedDelivery, Sent]) -> None:
         job, sent = given
         self.free += 1
         _less(self.held, job.endpoint_no)

@@ -12,24 +12,24 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from hookline import discretion
-from hookline.api import audit, docs, hot, openapi
+from hookline.api import audit, docs, ingest_route, openapi
 from hookline.api.call import Call
-from hookline.api.errors import on_crash, on_error, on_http_exception
-from hookline.api.front import Front
-from hookline.api.gate import admit
-from hookline.api.idempotency import HEADER, key_of, request_of
 from hookline.api.operation import PREFIX, Needs, Operation
 from hookline.api.routes import OPERATIONS
-from hookline.api.services import Services
 from hookline.errors import BlockedAddress
+from hookline.rules import redaction
+from hookline.web.authorize import admit
+from hookline.web.context import WebContext
+from hookline.web.errors import on_crash, on_error, on_http_exception
+from hookline.web.idempotency import HEADER, key_of, request_of
+from hookline.web.middleware import RequestMiddleware
 
-MOST_KEYED = 1024 * 1024  # bytes of a POST with a key; the handler may take less
+MAX_KEYED = 1024 * 1024  # bytes of a POST with a key; the handler may take less
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
     """The ASGI application. `pages` are routes outside the API, such as the dashboard's."""
     by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
@@ -45,7 +45,9 @@ def create_app(services: Services, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
     app = Starlette(routes=routes, exception_handlers={HTTPException: on_http_exception, Exception: on_crash})
     app.router.redirect_slashes = False
     templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
-    return Front(hot.ahead(app, routes), services.front, templates, services.monotonic, services.tally)
+    return RequestMiddleware(
+        ingest_route.ahead(app, routes), services.front, templates, services.monotonic, services.tally
+    )
 
 
 def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
@@ -53,7 +55,7 @@ def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
     return [step.startswith("{") for step in found[0].split("/")]
 
 
-def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint:
+def _endpoint(operations: dict[str, Operation], services: WebContext) -> _Endpoint:
     async def handle(request: Request) -> Response:
         try:
             operation = operations["GET" if request.method == "HEAD" else request.method]
@@ -65,7 +67,7 @@ def _endpoint(operations: dict[str, Operation], services: Services) -> _Endpoint
                 return await _handle(call)
         except BlockedAddress as error:
             services.tally.refused("saved")
-            text = str(error) if caller.app is None else discretion.refusal(str(error))
+            text = str(error) if caller.app is None else redaction.refusal(str(error))
             return await on_error(request, BlockedAddress(text))
         except Exception as error:
             return await on_error(request, error)
@@ -82,7 +84,7 @@ async def _handle(call: Call) -> Response:
     app_id = "" if call.caller.app is None else call.caller.app.id
     holder = (str(call.caller.holder),) if operation.own else ()
     key = key_of(given, call.caller.org_id, app_id, operation.method, call.request.scope["path"], *holder)
-    request = request_of(call.request.scope["query_string"], await call.raw_body(MOST_KEYED))
+    request = request_of(call.request.scope["query_string"], await call.raw_body(MAX_KEYED))
     return await call.services.answers.once(key, request, lambda: _done(call))
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from hookline import audit
-from hookline.access import NewAudit
 from hookline.api.call import Call
 from hookline.api.operation import Needs, Operation
 from hookline.api.wire.endpoints import EndpointSecretOut
+from hookline.model.operators import NewAuditEntry
+from hookline.services import audit
 
 # Operations whose names, made for SDKs, differ from what people call the same deed.
 _WORDS = {
@@ -60,9 +60,9 @@ async def remember(call: Call, answer: Response) -> None:
         await audit.remember(call.store, entry(call, answer))
 
 
-def entry(call: Call, answer: Response) -> NewAudit:
+def entry(call: Call, answer: Response) -> NewAuditEntry:
     client = call.request.client
-    return NewAudit(
+    return NewAuditEntry(
         org_id=call.caller.org_id,
         actor=call.caller.actor,
         action=action(call.operation),

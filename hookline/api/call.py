@@ -8,24 +8,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline import ids
-from hookline.api import body, query, wire
-from hookline.api.auth import Caller
+from hookline.api import query, wire
 from hookline.api.query import without_controls
-from hookline.api.services import Services
 from hookline.errors import InvalidInput
 from hookline.model import Application
-from hookline.store.base import Page, Store
+from hookline.store.protocols import Page, Store
+from hookline.web import body
+from hookline.web.callers import Caller
+from hookline.web.context import WebContext
 
 if TYPE_CHECKING:
     from hookline.api.operation import ListQuery, Operation
 
 T = TypeVar("T")
 
-MOST_BODY = 256 * 1024  # of a request that carries no payload
+MAX_BODY = 256 * 1024  # of a request that carries no payload
 
 
 class Call:
-    def __init__(self, request: Request, services: Services, caller: Caller, operation: Operation) -> None:
+    def __init__(self, request: Request, services: WebContext, caller: Caller, operation: Operation) -> None:
         self.request = request
         self.services = services
         self.caller = caller
@@ -56,7 +57,7 @@ class Call:
         """What has been read of the body: all, or nothing."""
         return self._raw or b""
 
-    async def raw_body(self, most: int = MOST_BODY) -> bytes:
+    async def raw_body(self, most: int = MAX_BODY) -> bytes:
         """Read once, however often it is asked for."""
         if self._raw is None:
             tenant = self.caller.org_id if self.caller.app is None else self.caller.app.id
@@ -66,7 +67,7 @@ class Call:
             raise body.too_large(most)
         return self._raw
 
-    async def body(self, shape: type[T], most: int = MOST_BODY) -> T:
+    async def body(self, shape: type[T], most: int = MAX_BODY) -> T:
         assert shape is self.operation.body, "the document would tell another shape"
         raw = await self.raw_body(most)
         return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)

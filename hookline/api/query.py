@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_typ
 import msgspec
 from starlette.datastructures import QueryParams
 
-from hookline.api import faults
-from hookline.api.errors import InvalidQuery, Refused
+from hookline.web import faults
+from hookline.web.errors import InvalidQuery, Refused
 
 T = TypeVar("T")
 

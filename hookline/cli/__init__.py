@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from hookline.cli import streams
+from hookline.cli import standard_streams
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """The imports are most of a short command's time: Ctrl-C must be quiet there too."""
-    streams.prepare()
+    standard_streams.prepare()
     try:
         from hookline.cli.app import start
 

@@ -10,16 +10,17 @@ import typer
 from msgspec import Struct
 
 from hookline import clock
-from hookline.cli import logs, params
-from hookline.cli.listener import shown_address
+from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, load_config, run, session
 from hookline.config import Config, shown_url
+from hookline.engine.sources.setup import install
 from hookline.errors import HooklineError, InvalidInput
-from hookline.sources.setup import install
+from hookline.security.vault import Vault
+from hookline.server import logs
+from hookline.server.sockets import shown_address
 from hookline.store import open_store
-from hookline.store.base import SCHEMA_VERSION
-from hookline.vault import Vault
+from hookline.store.protocols import SCHEMA_VERSION
 
 LONGEST_TOKEN = 36_500.0  # days
 
@@ -144,7 +145,7 @@ async def _token(org: str, app_ref: str | None, days: float | None, *, link: boo
 
 
 def _issued(opened: Session, app_id: str | None, days: float | None) -> Made:
-    from hookline import tokens
+    from hookline.security import tokens
 
     usual = tokens.ORG_LIFETIME if app_id is None else tokens.APP_LIFETIME
     now, lifetime = clock.wall(), usual if days is None else days * 86_400
@@ -153,7 +154,7 @@ def _issued(opened: Session, app_id: str | None, days: float | None) -> Made:
 
 
 def _link(opened: Session) -> Made:
-    from hookline import tokens
+    from hookline.security import tokens
 
     config, now = opened.config, clock.wall()
     url = sign_in_link(config, opened.org_id, config.public_url or shown_address(config.host, config.port), now)
@@ -163,6 +164,6 @@ def _link(opened: Session) -> Made:
 
 def sign_in_link(config: Config, org_id: str, address: str, now: datetime) -> str:
     """What signs in is behind the #: browsers do not send that part."""
-    from hookline import tokens
+    from hookline.security import tokens
 
     return f"{address}/login#token={tokens.issue_link(config.jwt_secret, org_id, now=now)}"

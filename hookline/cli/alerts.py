@@ -9,19 +9,21 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from hookline import clock, manage
+from hookline import clock
 from hookline.api.wire.alerts import alert as shape
 from hookline.cli import params
 from hookline.cli.output import Cell, Output, span
 from hookline.cli.session import Session, run, session
+from hookline.engine.alerting import channels as alert_channels
+from hookline.engine.alerting.mail import FAULTS, Post, shown
 from hookline.errors import NotFound
 from hookline.model import Attempt
-from hookline.observe.alerts import home, words
-from hookline.observe.alerts.alert import Alert, Name, Notice, Outgoing, Severity
-from hookline.observe.alerts.mail import FAULTS, Post, shown
-from hookline.observe.alerts.words import EMAIL, WEBHOOK
-from hookline.states import DeliveryState
-from hookline.store.base import Page
+from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
+from hookline.model.states import DeliveryState
+from hookline.rules.alerts import wording
+from hookline.rules.alerts.wording import EMAIL, WEBHOOK
+from hookline.services import manage
+from hookline.store.protocols import Page
 
 app = typer.Typer(help="Alerts: what fires, what did, and where it is told.", no_args_is_help=True)
 
@@ -78,7 +80,7 @@ async def _read(page: Page, *, firing: bool | None) -> list[Alert]:
 
 def _firing_cells(alert: Alert) -> tuple[Cell, ...]:
     subject = alert.subject or None
-    return (alert.name, alert.severity.value, subject, alert.began_at, alert.text, words.look(alert))
+    return (alert.name, alert.severity.value, subject, alert.began_at, alert.text, wording.look(alert))
 
 
 def _past_cells(alert: Alert) -> tuple[Cell, ...]:
@@ -104,14 +106,14 @@ def secret(as_json: params.Json = False) -> None:
 async def _secret() -> str:
     async with session() as opened:
         await _settle(opened)
-        endpoint = (await home.endpoints(opened.store)).get(WEBHOOK)
+        endpoint = (await alert_channels.endpoints(opened.store)).get(WEBHOOK)
         if endpoint is None:
             raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
         return manage.check_opened(endpoint).secrets[0].key
 
 
 async def _settle(opened: Session) -> None:
-    await home.settle(opened.store, opened.guard, opened.config.channels)
+    await alert_channels.settle(opened.store, opened.guard, opened.config.channels)
 
 
 # ── test ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +158,7 @@ async def _test() -> list[Told]:
             raise NotFound("alerts are only logged: set HOOKLINE_ALERT_WEBHOOK_URL, _SLACK_URL or _EMAIL")
         await _settle(opened)
         notice = _example(await opened.store.now())
-        outgoing = words.outgoing(notice, channels)
+        outgoing = wording.outgoing(notice, channels)
         await opened.store.tell_alerts(outgoing)
         mails = [_mail(opened, channels.smtp_url, notice)] if channels.smtp_url else []
         return await asyncio.gather(*(_arrival(opened, each) for each in outgoing), *mails)
@@ -165,7 +167,7 @@ async def _test() -> list[Told]:
 def _example(now: datetime) -> Notice:
     alert = Alert(
         id=0,
-        name=Name.BACKLOG.value,
+        name=AlertName.BACKLOG.value,
         subject="",
         severity=Severity.WARNING,
         began_at=now,
@@ -181,7 +183,7 @@ async def _mail(opened: Session, smtp_url: str, notice: Notice) -> Told:
     channels = opened.config.channels
     post = Post(smtp_url, opened.config.ca_bundle)
     try:
-        await post.send(words.mail(notice, channels))
+        await post.send(wording.mail(notice, channels))
     except FAULTS as error:
         return Told(channel=EMAIL, state="failed", detail=shown(error))
     return Told(channel=EMAIL, state="sent", detail=", ".join(channels.emails))
@@ -200,7 +202,7 @@ async def _arrival(opened: Session, sent: Outgoing) -> Told:
 
 
 async def _state(opened: Session, sent: Outgoing, before: Told) -> Told:
-    app = await home.find(opened.store)
+    app = await alert_channels.find(opened.store)
     message = None if app is None else await opened.store.message(app.no, sent.event_id)
     deliveries = [] if message is None else await opened.store.deliveries(message.id)
     if not deliveries:

@@ -14,8 +14,7 @@ from hookline.cli import (
     admin,
     alerts,
     apps,
-    dead,
-    demo,
+    dead_letters,
     doctor,
     endpoints,
     event_types,
@@ -31,6 +30,7 @@ from hookline.cli import (
     top,
     trace,
 )
+from hookline.cli.demo import command as demo
 from hookline.cli.output import clean
 from hookline.errors import (
     BlockedAddress,
@@ -115,7 +115,7 @@ app.add_typer(apps.app, name="apps")
 app.add_typer(endpoints.app, name="endpoints")
 app.add_typer(event_types.app, name="event-types")
 app.add_typer(outbox.app, name="outbox")
-app.add_typer(dead.app, name="dead")
+app.add_typer(dead_letters.app, name="dead")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(keys.app, name="keys")

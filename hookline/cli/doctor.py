@@ -16,28 +16,29 @@ from urllib.parse import urlsplit
 import typer
 from msgspec import Struct
 
-from hookline import clock, tokens
-from hookline.api.place import is_loopback
+from hookline import clock
 from hookline.cli import params
 from hookline.cli.outbox_status import counted
 from hookline.cli.output import Output, ago, span
 from hookline.cli.session import existing_config, run
 from hookline.config import Config, shown_url
+from hookline.engine.sender.dns import Answer, Resolver
+from hookline.engine.sources.status import SourceView, examine
 from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput, SourceUnavailable
-from hookline.flow import backoff
-from hookline.flow.guard import Guard
-from hookline.flow.resolve import Answer, Resolver
 from hookline.model import DeadFilter, Endpoint, LaneView, OutboxView
-from hookline.sources.examine import SourceView, examine
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.rules import backoff
+from hookline.rules.guard import Guard
+from hookline.security import tokens
+from hookline.security.vault import Vault
 from hookline.store import open_store
-from hookline.store.base import SCHEMA_VERSION, Store
+from hookline.store.protocols import SCHEMA_VERSION, Store
 from hookline.store.sealed import OlderSecret, Seals
-from hookline.vault import Vault
+from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
-MOST_NAMES = 50
-MOST_SEALED = 10_000  # values of one key that are counted in one place
+MAX_NAMES = 50
+MAX_SEALED = 10_000  # values of one key that are counted in one place
 SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
 LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
@@ -131,7 +132,7 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     views = await store.lanes()
     yield check_health(views)
     yield await _check_secrets(store, views)
-    yield check_keys(await store.seals(MOST_SEALED))
+    yield check_keys(await store.seals(MAX_SEALED))
     yield check_tokens(config.jwt_secrets, await store.older_secrets(), await store.now())
     yield check_guard(config.guard(), views)
     yield check_outbox(await store.outbox(), await store.now())
@@ -287,7 +288,7 @@ def _day(at: datetime) -> str:
 
 
 def _at_least(count: int) -> str:
-    return f"{count:,}" if count < MOST_SEALED else f"{MOST_SEALED:,} or more"
+    return f"{count:,}" if count < MAX_SEALED else f"{MAX_SEALED:,} or more"
 
 
 def check_guard(guard: Guard, views: list[LaneView]) -> Check:
@@ -369,7 +370,7 @@ async def _check_dns(config: Config, views: list[LaneView]) -> Check:
     names = sorted({host for host, _ in hosts(views) if not _is_address(host)})
     if not names:
         return Check("dns", Finding.OK, "no endpoint has a name to look up")
-    asked = names[:MOST_NAMES]
+    asked = names[:MAX_NAMES]
     answers = await look_up(config, asked)
     bad = [f"{name} ({answer.problem})" for name, answer in answers.items() if answer.problem]
     rest = f" (the first {len(asked)} of {len(names)})" if len(names) > len(asked) else ""
@@ -407,7 +408,7 @@ async def _answer(loop: asyncio.AbstractEventLoop, resolver: Resolver, name: str
 
 
 async def _check_reach(config: Config, views: list[LaneView]) -> Check:
-    targets = hosts(views)[:MOST_NAMES]
+    targets = hosts(views)[:MAX_NAMES]
     if not targets:
         return Check("reach", Finding.OK, "no endpoint to connect to")
     problems = await asyncio.gather(*(_connect(config, host, port) for host, port in targets))

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from hookline import clock, manage, signing
+from hookline import clock, signing
 from hookline.api import wire
-from hookline.cli import lanes, params, timeline
+from hookline.cli import endpoint_state, params, timeline
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
-from hookline.states import Circuit
-from hookline.texts import without_query
+from hookline.model.states import Circuit
+from hookline.rules.checks.text import without_query
+from hookline.services import manage
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
 
@@ -104,7 +105,7 @@ def _print(
     pairs += [("secret", secret) for secret in secrets or ()]
     out.fields(pairs + ([] if view is None else _lane_pairs(view)))
     for event in events:
-        by = "" if event.actor is None else f"  (by {lanes.who(event.actor)})"
+        by = "" if event.actor is None else f"  (by {endpoint_state.who(event.actor)})"
         out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}{by}")
 
 
@@ -222,11 +223,11 @@ async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -
         return changed, opened.now
 
 
-app.command("pause")(lanes.pause)
-app.command("resume")(lanes.resume)
-app.command("open")(lanes.open_circuit)
-app.command("close")(lanes.close_circuit)
-app.command("reset")(lanes.reset_circuit)
+app.command("pause")(endpoint_state.pause)
+app.command("resume")(endpoint_state.resume)
+app.command("open")(endpoint_state.open_circuit)
+app.command("close")(endpoint_state.close_circuit)
+app.command("reset")(endpoint_state.reset_circuit)
 app.command("timeline")(timeline.timeline)
 
 

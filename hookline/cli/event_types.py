@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from hookline import manage
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import run, session
 from hookline.errors import InvalidInput
 from hookline.model import EventType
-from hookline.store.base import Page
+from hookline.services import manage
+from hookline.store.protocols import Page
 
 app = typer.Typer(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hookline import manage
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import run, session
 from hookline.model import ApiKey, Scope
-from hookline.store.base import Page
+from hookline.services import manage
+from hookline.store.protocols import Page
 
 LONGEST = 36_500.0  # days
 

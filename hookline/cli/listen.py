@@ -15,17 +15,18 @@ from urllib.parse import urlsplit
 import typer
 from msgspec import Struct
 
-from hookline import clock, config, ids, manage, signing
-from hookline.cli import listener as listeners
+from hookline import clock, config, ids, signing
 from hookline.cli import params
+from hookline.cli.listen_server import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.output import Output, clean
-from hookline.cli.receiver import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.send import accept
 from hookline.cli.session import Session, run, session
 from hookline.config import Config
 from hookline.errors import ConfigError, HooklineError, InvalidInput
 from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.server import sockets as listeners
+from hookline.services import manage
 
 PING_TYPE = "hookline.ping"
 
@@ -100,7 +101,7 @@ async def _listen(out: Output, listener: socket.socket, options: Options) -> Non
         )
         _announce(out, url, verifies=bool(secrets))
         _obey_stdin(out, receiver, asyncio.get_running_loop())
-        from hookline.cli import http
+        from hookline.server import http
 
         await http.serve(receiver, listener, stop=stop, grace=1)
 

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from hookline import passwords
-from hookline.access import Operator, operator_name
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Scope
-from hookline.store.base import Page
+from hookline.model.operators import Operator, operator_name
+from hookline.security import passwords
+from hookline.store.protocols import Page
 
 app = typer.Typer(help="People who sign in to the dashboard with a password.", no_args_is_help=True)
 

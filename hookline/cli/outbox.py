@@ -12,7 +12,7 @@ from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import run, session
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import SetAside
-from hookline.store.base import Page, Store
+from hookline.store.protocols import Page, Store
 
 app = typer.Typer(
     help="The outbox: what applications have published, and what of it could not become messages.", no_args_is_help=True

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from hookline import config, parsers
+from hookline import config
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import run, session
-from hookline.config import shown_url
+from hookline.config import parsers, shown_url
+from hookline.engine.sources import setup
 from hookline.errors import InvalidInput
 from hookline.outbox.setup import sql as outbox_sql
-from hookline.sources import setup
 
 LONGEST_ROLE = 63  # bytes: PostgreSQL would cut a longer one
 

@@ -11,9 +11,9 @@ from hookline.cli import params
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.config import shown_url
+from hookline.engine.sources.status import examine
 from hookline.errors import SourceUnavailable
-from hookline.sources.examine import examine
-from hookline.store.base import COUNTED
+from hookline.store.protocols import COUNTED
 
 
 class Line(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from hookline import texts
 from hookline.errors import InvalidInput
+from hookline.rules.checks import text as text_checks
 
 # As on the status page: a mark and a word, never colour alone.
 STYLES = {
@@ -187,7 +187,7 @@ def shown(cell: Cell) -> str:
 
 
 def span(seconds: float) -> str:
-    return texts.lasting(seconds)
+    return text_checks.lasting(seconds)
 
 
 def ago(then: datetime, now: datetime) -> str:

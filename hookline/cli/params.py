@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from hookline import parsers
+from hookline.config import parsers
 from hookline.errors import InvalidInput
-from hookline.manage import DEFAULT_ORG
+from hookline.services.manage import DEFAULT_ORG
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Org = Annotated[

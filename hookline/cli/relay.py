@@ -11,19 +11,20 @@ from typing import Annotated
 
 import typer
 
-from hookline import clock, parsers, runtime
-from hookline.cli import listener, logs, params
+from hookline import clock
+from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.serve import run_parts
 from hookline.cli.session import load_config
-from hookline.config import Config, shown_url
+from hookline.config import Config, parsers, shown_url
+from hookline.engine.relay import BATCH, Outbox
+from hookline.engine.sources.status import examine
 from hookline.errors import HooklineError, InvalidInput
-from hookline.flow.outage import pause
-from hookline.flow.relay import BATCH, Outbox
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
-from hookline.sources.examine import examine
-from hookline.store.base import Store
+from hookline.server import logs, process, sockets
+from hookline.store.outage import pause
+from hookline.store.protocols import Store
 
 QUIET = 0.3  # seconds
 
@@ -71,7 +72,7 @@ def check_url(where: str, config: Config, url: str) -> None:
 
 
 def _outboxes(store: Store, config: Config, urls: Sequence[str] | None) -> list[Outbox]:
-    return runtime.outboxes(store, config) if urls is None else runtime.sources(store, config, urls)
+    return process.outboxes(store, config) if urls is None else process.sources(store, config, urls)
 
 
 def _urls(config: Config, urls: Sequence[str] | None) -> Sequence[str]:
@@ -79,8 +80,8 @@ def _urls(config: Config, urls: Sequence[str] | None) -> Sequence[str]:
 
 
 async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> None:
-    port = listener.bind(config.host, config.metrics_port) if config.metrics_port else None
-    with listener.stop_on_signals() as stop:
+    port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
+    with sockets.stop_on_signals() as stop:
         tally = Tally()
         async with _shown(config, port, stop, tally) as store, asyncio.TaskGroup() as parts:
             names = [shown_url(url) for url in _urls(config, urls)]
@@ -89,25 +90,25 @@ async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> Non
                 people=lambda: out.line(f"Hookline relays {', '.join(names)} into {shown_url(config.database_url)}"),
             )
             sys.stdout.flush()
-            parts.create_task(runtime.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
-            parts.create_task(runtime.beat(store, tally, stop=stop))
+            parts.create_task(process.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
+            parts.create_task(process.beat(store, tally, stop=stop))
 
 
 @asynccontextmanager
 async def _shown(config: Config, port: socket.socket | None, stop: asyncio.Event, tally: Tally) -> AsyncIterator[Store]:
     """The store; with `/metrics` and `/health` on a port, where there is one."""
     if port is None:
-        async with runtime.opened(config) as store:
+        async with process.opened(config) as store:
             yield store
         return
-    from hookline.cli import exposed, site
+    from hookline.server import metrics_port, site
 
     async with (
-        site.doorway(config, port, leaving=stop, stop=stop) as way,
-        runtime.opened(config) as store,
+        site.early_server(config, port, leaving=stop, stop=stop) as way,
+        process.opened(config) as store,
         asyncio.TaskGroup() as parts,
     ):
-        parts.create_task(exposed.Exposed(store, config, tally, None).run(way, stop))
+        parts.create_task(metrics_port.MetricsExport(store, config, tally, None).run(way, stop))
         yield store
 
 
@@ -118,8 +119,8 @@ _Result = tuple[str, RelayReport | HooklineError]  # an outbox, and what came of
 
 async def _once(config: Config, urls: Sequence[str] | None, out: Output) -> None:
     """Each of them, whatever becomes of the others."""
-    with listener.stop_on_signals() as stop:
-        async with runtime.opened(config) as store:
+    with sockets.stop_on_signals() as stop:
+        async with process.opened(config) as store:
             results = await _each(config, store, urls, stop)
     out.result({"data": [_document(*one) for one in results]}, people=lambda: _print(out, results))
     failures = [found for _, found in results if isinstance(found, HooklineError)]

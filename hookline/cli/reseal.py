@@ -11,15 +11,15 @@ import typer
 from msgspec import Struct
 
 from hookline.cli import INTERRUPTED, params
-from hookline.cli import listener as listeners
 from hookline.cli.output import Output, clean
 from hookline.cli.session import Session, run, session
+from hookline.server import sockets as listeners
 from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
 
 BATCH = 200  # values in one transaction
-MOST_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
+MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
 
-MOST_SHOWN = 100  # values that no key opens
+MAX_SHOWN = 100  # values that no key opens
 
 Advance = Callable[[int], None]
 
@@ -56,7 +56,7 @@ async def _dry_run() -> tuple[Report, bool]:
 
 
 async def _seals(opened: Session) -> Seals:
-    return await opened.store.seals(MOST_COUNTED)
+    return await opened.store.seals(MAX_COUNTED)
 
 
 async def _reseal(out: Output) -> tuple[Report, bool]:
@@ -100,10 +100,10 @@ async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Eve
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:
-    for fault in report.failed[:MOST_SHOWN]:
+    for fault in report.failed[:MAX_SHOWN]:
         print(f"hookline: {clean(fault)}", file=sys.stderr)
-    if len(report.failed) > MOST_SHOWN:
-        print(f"hookline: and {len(report.failed) - MOST_SHOWN:,} more: --json names them all", file=sys.stderr)
+    if len(report.failed) > MAX_SHOWN:
+        print(f"hookline: and {len(report.failed) - MAX_SHOWN:,} more: --json names them all", file=sys.stderr)
     if dry_run:
         out.line(f"{report.left:,} values would be sealed with the first key of HOOKLINE_SECRET_KEY")
         return

@@ -10,14 +10,16 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from hookline import clock, ids, manage, messages
+from hookline import clock, ids
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Accepted, Delivery, NewMessage
-from hookline.states import OPEN, DeliveryState
+from hookline.model.states import OPEN, DeliveryState
+from hookline.rules.checks import message as message_checks
+from hookline.services import manage
 
 LOOK_AGAIN = 0.05  # seconds between looks at the deliveries, with --wait
 LONGEST_WAIT = 86_400.0
@@ -106,7 +108,9 @@ def _say_accepted(out: Output, accepted: Accepted) -> None:
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
     """Check and store one message; `draft` has all but the application."""
     app = await opened.application(app_ref)
-    new = messages.check_message(replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload)
+    new = message_checks.check_message(
+        replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload
+    )
     (accepted,) = await opened.store.ingest([new])
     return manage.judge_accepted(accepted)
 

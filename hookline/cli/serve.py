@@ -16,20 +16,22 @@ from typing import Annotated
 import typer
 import uvloop
 
-from hookline import clock, manage, runtime
-from hookline.api.place import is_loopback
-from hookline.cli import lifeline, logs, params
-from hookline.cli import listener as listeners
+from hookline import clock
+from hookline.cli import params
 from hookline.cli.admin import sign_in_link
-from hookline.cli.fleet import gathered, told
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
-from hookline.cli.supervise import Supervisor
 from hookline.config import Config, shown_url
+from hookline.config.parsers import sqlite_path
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally
-from hookline.parsers import sqlite_path
+from hookline.server import lifeline, logs, process
+from hookline.server import sockets as listeners
+from hookline.server.process_reports import gathered, told
+from hookline.server.supervise import Supervisor
+from hookline.services import manage
+from hookline.web.public_url import is_loopback
 
 
 class Role(StrEnum):
@@ -138,53 +140,53 @@ async def _work(config: Config, stop: asyncio.Event, report: Path | None = None)
     tally = Tally(event_types=config.metrics_event_types)
     with tracing() as traces:
         async with told(report, tally):
-            await runtime.run_worker(config, stop=stop, tally=tally, traces=traces)
+            await process.run_worker(config, stop=stop, tally=tally, traces=traces)
 
 
 async def _shown_workers(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:
     """With `/metrics` and `/health` on a port."""
-    from hookline.cli import exposed, site
+    from hookline.server import metrics_port, site
 
     tally = Tally(event_types=config.metrics_event_types)
     with gathered(config, processes) as fleet, ExitStack() as around:
         async with (
-            site.doorway(config, listener, leaving=stop, stop=stop) as way,
-            runtime.opened(config) as store,
+            site.early_server(config, listener, leaving=stop, stop=stop) as way,
+            process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
-            parts.create_task(exposed.Exposed(store, config, tally, fleet).run(way, stop))
+            parts.create_task(metrics_port.MetricsExport(store, config, tally, fleet).run(way, stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             else:
                 traces = around.enter_context(tracing())
-                parts.create_task(runtime.work_and_beat(store, config, stop=stop, tally=tally, traces=traces))
+                parts.create_task(process.work_and_beat(store, config, stop=stop, tally=tally, traces=traces))
 
 
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
-    from hookline.cli import exposed, site
+    from hookline.server import metrics_port, site
 
     own_port = listeners.bind(config.host, config.metrics_port) if config.metrics_port else None
     with listeners.stop_on_signals() as leaving, gathered(config, processes) as fleet, tracing() as traces:
         stop = asyncio.Event()
         # Before the database is opened: whoever asks whether we are ready is answered while migrations run.
         async with (
-            site.doorway(config, listener, leaving=leaving, stop=stop) as door,
-            exposed.own_doorway(config, own_port, leaving=leaving, stop=stop) as own,
-            runtime.opened(config) as store,
+            site.early_server(config, listener, leaving=leaving, stop=stop) as door,
+            metrics_port.own_doorway(config, own_port, leaving=leaving, stop=stop) as own,
+            process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
             await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
             tally = Tally(event_types=config.metrics_event_types)
-            shown = exposed.Exposed(store, config, tally, fleet)
+            shown = metrics_port.MetricsExport(store, config, tally, fleet)
             parts.create_task(listeners.stop_after(leaving, config.shutdown_delay, stop))
             parts.create_task(site.answer(store, config, door, tally=tally, traces=traces, pages=shown.routes))
             parts.create_task(shown.run(own, stop))
-            parts.create_task(runtime.beat(store, tally, stop=stop))
-            parts.create_task(runtime.watch(store, config, stop=stop))
+            parts.create_task(process.beat(store, tally, stop=stop))
+            parts.create_task(process.watch(store, config, stop=stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             elif role == Role.ALL:
-                parts.create_task(runtime.work(store, config, stop=stop, tally=tally, traces=traces))
+                parts.create_task(process.work(store, config, stop=stop, tally=tally, traces=traces))
             _announce(out, config, listeners.address(listener), role, processes)
 
 

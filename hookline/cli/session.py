@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from hookline import audit, config, manage, runtime
-from hookline.access import NewAudit
-from hookline.cli import logs
+from hookline import config
 from hookline.config import Config
 from hookline.errors import NotFound, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Endpoint
-from hookline.store.base import Store
+from hookline.model.operators import NewAuditEntry
+from hookline.server import logs, process
+from hookline.services import audit, manage
+from hookline.store.protocols import Store
 
 T = TypeVar("T")
 
@@ -49,7 +50,9 @@ class Session:
     async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
         """For the audit log."""
         actor = Actor(kind=ActorKind.COMMAND_LINE, name=_user())
-        entry = NewAudit(org_id=self.org_id, actor=actor, action=action, subject=subject, app_id=app_id, detail=detail)
+        entry = NewAuditEntry(
+            org_id=self.org_id, actor=actor, action=action, subject=subject, app_id=app_id, detail=detail
+        )
         await audit.remember(self.store, entry)
 
 
@@ -78,7 +81,7 @@ async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) ->
     """`creates`: the command may be the first one ever, so the database and the default organization are made."""
     settings = load_config() if creates else existing_config()
     logs.configure(settings)  # a migration may have to wait, and says so
-    async with runtime.opened(settings, migrate=None if creates else False) as store:
+    async with process.opened(settings, migrate=None if creates else False) as store:
         now = await store.now()
         if creates:
             await manage.open_organization(store, org_id, now)

@@ -12,7 +12,7 @@ from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import Conflict, NotFound
 from hookline.model import Task, TaskFilter, TaskStatus
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 
 app = typer.Typer(help="Background tasks: recovery and replay of many, asked for over the API.", no_args_is_help=True)
 

@@ -9,13 +9,13 @@ import typer
 from msgspec import Struct
 
 from hookline.api import wire
-from hookline.cli import band, params
-from hookline.cli.lanes import who
+from hookline.cli import params, timeline_bar
+from hookline.cli.endpoint_state import who
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
-from hookline.store.base import Page, Walk
+from hookline.store.protocols import Page, Walk
 
 MOST = 10_000  # events of a window that are drawn
 PAGE = 1000
@@ -79,7 +79,7 @@ async def _look(opened: Session, endpoint: Endpoint, start: datetime, end: datet
         iterator = _next(walk)
         if iterator is None:
             break
-    before = [await _left_behind(opened, endpoint, aspect, start) for aspect in band.ASPECTS]
+    before = [await _left_behind(opened, endpoint, aspect, start) for aspect in timeline_bar.ASPECTS]
     return Timeline(
         since=start,
         until=end,
@@ -96,7 +96,7 @@ def _next(walk: Walk[TimelineEntry]) -> str | None:
 
 
 async def _left_behind(
-    opened: Session, endpoint: Endpoint, aspect: band.Aspect, start: datetime
+    opened: Session, endpoint: Endpoint, aspect: timeline_bar.Aspect, start: datetime
 ) -> TimelineEntry | None:
     """The last event before the window that says what the state was at its start."""
     where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
@@ -126,7 +126,7 @@ def _print(out: Output, found: Timeline, chosen: list[LaneEvent], limit: int) ->
 def _print_bands(out: Output, found: Timeline) -> None:
     width = min(WIDE, max(NARROW, out.width - _BESIDE))
     oldest_first = [*found.before, *found.events[::-1]]
-    for name, line in band.bands(oldest_first, found.since, found.until, width):
+    for name, line in timeline_bar.bands(oldest_first, found.since, found.until, width):
         out.line(f"{name:<{_BESIDE - 1}} {line}".rstrip())
     first, last = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (found.since, found.until))
     out.line(" " * _BESIDE + first + last.rjust(width - len(first)))

@@ -18,21 +18,21 @@ from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
 
-from hookline import runtime
-from hookline.cli import listener as listeners
 from hookline.cli import params, top_view
 from hookline.cli.output import Output
 from hookline.cli.session import existing_config, run
 from hookline.cli.top_view import Picture
 from hookline.config import shown_url
 from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.flow.outage import pause
-from hookline.observe.overview import WINDOW, overview
-from hookline.observe.pulse import EVERY, Pulse
-from hookline.store.base import Page, Store
+from hookline.model.pulses import EVERY, Pulse
+from hookline.observe.fleet_overview import WINDOW, overview
+from hookline.server import process
+from hookline.server import sockets as listeners
+from hookline.store.outage import pause
+from hookline.store.protocols import Page, Store
 
-MOST_SICK = 8
-MOST_ALERTS = 100  # more than fire at once: each rule tells of some twenty by name, and of the rest as one
+MAX_SICK = 8
+MAX_ALERTS = 100  # more than fire at once: each rule tells of some twenty by name, and of the rest as one
 FRESH = 2.0  # seconds that a counting of what is open is good for
 _LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was seen
 
@@ -67,15 +67,15 @@ def _print(picture: Picture, width: int) -> None:
 
 async def _once() -> Picture:
     config = existing_config()
-    async with runtime.opened(config, migrate=False) as store:
-        return await Looker(store, shown_url(config.database_url)).look()
+    async with process.opened(config, migrate=False) as store:
+        return await PulseReader(store, shown_url(config.database_url)).look()
 
 
 async def _watch(every: float) -> None:
     config = existing_config()
     console = Console(highlight=False)
-    async with runtime.opened(config, migrate=False) as store:
-        looker = Looker(store, shown_url(config.database_url))
+    async with process.opened(config, migrate=False) as store:
+        looker = PulseReader(store, shown_url(config.database_url))
         picture = await looker.look()
         with (
             listeners.stop_on_signals() as done,  # however it ends, the terminal is given back as it was
@@ -88,7 +88,7 @@ async def _watch(every: float) -> None:
                 picture = await _unless(done, looker, picture)
 
 
-async def _unless(done: asyncio.Event, looker: Looker, before: Picture) -> Picture:
+async def _unless(done: asyncio.Event, looker: PulseReader, before: Picture) -> Picture:
     """The next picture; the one before where the database is away, or nobody looks any more."""
     looking, leaving = asyncio.create_task(looker.look()), asyncio.create_task(done.wait())
     try:
@@ -125,7 +125,7 @@ def _keys(done: asyncio.Event) -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
-class Looker:
+class PulseReader:
     """Remembers the pulses of the last minutes, and asks only for those that are new."""
 
     def __init__(self, store: Store, database: str) -> None:
@@ -136,13 +136,13 @@ class Looker:
     async def look(self) -> Picture:
         now = await self._store.now()
         await self._learn(now)
-        seen = overview(list(self._pulses.values()), now, most=MOST_SICK)
-        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.sick], MOST_SICK)
+        seen = overview(list(self._pulses.values()), now, most=MAX_SICK)
+        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.sick], MAX_SICK)
         return Picture(
             database=self._database,
             overview=seen,
             depths=await self._store.depths(fresh=FRESH),
-            alerts=await self._store.alerts(Page(limit=MOST_ALERTS), firing=True),
+            alerts=await self._store.alerts(Page(limit=MAX_ALERTS), firing=True),
             unwell={each.endpoint_no: each for each in unwell},
         )
 

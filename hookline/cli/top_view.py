@@ -11,9 +11,9 @@ from rich.text import Text
 
 from hookline.cli.output import clean, span
 from hookline.model import Depths
-from hookline.observe.alerts.alert import Alert, Severity, Unwell
-from hookline.observe.overview import Overview, Quantiles, Rate, Sick
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.observe.fleet_overview import FailingEndpoint, Overview, Quantiles, Rate
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 QUIET = "bright_black"
@@ -27,7 +27,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     overview: Overview
     depths: Depths
     alerts: list[Alert]  # that fire
-    unwell: dict[int, Unwell]  # by number: the sickest, and those whose circuit is not closed
+    unwell: dict[int, UnhealthyEndpoint]  # by number: the sickest, and those whose circuit is not closed
     trouble: str | None = None  # why this is an old one
 
 
@@ -161,12 +161,12 @@ def _sickest(picture: Picture) -> Iterator[Text]:
         yield Text.assemble(f"{one.endpoint_id:<32}{'-':>8}{'-':>9}  ", _state(one))
 
 
-def _sick(one: Unwell, sick: Sick) -> Text:
+def _sick(one: UnhealthyEndpoint, sick: FailingEndpoint) -> Text:
     attempts = sick.good + sick.failed
     return Text.assemble(f"{one.endpoint_id:<32}{sick.part:>8.0%}{attempts:>9,}  ", _state(one))
 
 
-def _state(one: Unwell) -> Text:
+def _state(one: UnhealthyEndpoint) -> Text:
     app = clean(one.app_uid or one.app_id)
     if one.status != EndpointStatus.ACTIVE:
         return Text.assemble((one.status.name.lower(), "magenta"), (f"  {app}", QUIET))

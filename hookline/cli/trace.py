@@ -9,22 +9,22 @@ from typing import Annotated
 
 import typer
 
-from hookline import story
 from hookline.api import wire
-from hookline.cli import life, params
-from hookline.cli.lanes import who
+from hookline.cli import delivery_bar, params
+from hookline.cli.endpoint_state import who
 from hookline.cli.output import Cell, Output, ago, span
 from hookline.cli.session import Session, run, session
 from hookline.errors import NotFound
 from hookline.ids import org_option
 from hookline.model import Attempt, LaneEvent, Message, SetAside
-from hookline.store.base import Page
-from hookline.story import Story, Way
-from hookline.tracecontext import trace_id
+from hookline.rules.trace_context import trace_id
+from hookline.services import explain
+from hookline.services.explain import DeliveryHistory, MessageHistory
+from hookline.store.protocols import Page
 
 NARROW, WIDE = 24, 96  # characters of a life's band
 BAR = 24  # of the longest attempt
-MOST_ASIDE = 10_000  # rows that are looked through for one that never became a message
+MAX_ASIDE = 10_000  # rows that are looked through for one that never became a message
 
 _BESIDE = 8  # what stands before a band
 
@@ -43,9 +43,9 @@ def trace(
     out.result(_document(told), people=lambda: _print(out, told))
 
 
-async def _read(org: str, ref: str, app_ref: str | None) -> Story:
+async def _read(org: str, ref: str, app_ref: str | None) -> MessageHistory:
     async with session(org) as opened:
-        return await story.read(opened.store, await _find(opened, ref, app_ref), opened.org_id)
+        return await explain.read(opened.store, await _find(opened, ref, app_ref), opened.org_id)
 
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
@@ -76,7 +76,7 @@ async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str
 
 async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAside | None:
     iterator: str | None = None
-    for _ in range(MOST_ASIDE // 500):
+    for _ in range(MAX_ASIDE // 500):
         rows = await opened.store.set_aside(Page(limit=500, iterator=iterator))
         for row in rows:
             if row.event_id == ref and row.app in names and row.org_id in (None, opened.org_id):
@@ -87,7 +87,7 @@ async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAs
     return None
 
 
-def _document(told: Story) -> dict[str, object]:
+def _document(told: MessageHistory) -> dict[str, object]:
     return {
         "message": wire.message(told.message),
         "publishedAt": told.published_at,
@@ -99,21 +99,21 @@ def _document(told: Story) -> dict[str, object]:
     }
 
 
-def _way(way: Way, now: datetime) -> dict[str, object]:
+def _way(way: DeliveryHistory, now: datetime) -> dict[str, object]:
     return {
         "endpointId": way.delivery.endpoint_id,
-        "state": story.standing(way, now),
-        "time": [{"part": each.part, "since": each.since, "until": each.until} for each in story.stretches(way, now)],
+        "state": explain.standing(way, now),
+        "time": [{"part": each.part, "since": each.since, "until": each.until} for each in explain.stretches(way, now)],
         "events": [wire.lane_event(event) for event in way.events],
         "note": None if way.letter is None else way.letter.note,
-        "advice": story.advice(way, now),
+        "advice": explain.advice(way, now),
     }
 
 
 # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _print(out: Output, told: Story) -> None:
+def _print(out: Output, told: MessageHistory) -> None:
     out.fields(_head(told))
     if not told.ways:
         out.line("no endpoint matched: nothing was to be delivered")
@@ -123,10 +123,10 @@ def _print(out: Output, told: Story) -> None:
         _print_way(out, way, told.now)
     if told.untold:
         out.line()
-        out.line(f"and {sum(told.untold.values()):,} more: {story.counted(told.untold)}")
+        out.line(f"and {sum(told.untold.values()):,} more: {explain.counted(told.untold)}")
 
 
-def _head(told: Story) -> list[tuple[str, Cell]]:
+def _head(told: MessageHistory) -> list[tuple[str, Cell]]:
     message = told.message
     size = "expunged" if message.payload is None else f"{len(message.payload):,} bytes"
     pairs: list[tuple[str, Cell]] = [
@@ -149,44 +149,44 @@ def _head(told: Story) -> list[tuple[str, Cell]]:
     return pairs
 
 
-def _fan_out(told: Story) -> str:
-    states = Counter(story.standing(way, told.now) for way in told.ways)
+def _fan_out(told: MessageHistory) -> str:
+    states = Counter(explain.standing(way, told.now) for way in told.ways)
     states.update(told.untold)
     total = states.total()
-    return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {story.counted(states)}"
+    return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {explain.counted(states)}"
 
 
-def _print_way(out: Output, way: Way, now: datetime) -> None:
+def _print_way(out: Output, way: DeliveryHistory, now: datetime) -> None:
     delivery = way.delivery
-    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", story.standing(way, now))])
+    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.standing(way, now))])
     _print_life(out, way, now)
     bars = _print_happenings(out, way)
     if bars:
-        out.note(f"  {life.legend_of_phases(bars)}")
-    for line in story.prospects(way, now, lambda at: ago(at, now)):
+        out.note(f"  {delivery_bar.legend_of_phases(bars)}")
+    for line in explain.prospects(way, now, lambda at: ago(at, now)):
         out.line(f"  {line}")
-    for line in story.advice(way, now):
+    for line in explain.advice(way, now):
         out.line(f"  {line}", "bright_black")
 
 
-def _print_life(out: Output, way: Way, now: datetime) -> None:
-    found = story.stretches(way, now)
+def _print_life(out: Output, way: DeliveryHistory, now: datetime) -> None:
+    found = explain.stretches(way, now)
     width = min(WIDE, max(NARROW, out.width - _BESIDE))
-    drawn = life.band(found, width)
+    drawn = delivery_bar.band(found, width)
     taken = (found[-1].until - found[0].since).total_seconds() if found else 0.0
     out.line(f"{'life':<{_BESIDE}}{drawn}")
-    out.line(f"{'':<{_BESIDE}}{span(taken)} in all:   {life.legend_of_parts(drawn)}", "bright_black")
+    out.line(f"{'':<{_BESIDE}}{span(taken)} in all:   {delivery_bar.legend_of_parts(drawn)}", "bright_black")
 
 
-def _print_happenings(out: Output, way: Way) -> str:
+def _print_happenings(out: Output, way: DeliveryHistory) -> str:
     """Attempts and what happened to the lane, as they came; the bars that were drawn."""
     longest = max((attempt.timing.total for attempt in way.attempts), default=0)
     bars = ""
-    for each in story.happenings(way):
+    for each in explain.happenings(way):
         if isinstance(each.what, LaneEvent):
             out.line(f"      {_clock(out, each.at)}  {_event(each.what)}", "bright_black")
             continue
-        drawn = life.bar(story.phases(each.what), longest, BAR)
+        drawn = delivery_bar.bar(explain.phases(each.what), longest, BAR)
         for line in _attempt(out, each.what, drawn, each.waited):
             out.line(line)
         bars += drawn

@@ -53,7 +53,7 @@ def _refuse_orphan(database: Path, path: Path) -> None:
 
 def _create_keys(path: Path) -> None:
     """Complete or not at all, and never over another's: the link fails if a second process was quicker; its file counts."""
-    from hookline.vault import new_key
+    from hookline.security.vault import new_key
 
     lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

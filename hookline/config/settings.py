@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.messages import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
-from hookline.model import Strategy
-from hookline.observe.labels import EndpointLabels
-from hookline.parsers import (
+from hookline.config.parsers import (
     Parser,
     choice,
     color,
@@ -40,6 +37,9 @@ from hookline.parsers import (
     title,
     volume,
 )
+from hookline.model import Strategy
+from hookline.model.labels import EndpointLabels
+from hookline.rules.checks.message import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
 
 PREFIX = "HOOKLINE_"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hookline.flow.guard import Guard, Network
+from hookline.config.parsers import sqlite_path
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
-from hookline.observe.alerts.rules import Thresholds
-from hookline.observe.alerts.words import Channels
-from hookline.observe.labels import EndpointLabels
-from hookline.parsers import sqlite_path
-from hookline.store.base import StoreOptions
+from hookline.model.labels import EndpointLabels
+from hookline.rules.alerts.conditions import Thresholds
+from hookline.rules.alerts.wording import Channels
+from hookline.rules.guard import Guard, Network
+from hookline.store.protocols import StoreOptions
 
 
 class Config(Struct, frozen=True, kw_only=True):

@@ -11,26 +11,26 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hookline import audit
-from hookline.access import NewAudit
-from hookline.api import body
-from hookline.api.errors import Refused, beside
-from hookline.api.front import visit_of
 from hookline.api.operation import Needs
-from hookline.api.services import Services
-from hookline.dashboard import brand, frame, live, pages, static
-from hookline.dashboard.door import Door, unavailable
-from hookline.dashboard.frame import Notice, Switched
-from hookline.dashboard.headers import headers, policy
-from hookline.dashboard.look import PORTAL, Look, Viewer
+from hookline.dashboard import brand, layout, live, pages, static
+from hookline.dashboard.layout import Notice, Switched
 from hookline.dashboard.notices import Notices
-from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, Shown, View
+from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
+from hookline.dashboard.security_headers import headers, policy
+from hookline.dashboard.sessions import Sessions, unavailable
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
-from hookline.html import Safe, tag
 from hookline.model import Application
-from hookline.store.base import Page as Rows
+from hookline.model.operators import NewAuditEntry
+from hookline.services import audit
+from hookline.store.protocols import Page as Rows
+from hookline.web import body
+from hookline.web.context import WebContext
+from hookline.web.errors import Refused, beside
+from hookline.web.html import Safe, tag
+from hookline.web.middleware import record_of
 
-MOST_SWITCHED = 200  # applications that the switcher lists
+MAX_SWITCHED = 200  # applications that the switcher lists
 DAY = 86_400
 YEAR = 365 * DAY
 READ_ONLY = "you may look here, and change nothing"
@@ -42,7 +42,7 @@ _FORMS = frozenset(
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
-def routes(services: Services) -> list[BaseRoute]:
+def routes(services: WebContext) -> list[BaseRoute]:
     dashboard = Dashboard(services)
     found: list[BaseRoute] = [
         *dashboard.door.routes(),
@@ -70,60 +70,62 @@ def _most_specific_first(view: View) -> list[bool]:
 
 
 class Dashboard:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: WebContext) -> None:
         self._services = services
         self._streams = live.Streams(services.leaving, services.monotonic)
         self._notices = Notices(services)
-        self.door = Door(services)
+        self.door = Sessions(services)
 
     # ── pages ──
 
     def shown(self, view: View, *, portal: bool) -> _Handler:
         async def handle(request: Request) -> Response:
             try:
-                look = await self._look(request, portal=portal)
+                context = await self._look(request, portal=portal)
             except HooklineError as error:
                 return self._outside(request, error, portal=portal)
             try:
-                self._may_see(look, view)
-                return await self._show(look, view)
+                self._may_see(context, view)
+                return await self._show(context, view)
             except HooklineError as error:
-                return await self._wrong(look, error)
+                return await self._wrong(context, error)
 
         return handle
 
-    async def _show(self, look: Look, view: View) -> Response:
-        async with self._services.customers.place_for(look.viewer.caller.app):
-            return await self._made(look, view)
+    async def _show(self, context: PageContext, view: View) -> Response:
+        async with self._services.customers.place_for(context.viewer.caller.app):
+            return await self._made(context, view)
 
-    async def _made(self, look: Look, view: View) -> Response:
-        shown = await view.show(look)
+    async def _made(self, context: PageContext, view: View) -> Response:
+        shown = await view.show(context)
         if isinstance(shown, Response):
-            return self._dressed(look, shown)
-        if not live.wanted(look.request):
-            return await self._framed(look, shown)
+            return self._dressed(context, shown)
+        if not live.wanted(context.request):
+            return await self._framed(context, shown)
         if shown.every is None:
             raise Refused(406, "this page has nothing that changes")
-        return self._dressed(look, self._streams.stream(live.holders(look), self._again(look, view), shown.every))
+        return self._dressed(
+            context, self._streams.stream(live.holders(context), self._again(context, view), shown.every)
+        )
 
-    def _again(self, before: Look, view: View) -> live.Read:
+    def _again(self, before: PageContext, view: View) -> live.Read:
         """The page as it is now, for whoever may still look at it."""
 
         async def read() -> dict[str, Safe]:
-            look = await self._look(before.request, portal=before.viewer.portal)
-            async with self._services.customers.place_for(look.viewer.caller.app):
-                await view.show(look)
-            return look.regions
+            context = await self._look(before.request, portal=before.viewer.portal)
+            async with self._services.customers.place_for(context.viewer.caller.app):
+                await view.show(context)
+            return context.regions
 
         return read
 
-    async def _look(self, request: Request, *, portal: bool) -> Look:
+    async def _look(self, request: Request, *, portal: bool) -> PageContext:
         viewer = await self.door.viewer(request, portal=portal)
         caller = viewer.caller
-        visit_of(request.scope).caller = caller
+        record_of(request.scope).caller = caller
         self._services.limits.take(caller)
         self._services.auth.allow(caller, Needs.READ)
-        return Look(
+        return PageContext(
             request, self._services, viewer, await self._services.store.now(), await self._chosen(request, viewer)
         )
 
@@ -133,10 +135,10 @@ class Dashboard:
             return viewer.caller.app
         return await self._services.store.application(viewer.caller.org_id, ref[:300].replace("\x00", ""))
 
-    def _may_see(self, look: Look, view: View) -> None:
+    def _may_see(self, context: PageContext, view: View) -> None:
         if view.deployment:
-            self._services.auth.whole_deployment(look.viewer.caller)
-        if view.path in _FORMS and not look.may_change:
+            self._services.auth.whole_deployment(context.viewer.caller)
+        if view.path in _FORMS and not context.may_change:
             raise Refused(403, READ_ONLY)
 
     # ── actions ──
@@ -144,79 +146,79 @@ class Dashboard:
     def done(self, action: Action, *, portal: bool) -> _Handler:
         async def handle(request: Request) -> Response:
             try:
-                look = await self._look(request, portal=portal)
-                raw = await body.read(request, most=MOST_FORM, seconds=self._services.body_time)
+                context = await self._look(request, portal=portal)
+                raw = await body.read(request, most=MAX_FORM, seconds=self._services.body_time)
             except HooklineError as error:
                 return self._outside(request, error, portal=portal)
             try:
-                return await self._do(look, action, raw)
+                return await self._do(context, action, raw)
             except HooklineError as error:
-                return await self._wrong(look, error)
+                return await self._wrong(context, error)
 
         return handle
 
-    async def _do(self, look: Look, action: Action, raw: bytes) -> Response:
+    async def _do(self, context: PageContext, action: Action, raw: bytes) -> Response:
         form = Form.read(raw)
-        self.door.check(look.request, look.viewer, form)
-        if not look.may_change:
+        self.door.check(context.request, context.viewer, form)
+        if not context.may_change:
             raise Refused(403, READ_ONLY)
-        found = await action.do(look, form)
+        found = await action.do(context, form)
         match found:
             case Response():
-                return self._dressed(look, found)
-            case Shown():
-                await self._remember(look, action, found)
-                return await self._framed(look, found)
+                return self._dressed(context, found)
+            case ResultPage():
+                await self._remember(context, action, found)
+                return await self._framed(context, found)
             case Page():
-                return await self._framed(look, found)
+                return await self._framed(context, found)
             case Done():
-                await self._remember(look, action, found)
+                await self._remember(context, action, found)
                 answer = RedirectResponse(found.to, 303)
-                self._notices.give(answer, Notice(found.notice), look.request, portal=look.viewer.portal)
-                return self._dressed(look, answer)
+                self._notices.give(answer, Notice(found.notice), context.request, portal=context.viewer.portal)
+                return self._dressed(context, answer)
 
-    async def _remember(self, look: Look, action: Action, done: Done | Shown) -> None:
+    async def _remember(self, context: PageContext, action: Action, done: Done | ResultPage) -> None:
         """In the audit log."""
-        named = list(look.request.path_params.values())
-        entry = NewAudit(
-            org_id=look.org_id,
-            actor=look.viewer.actor,
+        named = list(context.request.path_params.values())
+        entry = NewAuditEntry(
+            org_id=context.org_id,
+            actor=context.viewer.actor,
             action=action.name,
             subject=done.subject if done.subject is not None else (named[-1] if named else ""),
-            app_id=done.app_id or (None if look.app is None else look.app.id),
+            app_id=done.app_id or (None if context.app is None else context.app.id),
             detail=done.detail,
-            address=look.request.client.host if look.request.client else "",
+            address=context.request.client.host if context.request.client else "",
         )
-        await audit.remember(look.store, entry)
+        await audit.remember(context.store, entry)
 
     # ── around them ──
 
-    async def _framed(self, look: Look, shown: Page) -> Response:
-        apps = Switched() if look.viewer.portal else await self._switched(look)
-        notice = self._notices.taken(look.request, portal=look.viewer.portal)
-        answer = Response(frame.framed(look, shown, apps, notice), shown.status, media_type="text/html")
+    async def _framed(self, context: PageContext, shown: Page) -> Response:
+        apps = Switched() if context.viewer.portal else await self._switched(context)
+        notice = self._notices.taken(context.request, portal=context.viewer.portal)
+        answer = Response(layout.framed(context, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
-            self._notices.forget(answer, look.request, portal=look.viewer.portal)
-        return self._dressed(look, answer)
+            self._notices.forget(answer, context.request, portal=context.viewer.portal)
+        return self._dressed(context, answer)
 
-    async def _switched(self, look: Look) -> Switched:
-        found = await look.store.applications(look.org_id, Rows(limit=MOST_SWITCHED + 1))
-        return Switched(found[:MOST_SWITCHED], more=len(found) > MOST_SWITCHED)
+    async def _switched(self, context: PageContext) -> Switched:
+        found = await context.store.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
+        return Switched(found[:MAX_SWITCHED], more=len(found) > MAX_SWITCHED)
 
-    async def _wrong(self, look: Look, error: HooklineError) -> Response:
+    async def _wrong(self, context: PageContext, error: HooklineError) -> Response:
         """A page that says what is wrong, for somebody who has signed in."""
         status = _status(error)
         if isinstance(error, StoreUnavailable):
-            return self._dressed(look, unavailable(look.request, error))
+            return self._dressed(context, unavailable(context.request, error))
         words = tag("p", str(error), class_="verdict state dead", role="alert")
-        back = tag("p", tag("a", "Go back to the overview", href=look.link("/")))
+        back = tag("p", tag("a", "Go back to the overview", href=context.link("/")))
         try:
             return await self._framed(
-                look,
+                context,
                 Page(title=_TITLES.get(status, "That did not work"), body=[words, back], status=status, every=None),
             )
         except StoreUnavailable as outage:
-            return self._dressed(look, unavailable(look.request, outage))
+            return self._dressed(context, unavailable(context.request, outage))
 
     def _outside(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
         """For somebody who is not in."""
@@ -228,8 +230,8 @@ class Dashboard:
         given = {**headers(), **beside(status, error.retry_after if isinstance(error, Refused) else None)}
         return Response(str(error), status, given, media_type="text/plain")
 
-    def _dressed(self, look: Look, answer: Response) -> Response:
-        origins = self._services.front.portal_origins if look.viewer.portal else ()
+    def _dressed(self, context: PageContext, answer: Response) -> Response:
+        origins = self._services.front.portal_origins if context.viewer.portal else ()
         for name, value in headers(origins).items():
             answer.headers.setdefault(name, value)
         answer.headers["content-security-policy"] = policy(origins)

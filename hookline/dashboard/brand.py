@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hookline.api.services import Brand
-from hookline.dashboard.entrance import LOGO
-from hookline.dashboard.headers import SANDBOXED
+from hookline.dashboard.pages.sign_in import LOGO
+from hookline.dashboard.security_headers import SANDBOXED
 from hookline.errors import ConfigError
+from hookline.web.context import Brand
 
 STYLE = "/portal/brand.css"
-MOST_LOGO = 256 * 1024  # bytes
+MAX_LOGO = 256 * 1024  # bytes
 KEPT = {"cache-control": "public, max-age=300"}
 
 LEAST = 4.5  # contrast of text
@@ -102,11 +102,11 @@ class Logo(Struct, frozen=True):
 def read_logo(path: Path) -> Logo:
     """By what is in it, whatever it is called."""
     try:
-        content = path.read_bytes() if path.stat().st_size <= MOST_LOGO else None
+        content = path.read_bytes() if path.stat().st_size <= MAX_LOGO else None
     except OSError as error:
         raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path}: {error.strerror}") from None
     if content is None:
-        raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is larger than {MOST_LOGO // 1024} KiB")
+        raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is larger than {MAX_LOGO // 1024} KiB")
     kind = picture(content)
     if kind is None:
         raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is no PNG, SVG, JPEG or WebP picture")

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookline.api.services import Services
-from hookline.dashboard.look import PORTAL
+from hookline.dashboard.page_context import PORTAL
+from hookline.web.context import WebContext
 
 
 class Cookies:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: WebContext) -> None:
         self._framed = bool(services.front.portal_origins)
         self._public = urlsplit(services.public_url or "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.html import Safe, tag
+from hookline.web.html import Safe, tag
 
 _PATHS = {
     "overview": "M2 13h12M3.5 10l3-4 3 2.5 4-5.5",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hookline import texts
 from hookline.errors import InvalidInput
+from hookline.rules.checks import text as text_checks
 
 
 def read(name: str, text: str) -> datetime:
@@ -13,5 +13,5 @@ def read(name: str, text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(f"{name}: {texts.shown(text)} is not an instant such as 2026-03-01T12:30") from None
-    return texts.check_instant(name, found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        raise InvalidInput(f"{name}: {text_checks.shown(text)} is not an instant such as 2026-03-01T12:30") from None
+    return text_checks.check_instant(name, found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

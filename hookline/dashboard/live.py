@@ -16,17 +16,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from hookline.api.errors import Refused
-from hookline.dashboard.look import Look
+from hookline.dashboard.page_context import PageContext
 from hookline.errors import HooklineError
-from hookline.html import Safe
+from hookline.web.errors import Refused
+from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
 ALL = "all"  # whom every stream counts for
-MOST_STREAMS = 200  # of one process
-MOST_OF_ONE = 12  # of one session
-MOST_OF_APPLICATION = 30  # of its customers: a link of the portal opens any number of sessions
-MOST_OF_ORGANIZATION = 80  # of its operators; of all of its customers, likewise
+MAX_STREAMS = 200  # of one process
+MAX_OF_ONE = 12  # of one session
+MAX_OF_APPLICATION = 30  # of its customers: a link of the portal opens any number of sessions
+MAX_OF_ORGANIZATION = 80  # of its operators; of all of its customers, likewise
 LONGEST = 300.0  # seconds; then the browser asks anew
 PATIENCE = 2.0  # seconds after which a browser asks anew
 
@@ -41,14 +41,14 @@ def wanted(request: Request) -> bool:
     return MEDIA in request.headers.get("accept", "")
 
 
-def holders(look: Look) -> dict[Hashable, int]:
+def holders(context: PageContext) -> dict[Hashable, int]:
     """Whom a stream of this page counts for, each with how many it may have: nobody uses up those of others."""
-    found: dict[Hashable, int] = {look.viewer.csrf: MOST_OF_ONE}
-    if look.viewer.portal:
-        found["customers of", look.app_no] = MOST_OF_APPLICATION
-        found["customers", look.org_id] = MOST_OF_ORGANIZATION
+    found: dict[Hashable, int] = {context.viewer.csrf: MAX_OF_ONE}
+    if context.viewer.portal:
+        found["customers of", context.app_no] = MAX_OF_APPLICATION
+        found["customers", context.org_id] = MAX_OF_ORGANIZATION
     else:
-        found["operators", look.org_id] = MOST_OF_ORGANIZATION
+        found["operators", context.org_id] = MAX_OF_ORGANIZATION
     return found
 
 
@@ -62,7 +62,7 @@ class Streams:
 
     def stream(self, holders: Mapping[Hashable, int], read: Read, every: float) -> Response:
         """`holders` it counts for, each with how many it may have; `read` gives the live parts of the page as they are."""
-        bounds = {ALL: MOST_STREAMS, **holders}
+        bounds = {ALL: MAX_STREAMS, **holders}
         if any(self._open[holder] >= most for holder, most in bounds.items()):
             raise Refused(429, "too many pages are open", retry_after=30)
         return StreamingResponse(

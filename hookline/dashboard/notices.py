@@ -10,24 +10,24 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookline.api.services import Services
 from hookline.dashboard.cookies import Cookies
-from hookline.dashboard.frame import Notice
+from hookline.dashboard.layout import Notice
+from hookline.web.context import WebContext
 
 COOKIE = "notice"
 SECONDS = 60.0
-MOST_WORDS = 300  # characters: some tell a URL, which may be as long as it likes; a cookie may not
+MAX_WORDS = 300  # characters: some tell a URL, which may be as long as it likes; a cookie may not
 _LONGEST = 3000  # characters of a cookie: more than these words ever take
 
 
 class Notices:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: WebContext) -> None:
         self._key = services.pages.key
         self._keys = services.pages.keys
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
-        words = notice.words if len(notice.words) <= MOST_WORDS else f"{notice.words[: MOST_WORDS - 1]}…"
+        words = notice.words if len(notice.words) <= MAX_WORDS else f"{notice.words[: MAX_WORDS - 1]}…"
         raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words)))
         value = f"{raw.decode()}.{_signed(self._key, raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)

@@ -8,12 +8,12 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 from starlette.responses import Response
 
-from hookline.dashboard.look import Look
+from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput
-from hookline.html import Child
+from hookline.web.html import Child
 
-MOST_FORM = 256 * 1024  # bytes
-MOST_FIELDS = 1000
+MAX_FORM = 256 * 1024  # bytes
+MAX_FIELDS = 1000
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -28,14 +28,14 @@ class Page(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """An action that was done: where to go now, and what to say there."""
 
-    to: str  # made by `look.link`
+    to: str  # made by `context.link`
     notice: str
     subject: str | None = None  # for the audit log, where it is not the last part of the path that has a name
     detail: str = ""  # likewise
     app_id: str | None = None  # likewise, where it is not the application that is chosen
 
 
-class Shown(Page, frozen=True, kw_only=True):
+class ResultPage(Page, frozen=True, kw_only=True):
     """An action that was done and shows what came of it, this once: a secret, a key, a link."""
 
     subject: str | None = None  # for the audit log, as of `Done`
@@ -52,7 +52,7 @@ class Form:
     @classmethod
     def read(cls, raw: bytes) -> Form:
         try:
-            found = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            found = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except (UnicodeDecodeError, ValueError):
             raise InvalidInput("the form cannot be read") from None
         if any("\x00" in value for values in found.values() for value in values):
@@ -75,8 +75,8 @@ class Form:
         return bool(self.text(name))
 
 
-Show = Callable[[Look], Awaitable[Page | Response]]
-Do = Callable[[Look, Form], Awaitable[Done | Page | Response]]
+Show = Callable[[PageContext], Awaitable[Page | Response]]
+Do = Callable[[PageContext, Form], Awaitable[Done | Page | Response]]
 
 
 class View(Struct, frozen=True, kw_only=True):

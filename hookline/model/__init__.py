@@ -5,14 +5,7 @@ come in; `deliveries`, `attempts`, `verdicts` and `lanes` get them out; `sweep`,
 and `stats` say how it goes.
 """
 
-from hookline.model.access import (
-    Actor,
-    ActorKind,
-    ApiKey,
-    KeptAnswer,
-    NewApiKey,
-    Scope,
-)
+from hookline.model.actors import Actor, ActorKind, ApiKey, KeptAnswer, NewApiKey, Scope
 from hookline.model.attempts import (
     Attempt,
     Attempted,
@@ -40,7 +33,7 @@ from hookline.model.deliveries import (
     AppShare,
     ClaimBatch,
     Delivery,
-    Job,
+    LeasedDelivery,
 )
 from hookline.model.depths import (
     Backlog,
@@ -67,16 +60,16 @@ from hookline.model.lanes import (
     LaneEventKind,
     LaneView,
     TimelineEntry,
-    Troubled,
+    UnhealthyLane,
 )
 from hookline.model.messages import (
     Accepted,
     BatchAccepted,
-    Found,
-    FoundFilter,
+    FoundMessage,
     IngestStatus,
     Message,
     MessageFilter,
+    MessageSearch,
     NewBatch,
     NewMessage,
 )
@@ -153,10 +146,8 @@ __all__ = [
     "EndpointChange",
     "EndpointName",
     "EventType",
-    "Found",
-    "FoundFilter",
+    "FoundMessage",
     "IngestStatus",
-    "Job",
     "Judgement",
     "KeptAnswer",
     "Lane",
@@ -164,8 +155,10 @@ __all__ = [
     "LaneEventFilter",
     "LaneEventKind",
     "LaneView",
+    "LeasedDelivery",
     "Message",
     "MessageFilter",
+    "MessageSearch",
     "NewApiKey",
     "NewApplication",
     "NewBatch",
@@ -200,7 +193,7 @@ __all__ = [
     "TaskWork",
     "TimelineEntry",
     "Timing",
-    "Troubled",
+    "UnhealthyLane",
     "Veiled",
     "Verdict",
 ]

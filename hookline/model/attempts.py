@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.model.messages import Message, MessageFilter
-from hookline.states import DeliveryState, ErrorKind
+from hookline.model.states import DeliveryState, ErrorKind
 
 
 class Timing(Struct, frozen=True, kw_only=True):

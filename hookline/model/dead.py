@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.states import Reason
+from hookline.model.states import Reason
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):

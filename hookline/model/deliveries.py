@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.model.policy import PolicyOverride
-from hookline.states import DeliveryState, Reason
+from hookline.model.states import DeliveryState, Reason
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     held: bool = False  # waiting, and its lane keeps it: circuit open, endpoint stopped, or left alone as it asked
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class LeasedDelivery(Struct, frozen=True, kw_only=True):
     """A delivery that this worker has leased, with all that is needed to send it."""
 
     delivery_id: int
@@ -69,7 +69,7 @@ class AppShare(Struct, frozen=True, kw_only=True):
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
-    jobs: list[Job]
+    jobs: list[LeasedDelivery]
     now: datetime
     next_at: datetime | None  # the earliest token that is left, only looked up when there are no jobs; it may be due
     crowded: tuple[int, ...] = ()  # endpoints that were passed over: they hold their whole share of this worker

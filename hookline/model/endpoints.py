@@ -8,11 +8,11 @@ from enum import StrEnum
 from msgspec import UNSET, Struct, UnsetType
 
 from hookline.model.policy import PolicyOverride
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
 
 
 class Scheme(StrEnum):
-    """Names of the signature headers and what is signed."""  # `signing.py` has the details
+    """Names of the signature headers and what is signed."""  # `signing/__init__.py` has the details
 
     STANDARD = "standard"
     SVIX = "svix"

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hookline.model.access import Actor
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.actors import Actor
+from hookline.model.states import Circuit, EndpointStatus
 
 
 class Lane(Struct, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class AppHealth(Struct, frozen=True, kw_only=True):
     dead: int  # dead letters that nobody has resolved, likewise
 
 
-class Troubled(Struct, frozen=True, kw_only=True):
+class UnhealthyLane(Struct, frozen=True, kw_only=True):
     """A lane that is held back, whose last attempts have failed, or that has dead letters."""
 
     view: LaneView

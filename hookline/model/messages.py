@@ -87,7 +87,7 @@ class MessageFilter(Struct, frozen=True, kw_only=True):
     before: datetime | None = None
 
 
-class FoundFilter(MessageFilter, frozen=True, kw_only=True):
+class MessageSearch(MessageFilter, frozen=True, kw_only=True):
     """For people who search."""
 
     app_no: int | None = None  # None: every application of the organization
@@ -95,6 +95,6 @@ class FoundFilter(MessageFilter, frozen=True, kw_only=True):
     state: str | None = None  # delivered (everywhere), open (somewhere), dead (somewhere), none (no endpoint matched)
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundMessage(Struct, frozen=True, kw_only=True):
     message: Message
     states: dict[str, int]  # its deliveries: those held by their lane are `held`, others go by the name of their state

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.model.lanes import LaneEvent
-from hookline.states import Reason
+from hookline.model.states import Reason
 
 
 class Death(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hookline.states import DeliveryState, Reason
+from hookline.model.states import DeliveryState, Reason
 
 
 class TaskKind(StrEnum):

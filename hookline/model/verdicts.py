@@ -7,9 +7,9 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.model.attempts import Sent
-from hookline.model.deliveries import Job
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.lanes import LaneEvent
-from hookline.states import Health, Reason
+from hookline.model.states import Health, Reason
 
 
 class Delivered(Struct, frozen=True, kw_only=True, tag=True):
@@ -42,7 +42,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 class Result(Struct, frozen=True, kw_only=True):
     """A job, what came of it, and what follows: the input of `Store.record`."""
 
-    job: Job
+    job: LeasedDelivery
     attempt_id: str
     sent: Sent
     judgement: Judgement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import LaneEventKind
+from hookline.model.states import Reason
 from hookline.observe.instruments import (
     ATTEMPTS,
     QUICK,
@@ -14,7 +15,6 @@ from hookline.observe.instruments import (
     Snapshot,
     snapshot,
 )
-from hookline.states import Reason
 
 OUTCOMES = ("delivered", "retry", "dead")
 

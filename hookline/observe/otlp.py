@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from hookline import __version__
-from hookline.observe.logs import told
+from hookline.observe.attempt_log import told
 from hookline.observe.spans import Context, Kind, Span
 
 _LOGGER = logging.getLogger("opentelemetry")

@@ -14,10 +14,10 @@ from enum import Enum
 from msgspec import Struct
 
 from hookline.clock import to_micros
-from hookline.model import Dead, Death, Delivered, Job, Result, Retry
-from hookline.observe.logs import told
-from hookline.states import Reason
-from hookline.tracecontext import well_formed
+from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result, Retry
+from hookline.model.states import Reason
+from hookline.observe.attempt_log import told
+from hookline.rules.trace_context import well_formed
 
 SAMPLED = 1  # of a traceparent's flags
 
@@ -93,7 +93,7 @@ def of_delivery(message: Context, message_id: str, delivery_id: int, *, manual: 
     return message.child(span_id, sampled=True)
 
 
-def of_attempt(message: Context, job: Job) -> Context:
+def of_attempt(message: Context, job: LeasedDelivery) -> Context:
     """Its claim is what tells it from the delivery's other attempts."""
     return message.child(_derived(8, "attempt", job.message_id, job.delivery_id, job.claim), sampled=True)
 

@@ -21,13 +21,13 @@ from hookline.model import (
     Retry,
     SweepReport,
 )
-from hookline.observe.activity import ALL, Did
+from hookline.model.activity import ALL, Did
+from hookline.model.states import ErrorKind, Reason
 from hookline.observe.meters import OUTCOMES, Meters
-from hookline.states import ErrorKind, Reason
 
-MOST_EVENT_TYPES = 50
+MAX_EVENT_TYPES = 50
 OTHER = "other"
-MOST_ENDPOINTS = 2_000  # that one pulse tells apart
+MAX_ENDPOINTS = 2_000  # that one pulse tells apart
 
 _Kind = tuple[type, int | None, ErrorKind | None, str]  # of results: the verdict, the answer, the event type
 
@@ -53,7 +53,7 @@ def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
 class Names:
     """The first so many names as they are; the rest share one, so that nobody's choice of names can fill a database."""
 
-    def __init__(self, most: int = MOST_EVENT_TYPES) -> None:
+    def __init__(self, most: int = MAX_EVENT_TYPES) -> None:
         self._most = most
         self._known: set[str] = set()
 
@@ -67,7 +67,7 @@ class Names:
 
 
 class Tally(Meters):
-    def __init__(self, *, event_types: int = MOST_EVENT_TYPES) -> None:
+    def __init__(self, *, event_types: int = MAX_EVENT_TYPES) -> None:
         super().__init__()
         self._event_type = Names(event_types)
         self.did: Did = {}  # since the last pulse
@@ -158,7 +158,7 @@ class Tally(Meters):
         """Of very many endpoints the last ones are counted together, by application."""
         held = self.did.get((app_no, endpoint_no))
         if held is None:
-            key = (app_no, endpoint_no if len(self.did) < MOST_ENDPOINTS else ALL)
+            key = (app_no, endpoint_no if len(self.did) < MAX_ENDPOINTS else ALL)
             held = self.did.setdefault(key, [0, 0, 0])
         return held
 

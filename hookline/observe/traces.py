@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from hookline.clock import quick_chance, to_micros, wall
-from hookline.model import Dead, Death, Job, RecordReport, Result, Retry
+from hookline.model import Dead, Death, LeasedDelivery, RecordReport, Result, Retry
+from hookline.model.states import Reason
 from hookline.observe import spans
 from hookline.observe.spans import Context, Kind, Span, Value
-from hookline.states import Reason
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class Traces:
 
     # ── attempt ──
 
-    def outgoing(self, job: Job) -> str | None:
+    def outgoing(self, job: LeasedDelivery) -> str | None:
         """What the receiver's spans are children of: the attempt that is about to be made, or whoever it is made for."""
         try:
             return self._outgoing(job)
@@ -50,7 +50,7 @@ class Traces:
             log.exception("trace_failed")
             return job.trace
 
-    def _outgoing(self, job: Job) -> str | None:
+    def _outgoing(self, job: LeasedDelivery) -> str | None:
         message = spans.of_message(job.message_id, job.trace)
         if self._sampled(message):
             return spans.of_attempt(message, job).text()

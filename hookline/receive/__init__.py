@@ -11,8 +11,8 @@ Needs the standard library and msgspec. docs/receiving.md has the contract, and 
 """
 
 from hookline.errors import HooklineError, InvalidInput, VerificationCode, VerificationError
-from hookline.headers import Headers
 from hookline.receive.verify import Verifier, Webhook
+from hookline.signing.headers import Headers
 
 __all__ = [
     "Headers",

@@ -15,7 +15,6 @@ from typing import Any
 
 import flask
 
-from hookline.headers import Headers
 from hookline.receive import handlers
 from hookline.receive.handlers import MAX_BODY, Address
 from hookline.receive.idempotency import core
@@ -25,6 +24,7 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings
 from hookline.receive.idempotency.wsgi import incoming
 from hookline.receive.verify import Verifier, Webhook
+from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 

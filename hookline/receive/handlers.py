@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.errors import InvalidInput
-from hookline.headers import Headers
 from hookline.receive.idempotency.core import Plan, needs_body
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
 from hookline.receive.verify import Verifier
+from hookline.signing.headers import Headers
 
 __all__ = ["MAX_BODY", "Address", "check_length", "check_takes_webhook", "rules"]
 

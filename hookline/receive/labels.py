@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from hookline.evidence import Evidence, Request
+from hookline.signing.signature_headers import Request, SignedParts
 
 __all__ = ["Label", "as_label", "both_in", "in_body", "in_header", "of_dotted", "of_hookline", "of_slack", "of_stripe"]
 
@@ -23,29 +23,29 @@ class Label(NamedTuple):
 # ── one function for each kind ────────────────────────────────────────────────────────────────────────────────────
 
 
-def of_dotted(prefix: str, request: Request, _: Evidence) -> Label:
+def of_dotted(prefix: str, request: Request, _: SignedParts) -> Label:
     return Label(in_header(request, f"{prefix}-id"), _event_type(request))
 
 
-def of_hookline(request: Request, _: Evidence) -> Label:
+def of_hookline(request: Request, _: SignedParts) -> Label:
     return Label(in_header(request, "webhook-id"), _event_type(request))
 
 
-def of_stripe(request: Request, evidence: Evidence) -> Label:
+def of_stripe(request: Request, evidence: SignedParts) -> Label:
     """Stripe's event has its id inside, and signed. Another sender's payload may have an `id` that is that of an order."""
     event = in_body(request)
     event_id = as_label(event.id) if event.object in _STRIPE_EVENTS else None
     return of_hookline(request, evidence) if event_id is None else Label(event_id, as_label(event.type))
 
 
-def of_slack(request: Request, _: Evidence) -> Label:
+def of_slack(request: Request, _: SignedParts) -> Label:
     """Commands and interactions are forms, without an id."""
     event = in_body(request)
     inner = event.event.get("type") if isinstance(event.event, dict) else None
     return Label(as_label(event.event_id), as_label(inner) or as_label(event.type))
 
 
-def both_in(id_header: str, type_header: str, request: Request, _: Evidence) -> Label:
+def both_in(id_header: str, type_header: str, request: Request, _: SignedParts) -> Label:
     """Hookline, where it signs like another provider, still names the type in its own header."""
     event_type = in_header(request, type_header) or in_header(request, "webhook-event-type")
     return Label(in_header(request, id_header), event_type)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hookline.errors import InvalidInput
-from hookline.headers import Headers
 from hookline.receive import handlers
 from hookline.receive.handlers import MAX_BODY, Address
 from hookline.receive.idempotency import core, problems
@@ -30,6 +29,7 @@ from hookline.receive.idempotency.asgi import (
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings
 from hookline.receive.verify import Verifier
+from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 

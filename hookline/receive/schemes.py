@@ -20,32 +20,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from hookline.evidence import EVIDENCE, HMAC, Evidence, Request, decode64, signatures, unhex
 from hookline.model import Scheme
 from hookline.receive import labels
 from hookline.receive.labels import Label
 from hookline.receive.twilio import label_of_twilio, twilio
 from hookline.signing import CheckingKey, base64_key, text_key
+from hookline.signing.signature_headers import EVIDENCE, HMAC, Request, SignedParts, decode64, signatures, unhex
 
 __all__ = ["SCHEMES", "Rules"]
 
 
 class Rules(NamedTuple):
-    evidence: Callable[[Request], Evidence]
-    label: Callable[[Request, Evidence], Label]  # of what has been verified
+    evidence: Callable[[Request], SignedParts]
+    label: Callable[[Request, SignedParts], Label]  # of what has been verified
     key: Callable[[object], CheckingKey]  # of a secret; raises if it is none
 
 
-def shopify(request: Request) -> Evidence:
+def shopify(request: Request) -> SignedParts:
     name = "x-shopify-hmac-sha256"
-    return Evidence([request.body], signatures(name, [(HMAC, decode64(request.headers.field(name)))]))
+    return SignedParts([request.body], signatures(name, [(HMAC, decode64(request.headers.field(name)))]))
 
 
-def slack(request: Request) -> Evidence:
+def slack(request: Request) -> SignedParts:
     name, stamp = "x-slack-signature", request.headers.field("x-slack-request-timestamp")
     version, _, text = request.headers.field(name).partition("=")
     found = signatures(name, [(HMAC, unhex(text) if version == "v0" else None)])
-    return Evidence([f"v0:{stamp}:".encode() + request.body], found, stamp)
+    return SignedParts([f"v0:{stamp}:".encode() + request.body], found, stamp)
 
 
 SCHEMES: dict[str, Rules] = {

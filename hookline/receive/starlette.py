@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from hookline.errors import InvalidInput
-from hookline.headers import Headers
 from hookline.receive import handlers
 from hookline.receive.handlers import MAX_BODY, Address
 from hookline.receive.idempotency import core, problems
@@ -29,6 +28,7 @@ from hookline.receive.idempotency.keys import StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings
 from hookline.receive.verify import Verifier, Webhook
+from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
 from hookline.errors import VerificationCode, VerificationError
-from hookline.evidence import HMAC, Evidence, Request, decode64, signatures
 from hookline.receive.labels import Label, as_label, in_header
+from hookline.signing.signature_headers import HMAC, Request, SignedParts, decode64, signatures
 
 __all__ = ["label_of_twilio", "twilio"]
 
-_MOST_FIELDS = 1000
+_MAX_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
 _LONGEST_FORM = 128 * 1024  # nobody has signed it yet, and to decode a form is much slower than to hash it
 _FORM = "application/x-www-form-urlencoded"
@@ -32,14 +32,14 @@ _parts = re.compile(r"(https?)://((?:[^/?#]*@)?)([^/?#@]+?)((?::[0-9]*)?)((?:[/?
 Form = list[tuple[str, str]]
 
 
-def twilio(request: Request) -> Evidence:
+def twilio(request: Request) -> SignedParts:
     name, url = "x-twilio-signature", _checked_url(request.url)
     found = signatures(name, [(HMAC, decode64(request.headers.field(name)))])
     behind = "".join(key + value for key, value in sorted(set(_form_behind(url, request))))
-    return Evidence([(spelling + behind).encode() for spelling in _spellings(url)], found)
+    return SignedParts([(spelling + behind).encode() for spelling in _spellings(url)], found)
 
 
-def label_of_twilio(request: Request, evidence: Evidence) -> Label:
+def label_of_twilio(request: Request, evidence: SignedParts) -> Label:
     fields = dict(_form_behind(_checked_url(request.url), request))
     token, sid = in_header(request, "i-twilio-idempotency-token"), _first(fields, _SIDS)
     own = None if sid is None else f"{sid}.{evidence.signatures[HMAC][0].hex()[:16]}"
@@ -72,7 +72,7 @@ def _form(request: Request) -> Form:
 
 def _fields(text: str, code: VerificationCode) -> Form:
     try:
-        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError:  # not UTF-8, or too many
         raise VerificationError(code, "the form or the query of the URL cannot be read") from None
 

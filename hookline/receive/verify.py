@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
-from hookline.evidence import TOLERANCE, Request, raw_body, signed_at
-from hookline.headers import Headers
 from hookline.receive.schemes import SCHEMES, Rules
 from hookline.signing import CheckingKey, check_match
+from hookline.signing.headers import Headers
+from hookline.signing.signature_headers import TOLERANCE, Request, raw_body, signed_at
 
 __all__ = ["Verifier", "Webhook"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hookline.errors import ConfigError
-from hookline.store.base import Store, StoreOptions
-from hookline.vault import Vault
+from hookline.security.vault import Vault
+from hookline.store.protocols import Store, StoreOptions
 
 __all__ = ["Store", "StoreOptions", "open_store"]
 

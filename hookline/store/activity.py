@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.observe.activity import ALL, MINUTE, QUARTER, Activity, Deed, Did, add
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, Did, EndpointWork, add
 from hookline.store.rows import Reading, Row
 
 KEPT = {MINUTE: 2 * 3_600, QUARTER: 7 * 86_400}  # seconds, by grain
-MOST_RETIRED = 20_000  # rows of one grain at a time
+MAX_RETIRED = 20_000  # rows of one grain at a time
 
 
-def counted(deeds: Sequence[Deed]) -> list[tuple[tuple[int, int], list[int]]]:
+def counted(deeds: Sequence[EndpointWork]) -> list[tuple[tuple[int, int], list[int]]]:
     """The numbers of each row: of each endpoint, and of each application in all; in the order of their keys."""
     did: Did = {}
     for deed in deeds:

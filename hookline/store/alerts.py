@@ -6,8 +6,18 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.observe.alerts.alert import Alert, Fire, Look, Notice, Pending, Resolve, Severity, Unwell, Update
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.alerts import (
+    Alert,
+    EarlierCheck,
+    Fire,
+    Notice,
+    Pending,
+    Resolve,
+    Severity,
+    UnhealthyEndpoint,
+    Update,
+)
+from hookline.model.states import Circuit, EndpointStatus
 from hookline.store.rows import Reading, Row
 
 LOOKS_KEPT = timedelta(hours=2)
@@ -43,12 +53,12 @@ def pending(row: Row, reading: Reading) -> Pending:
     return Pending(name=row["name"], subject=row["subject"], began_at=reading.instant(row["began_at"]))
 
 
-def look(row: Row, reading: Reading) -> Look:
-    return Look(reading.instant(row["at"]), row["backlog"])
+def look(row: Row, reading: Reading) -> EarlierCheck:
+    return EarlierCheck(reading.instant(row["at"]), row["backlog"])
 
 
-def unwell(row: Row, reading: Reading) -> Unwell:
-    return Unwell(
+def unwell(row: Row, reading: Reading) -> UnhealthyEndpoint:
+    return UnhealthyEndpoint(
         endpoint_no=row["endpoint_no"],
         endpoint_id=row["endpoint_id"],
         org_id=row["org_id"],

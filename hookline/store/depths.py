@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from hookline.model import Depths, OutboxView
-from hookline.states import Circuit, DeliveryState, Reason
-from hookline.store.base import COUNTING
+from hookline.model.states import Circuit, DeliveryState, Reason
+from hookline.store.protocols import COUNTING
 
 LANES = ("paused", "disabled", "held", "slowed")
 

@@ -9,11 +9,11 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from hookline.observe.pulse import Pulse, together
+from hookline.model.pulses import Pulse, together
 from hookline.store.rows import Reading, Row
 
-MOST_READ = 20_000  # that one look takes: two hours of 27 processes, or a week of minutes
-MOST_ROLLED = 5_000
+MAX_READ = 20_000  # that one look takes: two hours of 27 processes, or a week of minutes
+MAX_ROLLED = 5_000
 
 _decode = msgspec.json.Decoder(Pulse).decode
 encode = msgspec.json.Encoder().encode

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hookline.errors import VaultError
-from hookline.vault import Vault
+from hookline.security.vault import Vault
 
 MIGRATION = 11  # from which on the URLs of our own channels are sealed: it seals those that are there
 _LAST = b"\xff" * 6  # after every head

@@ -7,7 +7,7 @@ from msgspec import Struct
 from hookline import ids
 from hookline.model import Stats, StatsFilter
 
-MOST_COUNTED = (
+MAX_COUNTED = (
     250_000  # of each figure, about a second of the database's time: a busy month must not keep it from its work
 )
 
@@ -67,5 +67,5 @@ def stats_of(found: Figures) -> Stats:
         retries=found.failed[0],
         deaths=found.failed[1],
         dead_open=found.dead_open,
-        complete=all(many < MOST_COUNTED for many in counted),
+        complete=all(many < MAX_COUNTED for many in counted),
     )

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hookline import __version__, clock, ids, model
-from hookline.flow.judge import judge
-from hookline.flow.request import Target
+from hookline.rules.judge import judge
+from hookline.rules.request import Target
 from hookline.testing.events import Published
 
 USER_AGENT = f"Hookline/{__version__}"
@@ -115,9 +115,9 @@ def _endpoint(endpoint: Endpoint, now: datetime) -> model.Endpoint:
     )
 
 
-def _job(event: Published, attempt: int, now: datetime) -> model.Job:
+def _job(event: Published, attempt: int, now: datetime) -> model.LeasedDelivery:
     later = now + timedelta(days=1)
-    return model.Job(
+    return model.LeasedDelivery(
         delivery_id=0,
         claim=0,
         message_id=message_id(event),

@@ -13,18 +13,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, config, tokens
-from hookline.api import limits
-from hookline.api.forwarded import Forwarded, Proxies
-from hookline.api.services import Services
-from hookline.cli import http as server
-from hookline.cli import listener as listeners
-from hookline.cli.site import compose, services
-from hookline.flow.ingest import Ingest
+from hookline import clock, config
+from hookline.engine.ingest import GroupCommit
 from hookline.model import Application, Organization
 from hookline.observe.tally import Tally
+from hookline.security import tokens
+from hookline.security.vault import new_key
+from hookline.server import http as server
+from hookline.server import sockets as listeners
+from hookline.server.site import compose, services
 from hookline.store import Store
-from hookline.vault import new_key
+from hookline.web import limits
+from hookline.web.context import WebContext
+from hookline.web.forwarded import Forwarded, Proxies
 
 JWT_SECRET = "a secret that only the tests of the API know"
 
@@ -98,7 +99,7 @@ def patience_with_bad_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
+async def served(store: Store, database_url: str) -> AsyncIterator[WebContext]:
     """What the API under test works with; a test may put other values in its place."""
     settings = config.load(
         {
@@ -109,7 +110,7 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
         }
     )
     tally = Tally()
-    ingest = Ingest(store, tally=tally)
+    ingest = GroupCommit(store, tally=tally)
     given = services(store, settings, ingest, tally)
     yield given
     await ingest.close()
@@ -117,7 +118,7 @@ async def served(store: Store, database_url: str) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def serving(given: Services, host: str = "127.0.0.1", *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
+async def serving(given: WebContext, host: str = "127.0.0.1", *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
     """The API and the dashboard on a port of their own: `127.0.0.1:12345`. `proxies` are the ones that were named."""
     listener = listeners.bind(host, 0)
     stop = asyncio.Event()
@@ -131,7 +132,7 @@ async def serving(given: Services, host: str = "127.0.0.1", *, proxies: Sequence
 
 
 @pytest.fixture
-async def address(served: Services) -> AsyncIterator[str]:
+async def address(served: WebContext) -> AsyncIterator[str]:
     async with serving(served) as found:
         yield found
 

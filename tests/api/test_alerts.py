@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.model import Organization
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
 from tests.support import factory

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hookline import clock, tokens
+from hookline import clock
 from hookline.model import Application, Organization
+from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory

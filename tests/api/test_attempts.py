@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline.model import Application, Endpoint, Job, Result
-from hookline.states import EndpointStatus, ErrorKind
+from hookline.model import Application, Endpoint, LeasedDelivery, Result
+from hookline.model.states import EndpointStatus, ErrorKind
 from hookline.store import Store
 from tests.api.conftest import Answer, Client
 from tests.support import factory
@@ -46,11 +46,11 @@ async def keys(client: Client, where: str) -> list[str]:
         page = (await client.get(f"{where}{join}limit=2&iterator={page['iterator']}")).json()
 
 
-async def by_message(scene: Scene) -> dict[str, Job]:
+async def by_message(scene: Scene) -> dict[str, LeasedDelivery]:
     return {job.message_id: job for job in await scene.claim_all()}
 
 
-def no_answer(job: Job, kind: ErrorKind = ErrorKind.TIMEOUT) -> Result:
+def no_answer(job: LeasedDelivery, kind: ErrorKind = ErrorKind.TIMEOUT) -> Result:
     like = factory.retry(job, after=900)
     return factory.result(job, like.judgement.verdict, like.judgement.health, factory.failed(kind))
 

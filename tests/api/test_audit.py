@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from hookline.access import Audit, AuditFilter
 from hookline.api.audit import action
 from hookline.api.operation import Needs
 from hookline.api.routes import OPERATIONS
 from hookline.model import Actor, ActorKind, Application, Organization
+from hookline.model.operators import AuditEntry, AuditFilter
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.raw import Raw
@@ -20,7 +20,7 @@ from tests.support.raw import Raw
 URL = "https://example.com/hooks"
 
 
-async def log_of(store: Store, organization: Organization) -> list[Audit]:
+async def log_of(store: Store, organization: Organization) -> list[AuditEntry]:
     """Oldest first."""
     found = await store.audit_log(AuditFilter(org_id=organization.id), Page(limit=100))
     return found.rows[::-1]

@@ -10,14 +10,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, ids, tokens
-from hookline.api.auth import Recent
+from hookline import clock, ids
 from hookline.api.operation import Needs
 from hookline.api.routes import OPERATIONS
-from hookline.api.services import Services
 from hookline.model import Application, Organization
+from hookline.security import tokens
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
+from hookline.web.callers import RecentCache
+from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, Answer, Client, serving
 from tests.support import factory
 from tests.support.raw import Raw
@@ -114,7 +115,7 @@ async def test_tokens_that_expire_later_are_not_pretended(client: Client, narrow
 
 
 async def test_logout_ends_this_token_and_no_other(
-    nobody: Client, narrow: Client, client: Client, raw: Raw, served: Services, app: Application
+    nobody: Client, narrow: Client, client: Client, raw: Raw, served: WebContext, app: Application
 ) -> None:
     other = nobody.holding(tokens.issue(JWT_SECRET, app.org_id, app_id=app.id, now=clock.wall()))
     for caller in (narrow, other):
@@ -266,7 +267,7 @@ async def test_the_application_may_be_made_with_the_link(client: Client, store: 
     assert len(await store.applications(app.org_id, Page())) == 2
 
 
-async def test_the_link_leads_to_where_browsers_reach_us(served: Services, token: str, app: Application) -> None:
+async def test_the_link_leads_to_where_browsers_reach_us(served: WebContext, token: str, app: Application) -> None:
     async with serving(replace(served, public_url="https://hooks.example.com")) as address:
         found = (await portal(Client(address, token), app.id)).json()
         assert found["url"].startswith("https://hooks.example.com/login#key=")
@@ -277,7 +278,7 @@ async def test_the_link_leads_to_where_browsers_reach_us(served: Services, token
 
 def test_what_was_looked_up_is_forgotten_in_time() -> None:
     now = 100.0
-    recent: Recent[str, int] = Recent(lambda: now)
+    recent: RecentCache[str, int] = RecentCache(lambda: now)
     recent.put("a", 1)
     recent.put("b", 2)
     assert recent.get("a") == 1
@@ -288,7 +289,7 @@ def test_what_was_looked_up_is_forgotten_in_time() -> None:
 
 
 async def test_another_process_hears_of_a_revocation(
-    nobody: Client, client: Client, store: Store, served: Services, app: Application, narrow: Client
+    nobody: Client, client: Client, store: Store, served: WebContext, app: Application, narrow: Client
 ) -> None:
     """Within the time for which callers are remembered, which is over at once here."""
     now: dict[str, Any] = {"at": 1000.0}

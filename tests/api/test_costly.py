@@ -16,16 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hookline.schemas
-from hookline import clock, schema, schema_pool
-from hookline.api.routes import ingest
-from hookline.api.services import Services
+import hookline.services.schemas.payloads
+from hookline import clock
+from hookline.api.routes import publish
 from hookline.errors import Busy, InvalidInput
 from hookline.model import Application, Organization
-from hookline.schema_child import Check, Job, Save, Survey
-from hookline.schema_pool import Pool, TooCostly
-from hookline.schemas import Budget, Schemas
+from hookline.services.schemas import pool as schema_pool
+from hookline.services.schemas import validate as schema_validation
+from hookline.services.schemas.child import Check, Job, Save, Survey
+from hookline.services.schemas.payloads import Schemas, TimeBudget
+from hookline.services.schemas.pool import Pool, TooCostly
 from hookline.store import Store
+from hookline.web.context import WebContext
 from tests.api.conftest import Client
 from tests.support import factory
 
@@ -56,7 +58,7 @@ COSTLY: dict[str, tuple[Any, Any]] = {
     "unique, by a reference": ({"$defs": {"u": {"uniqueItems": True}}, "items": {"$ref": "#/$defs/u"}}, [listed(900)]),
     "unique, many times": ({"allOf": [{"uniqueItems": True}] * 60}, list(range(3000))),
     "unique and false": ({"uniqueItems": False, "not": {"uniqueItems": True}}, listed(1000)),
-    "unevaluated, nested": (unevaluated(schema.MOST_UNEVALUATED), [{"a": 1}] * 2000),
+    "unevaluated, nested": (unevaluated(schema_validation.MAX_UNEVALUATED), [{"a": 1}] * 2000),
     "unevaluated, nested deeply": (unevaluated(40), {"a": 1}),
     "lists in an enum": ({"items": {"enum": [[number] for number in range(900)]}}, [[899]] * 300),
     "a large constant": ({"items": {"contains": {"const": [[1]] * 90}}}, [[[[1]] * 89 + [[0]]]] * 100),
@@ -83,7 +85,7 @@ COSTLY: dict[str, tuple[Any, Any]] = {
 def test_nothing_costly_is_checked_beside_other_requests(name: str, engine: str) -> None:
     found, payload = COSTLY[name]
     try:
-        judge = schema.judge("order.paid", "1", found)
+        judge = schema_validation.judge("order.paid", "1", found)
     except InvalidInput:
         return  # nor can it be saved
     try:
@@ -135,7 +137,7 @@ async def test_everything_costly_comes_to_an_end(
     for number, (found, payload) in enumerate(COSTLY.values()):
         name = await saved(store, organization, found, f"costly.{number}")
         with contextlib.suppress(InvalidInput):
-            await schemas.check(organization.id, name, msgspec.json.encode(payload), Budget("a", 0.2))
+            await schemas.check(organization.id, name, msgspec.json.encode(payload), TimeBudget("a", 0.2))
     name = await saved(store, organization, {"items": {"type": "integer"}}, "plain")
     await schemas.check(organization.id, name, msgspec.json.encode(list(range(60_000))))
 
@@ -145,7 +147,7 @@ async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
     schemas: Schemas, store: Store, organization: Organization, engine: str
 ) -> None:
     name = await saved(store, organization, {"uniqueItems": True})
-    budget = Budget("a", 0.05)
+    budget = TimeBudget("a", 0.05)
     costly = msgspec.json.encode(listed(4000))
     for _ in range(2):
         with pytest.raises(InvalidInput, match="takes more than 1 s of this request to be validated"):
@@ -197,7 +199,7 @@ _SCHEMAS = st.recursive(
 
 @given(found=_SCHEMAS, value=_VALUES)
 def test_here_and_there_the_answer_is_the_same(found: Any, value: Any) -> None:
-    judge = schema.judge("order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]})
+    judge = schema_validation.judge("order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]})
     payload = msgspec.json.encode(value)
     fits = jsonschema_rs.is_valid(found, value)
     assert _taken(judge, payload) == fits
@@ -209,7 +211,7 @@ def test_here_and_there_the_answer_is_the_same(found: Any, value: Any) -> None:
         assert fits or not settled
 
 
-def _taken(judge: schema.Judge, payload: bytes) -> bool:
+def _taken(judge: schema_validation.Judge, payload: bytes) -> bool:
     try:
         judge(payload)
     except InvalidInput:
@@ -287,7 +289,7 @@ EARLIER: dict[str, tuple[Any, Any, Any]] = {
     "heavy": (FRACTIONS, [1.5], [0.1]),
     "heavy, with a large payload": (FRACTIONS, [1.5] * 20_000, [0.1] * 20_000),
     "heavy, with a pattern": ({**FRACTIONS, "pattern": "^a"}, [1.5], [0.1]),
-    "unevaluated, nested": (unevaluated(schema.MOST_UNEVALUATED + 2), {"a": 1}, {"b": 1}),
+    "unevaluated, nested": (unevaluated(schema_validation.MAX_UNEVALUATED + 2), {"a": 1}, {"b": 1}),
 }
 
 
@@ -298,9 +300,9 @@ async def test_a_schema_of_an_earlier_release_goes_on_validating(
 ) -> None:
     given, fits, fails = EARLIER[name]
     found = await saved(store, organization, given)
-    await schemas.check(organization.id, found, msgspec.json.encode(fits), Budget("a", 600))
+    await schemas.check(organization.id, found, msgspec.json.encode(fits), TimeBudget("a", 600))
     with pytest.raises(InvalidInput, match="does not fit"):
-        await schemas.check(organization.id, found, msgspec.json.encode(fails), Budget("a", 600))
+        await schemas.check(organization.id, found, msgspec.json.encode(fails), TimeBudget("a", 600))
     with pytest.raises(InvalidInput, match=r"weighs more|levels deep"):
         await schemas.check_saved(factory.event_type("org_x", schemas={"1": given}, validated=True))
 
@@ -378,13 +380,13 @@ async def test_whoever_asks_for_much_waits_behind_everybody_else(pool: Pool) -> 
 async def test_one_tenant_fills_its_own_line_and_not_that_of_others(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_pool, "MOST_OF_ONE", 16)
+    monkeypatch.setattr(schema_pool, "MAX_OF_ONE", 16)
     asked = [asyncio.create_task(pool.run("many", job(20), 60)) for _ in range(20)]
     await pool.run("other", job(20), 60)
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(each, Busy) for each in found) == 4
     assert pool._tenants == {}
-    monkeypatch.setattr(schema_pool, "MOST_WAITING", 0)
+    monkeypatch.setattr(schema_pool, "MAX_WAITING", 0)
     with pytest.raises(Busy, match="try again"):
         await pool.run("other", job(20), 60)
 
@@ -477,9 +479,9 @@ async def test_a_batch_that_takes_long_stops_nobody(
 
 
 async def test_where_too_much_waits_the_answer_is_503(
-    client: Client, app: Application, costly: str, served: Services, monkeypatch: pytest.MonkeyPatch
+    client: Client, app: Application, costly: str, served: WebContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_pool, "MOST_WAITING", 0)
+    monkeypatch.setattr(schema_pool, "MAX_WAITING", 0)
     message = {"eventType": costly, "payload": listed(1000)}
     for path, body in (("", message), ("/batch", {"messages": [message]})):
         answer = await client.post(f"/api/v1/app/{app.id}/msg{path}", body)
@@ -529,7 +531,7 @@ async def test_large_batches_are_read_message_by_message(
     client: Client, app: Application, name: str, engine: str
 ) -> None:
     sent, expected = LARGE_BATCHES[name]
-    assert len(sent) > ingest.AT_ONCE
+    assert len(sent) > publish.AT_ONCE
     answer = await client.post(f"/api/v1/app/{app.id}/msg/batch", sent)
     if isinstance(expected, str):
         (told,) = answer.faults()
@@ -541,7 +543,7 @@ async def test_large_batches_are_read_message_by_message(
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
     ticks = iter(range(10**6))
-    turns = ingest.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
+    turns = publish.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
     others = 0
 
     async def count() -> None:

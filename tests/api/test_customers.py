@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.api.customers import LONGEST_REST, MOST_AT_ONCE, MOST_WAITING, PLACES, Customers
-from hookline.api.errors import Refused
 from hookline.model import Application
 from hookline.store import Store
+from hookline.web.customers import LONGEST_REST, MAX_AT_ONCE, MAX_WAITING, PLACES, Customers
+from hookline.web.errors import Refused
 
 
 class Slow:
@@ -40,7 +40,7 @@ async def test_the_slow_reads_of_one_customer_wait_for_each_other(app: Applicati
     operator = asyncio.create_task(cast(Any, customers.store_for(None, cast(Store, slow))).read("operator"))
     while "quiet" not in slow.reading or "operator" not in slow.reading:
         await asyncio.sleep(0)
-    assert slow.reading.count("busy") == MOST_AT_ONCE
+    assert slow.reading.count("busy") == MAX_AT_ONCE
     slow.end.set()
     assert await asyncio.gather(*many, one, operator) == ["busy"] * 20 + ["quiet", "operator"]
     del busy, quiet, many, one
@@ -67,9 +67,9 @@ async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
         async with customers.place_for(found):
             await asked.wait()
 
-    many = [asyncio.create_task(ask(app)) for _ in range(PLACES + MOST_WAITING)]
+    many = [asyncio.create_task(ask(app)) for _ in range(PLACES + MAX_WAITING)]
     others = [asyncio.create_task(ask(found)) for found in (msgspec.structs.replace(app, id="app_other"), None)]
-    while customers._waiting[app.id] < MOST_WAITING:
+    while customers._waiting[app.id] < MAX_WAITING:
         await asyncio.sleep(0)
     with pytest.raises(Refused, match="wait for their answers"):
         await ask(app)

@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline import clock, tokens
-from hookline.flow.outage import Outage
-from hookline.flow.tasks import TaskRunner
+from hookline import clock
+from hookline.engine.tasks import TaskRunner
 from hookline.model import Application, DeadFilter, Endpoint
-from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
+from hookline.security import tokens
+from hookline.store.outage import Outage
 from tests.api.conftest import JWT_SECRET, Client
 from tests.support import factory
 from tests.support.scene import Scene

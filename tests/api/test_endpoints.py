@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from hookline import signing
-from hookline.api.services import Services
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
     EndpointHeadersPatchIn,
@@ -21,9 +20,10 @@ from hookline.api.wire.endpoints import (
     EndpointSecretRotateIn,
 )
 from hookline.model import Application, EndpointChange, LaneEventKind, Organization, Secret
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store
-from hookline.vault import Vault, new_key
+from hookline.web.context import WebContext
 from tests.api.conftest import Answer, Client, serving
 from tests.support import factory
 from tests.support.scene import Scene
@@ -119,7 +119,7 @@ async def test_a_uid_is_taken_once(client: Client, base: str, make: Make) -> Non
 
 
 async def test_a_customer_makes_no_more_endpoints_than_the_most(
-    served: Services, token: str, narrow: Client, app: Application, base: str
+    served: WebContext, token: str, narrow: Client, app: Application, base: str
 ) -> None:
     async with serving(replace(served, customer_endpoints=2)) as found:
         customer, organization = Client(found, narrow.token), Client(found, token)

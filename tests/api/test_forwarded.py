@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from hookline import config
-from hookline.api.forwarded import MOST_TOLD, Forwarded, Proxies
-from hookline.api.services import Services
 from hookline.config import parse
 from hookline.errors import ConfigError
 from hookline.model import Application
+from hookline.web.context import WebContext
+from hookline.web.forwarded import MAX_TOLD, Forwarded, Proxies
 from tests.api.conftest import Client, serving
 
 NAMED = Proxies(map(ip_network, ("127.0.0.1", "10.1.0.0/16", "2001:db8:1::/48")))
@@ -114,7 +114,7 @@ async def test_other_headers_are_not_read() -> None:
     assert await believed("127.0.0.1", *headers) == ("127.0.0.1", "http")
 
 
-async def test_the_log_names_the_setting_once_for_each_peer(served: Services) -> None:
+async def test_the_log_names_the_setting_once_for_each_peer(served: WebContext) -> None:
     async with serving(served) as address:
         with capture_logs() as logged:
             for _ in range(3):
@@ -131,11 +131,11 @@ async def test_strangers_do_not_fill_the_log() -> None:
         for number in range(100):
             scope = {"type": "http", "client": (f"203.0.113.{number}", 1), "headers": [(FOR, b"1.2.3.4")]}
             await front(scope, None, None)  # type: ignore[arg-type]
-    assert len(logged) == MOST_TOLD
+    assert len(logged) == MAX_TOLD
 
 
 async def test_links_to_the_portal_have_the_scheme_that_browsers_use(
-    served: Services, token: str, app: Application
+    served: WebContext, token: str, app: Application
 ) -> None:
     path, tls = f"/api/v1/auth/app-portal-access/{app.id}", {"x_forwarded_proto": "https"}
     for proxies, scheme in (((), "http"), (("127.0.0.1/32",), "https")):

@@ -15,10 +15,10 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from hookline.api.app import create_app
-from hookline.api.front import FrontSettings
-from hookline.api.services import Services
 from hookline.dashboard import static
 from hookline.model import Application
+from hookline.web.context import WebContext
+from hookline.web.middleware import MiddlewareSettings
 from tests.api.conftest import Answer, Client, serving
 
 PORTAL = "https://portal.example.com"
@@ -144,7 +144,7 @@ async def ask(app: Any, path: str) -> Answer:
     return Answer(sent[0]["status"], headers, sent[1]["body"])
 
 
-async def test_an_error_that_nobody_expected(served: Services) -> None:
+async def test_an_error_that_nobody_expected(served: WebContext) -> None:
     async def broken(request: Request) -> Response:
         raise RuntimeError("secret details")
 
@@ -193,8 +193,8 @@ async def test_one_line_for_each_request(client: Client, narrow: Client, nobody:
 
 
 @pytest.mark.parametrize(("setting", "levels"), [("info", ["info"]), ("debug", ["debug"]), ("off", [])])
-async def test_the_level_is_a_setting(served: Services, setting: str, levels: list[str]) -> None:
-    async with serving(replace(served, front=FrontSettings(access_log=setting))) as address:
+async def test_the_level_is_a_setting(served: WebContext, setting: str, levels: list[str]) -> None:
+    async with serving(replace(served, front=MiddlewareSettings(access_log=setting))) as address:
         with capture_logs() as logged:
             await Client(address).get("/api/v1/health")
     assert [entry["log_level"] for entry in requests(logged)] == levels
@@ -204,9 +204,9 @@ async def test_the_level_is_a_setting(served: Services, setting: str, levels: li
 
 
 @pytest.fixture
-async def portal(served: Services) -> AsyncIterator[Client]:
+async def portal(served: WebContext) -> AsyncIterator[Client]:
     """Without a token, on a server that knows the portal."""
-    async with serving(replace(served, front=FrontSettings(portal_origins=(PORTAL,)))) as address:
+    async with serving(replace(served, front=MiddlewareSettings(portal_origins=(PORTAL,)))) as address:
         yield Client(address)
 
 

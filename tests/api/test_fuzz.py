@@ -20,12 +20,14 @@ from schemathesis.checks import load_all_checks
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.core.parameters import ParameterLocation
 
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.api import openapi
 from hookline.api.docs.examples import Examples
 from hookline.api.operation import Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Organization
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import stage
@@ -72,7 +74,7 @@ async def _more_names(client: Client, names: Names, path: str) -> Names:
 # ── by schemathesis ───────────────────────────────────────────────────────────────────────────────────────────────
 
 EXAMPLES = 5  # of each kind and operation
-MOST_FROM_BOUNDS = 40  # and operation: spread over all that it derives from the document
+MAX_FROM_BOUNDS = 40  # and operation: spread over all that it derives from the document
 
 CHECKS = [
     "not_a_server_error",
@@ -140,7 +142,7 @@ class Fuzz:
         for case in cases:
             if case.meta.phase.data.parameter_location != ParameterLocation.PATH:
                 case.path_parameters = {**case.path_parameters, **self._names}
-        return cases[:: -(-len(cases) // MOST_FROM_BOUNDS)]
+        return cases[:: -(-len(cases) // MAX_FROM_BOUNDS)]
 
     def _explore(self, mode: GenerationMode) -> None:
         @settings(

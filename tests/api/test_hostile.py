@@ -13,15 +13,15 @@ from starlette.types import Message
 from structlog.testing import capture_logs
 
 from hookline.api import wire
-from hookline.api.body import Gathering
-from hookline.api.errors import answer
-from hookline.api.services import Services
-from hookline.cli import connection, http
-from hookline.cli import listener as listeners
-from hookline.cli.site import compose
 from hookline.errors import Busy, StoreUnavailable
 from hookline.model import Application, NewApplication, Scope
+from hookline.server import connection, http
+from hookline.server import sockets as listeners
+from hookline.server.site import compose
 from hookline.store import Store
+from hookline.web.body import BodyMemory
+from hookline.web.context import WebContext
+from hookline.web.errors import answer
 from tests.api.conftest import Client, serving
 
 
@@ -75,7 +75,7 @@ async def test_control_characters_in_addresses(client: Client, app: Application,
         assert "control character" in (await client.get("/api/v1" + path)).problem(400, "bad_request")
 
 
-async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: Services, token: str) -> None:
+async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: WebContext, token: str) -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
@@ -95,7 +95,7 @@ async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: Services,
         assert [entry for entry in logged if entry["event"] != "request"] == []
 
 
-async def test_a_body_that_never_comes(served: Services, token: str) -> None:
+async def test_a_body_that_never_comes(served: WebContext, token: str) -> None:
     head = f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 50\r\n\r\n{{"
     async with serving(replace(served, body_time=0.05)) as address:
         found = await read_to_end(address, head.encode())
@@ -105,12 +105,12 @@ async def test_a_body_that_never_comes(served: Services, token: str) -> None:
 
 
 async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
-    served: Services, store: Store, app: Application
+    served: WebContext, store: Store, app: Application
 ) -> None:
     """One tenant holds back the last byte of a large body. Its next one waits unread, and another tenant's is taken."""
     other = await store.create_application(app.org_id, NewApplication(name="other"))
     tokens = {each.id: served.auth.issue(each, lifetime=600, scope=Scope.FULL, publish=True) for each in (app, other)}
-    gathering = Gathering(most=400_000, of_one=200_000)
+    gathering = BodyMemory(most=400_000, of_one=200_000)
     done: list[str] = []
 
     async with serving(replace(served, gathering=gathering)) as address:
@@ -143,7 +143,7 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
 
 
 async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
-    gathering = Gathering(most=10, of_one=10)
+    gathering = BodyMemory(most=10, of_one=10)
     async with gathering.room("a", 8, 60):
         with pytest.raises(Busy, match="try again"):
             async with gathering.room("a", 3, 0.01):
@@ -155,7 +155,7 @@ async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
-async def test_a_request_that_never_comes(served: Services, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_a_request_that_never_comes(served: WebContext, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     async with serving(served) as address:
         monkeypatch.setattr(connection, "REQUEST_TIME", 0.05)
         assert await read_to_end(address, sent) == b""
@@ -240,7 +240,7 @@ async def untaken(looks: list[Looks], number: int) -> Looks:
 
 @pytest.mark.usefixtures("narrow_road")
 @pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
-async def test_an_answer_that_nobody_takes(served: Services, looks: list[Looks], path: str) -> None:
+async def test_an_answer_that_nobody_takes(served: WebContext, looks: list[Looks], path: str) -> None:
     """Otherwise whoever asks and does not listen holds a connection for as long as they like, without a token."""
     async with serving(served) as address:
         whole = await Client(address).get(path)
@@ -253,7 +253,7 @@ async def test_an_answer_that_nobody_takes(served: Services, looks: list[Looks],
 
 @pytest.mark.usefixtures("narrow_road")
 async def test_an_answer_that_is_taken_slowly(
-    served: Services, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
+    served: WebContext, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time that is enough, however many it takes."""
     monkeypatch.setattr(connection, "LEAST_TAKEN", 1024)

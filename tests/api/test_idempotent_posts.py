@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import clock, tokens
-from hookline.api.errors import InvalidHeader, Refused
-from hookline.api.idempotency import Answers, key_of, request_of
-from hookline.api.services import Services
+from hookline import clock
 from hookline.errors import InvalidInput
 from hookline.model import Application, Organization
+from hookline.security import tokens
 from hookline.store import Store, StoreOptions
+from hookline.web.context import WebContext
+from hookline.web.errors import InvalidHeader, Refused
+from hookline.web.idempotency import IdempotentResponses, key_of, request_of
 from tests.api.conftest import JWT_SECRET, Answer, Client, serving
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -142,11 +143,11 @@ async def test_a_body_that_is_too_large(client: Client, raw: Raw) -> None:
 
 @pytest.fixture
 async def two_processes(
-    served: Services, open_store_with: OpenStoreWith, options: StoreOptions, address: str, token: str
+    served: WebContext, open_store_with: OpenStoreWith, options: StoreOptions, address: str, token: str
 ) -> AsyncIterator[list[Client]]:
     """Two servers on one database, each with a store of its own."""
     other = await open_store_with(options)
-    async with serving(replace(served, store=other, answers=Answers(other))) as second:
+    async with serving(replace(served, store=other, answers=IdempotentResponses(other))) as second:
         yield [Client(address, token), Client(second, token)]
 
 
@@ -174,7 +175,9 @@ class Working:
 
 
 @asynccontextmanager
-async def under_way(answers: Answers, work: Callable[[], Awaitable[Response]]) -> AsyncIterator[asyncio.Task[Response]]:
+async def under_way(
+    answers: IdempotentResponses, work: Callable[[], Awaitable[Response]]
+) -> AsyncIterator[asyncio.Task[Response]]:
     task = asyncio.create_task(answers.once(KEY, REQUEST, work))
     try:
         yield task
@@ -185,7 +188,7 @@ async def under_way(answers: Answers, work: Callable[[], Awaitable[Response]]) -
 
 async def test_a_twin_waits_for_the_first(store: Store, second: Store) -> None:
     working = Working()
-    here, there = Answers(store), Answers(second)
+    here, there = IdempotentResponses(store), IdempotentResponses(second)
     async with under_way(here, working) as first:
         await working.started.wait()
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in (here, here, there, there)]
@@ -201,9 +204,9 @@ async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store
     """More twins than the pool has connections wait, and the store still answers."""
     small = await open_store_with(StoreOptions(pool_size=2))
     working = Working()
-    async with under_way(Answers(store), working) as first:
+    async with under_way(IdempotentResponses(store), working) as first:
         await working.started.wait()
-        waiting = [Answers(small) for _ in range(10)]
+        waiting = [IdempotentResponses(small) for _ in range(10)]
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in waiting]
         await asyncio.sleep(0.1)  # they have looked, and found it held
         async with asyncio.timeout(60):
@@ -215,10 +218,10 @@ async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store
 
 async def test_a_twin_that_waits_too_long_is_sent_away(store: Store, second: Store) -> None:
     working = Working()
-    here = Answers(store, wait=0.05)
+    here = IdempotentResponses(store, wait=0.05)
     async with under_way(here, working):
         await working.started.wait()
-        for answers in (here, Answers(second, wait=0.05)):
+        for answers in (here, IdempotentResponses(second, wait=0.05)):
             with pytest.raises(Refused) as refused:
                 await answers.once(KEY, REQUEST, working)
             assert (refused.value.status, refused.value.retry_after) == (409, 1)
@@ -237,10 +240,13 @@ async def test_a_twin_takes_over_when_nothing_came_of_the_first(store: Store, se
     async def good() -> Response:
         return Response(b'"good"', 200)
 
-    here = Answers(store)
+    here = IdempotentResponses(store)
     async with under_way(here, failing) as first:
         await working.started.wait()
-        twins = [asyncio.create_task(answers.once(KEY, REQUEST, good)) for answers in (here, here, Answers(second))]
+        twins = [
+            asyncio.create_task(answers.once(KEY, REQUEST, good))
+            for answers in (here, here, IdempotentResponses(second))
+        ]
         working.end.set()
         with pytest.raises(InvalidInput):
             await first
@@ -249,37 +255,37 @@ async def test_a_twin_takes_over_when_nothing_came_of_the_first(store: Store, se
 
 async def test_a_crash_does_not_lock_the_key(store: Store, second: Store, raw: Raw) -> None:
     working = Working()
-    async with under_way(Answers(store), working):
+    async with under_way(IdempotentResponses(store), working):
         await working.started.wait()
     # The task was cancelled in the middle of its work, as a process is killed: its lease is still there.
     with pytest.raises(Refused):
-        await Answers(second, wait=0.05).once(KEY, REQUEST, working)
+        await IdempotentResponses(second, wait=0.05).once(KEY, REQUEST, working)
     await age(raw, 31)
     working.end.set()
-    assert (await Answers(second).once(KEY, REQUEST, working)).body == b'"done"'
+    assert (await IdempotentResponses(second).once(KEY, REQUEST, working)).body == b'"done"'
     assert working.runs == 2
 
 
 async def test_long_work_keeps_its_lease(store: Store, second: Store, raw: Raw) -> None:
     working = Working()
-    async with under_way(Answers(store, hold=0.3), working) as first:
+    async with under_way(IdempotentResponses(store, hold=0.3), working) as first:
         await working.started.wait()
         (before,) = await raw.rows("SELECT held_until FROM answer")
         while (await raw.row("SELECT held_until FROM answer"))["held_until"] == before["held_until"]:
             await asyncio.sleep(0.02)  # until it was renewed
         working.end.set()
         assert (await first).body == b'"done"'
-    assert (await Answers(second).once(KEY, REQUEST, working)).body == b'"done"'
+    assert (await IdempotentResponses(second).once(KEY, REQUEST, working)).body == b'"done"'
     assert working.runs == 1
 
 
 async def test_who_lost_the_lease_does_not_change_the_kept_answer(store: Store, second: Store, raw: Raw) -> None:
     slow, quick = Working(), Working()
     quick.end.set()
-    async with under_way(Answers(store, hold=1000), slow) as first:
+    async with under_way(IdempotentResponses(store, hold=1000), slow) as first:
         await slow.started.wait()
         await age(raw, 1001)
-        assert (await Answers(second).once(KEY, REQUEST, quick)).status_code == 201
+        assert (await IdempotentResponses(second).once(KEY, REQUEST, quick)).status_code == 201
         slow.end.set()
         assert (await first).status_code == 201
     assert await raw.count("answer", "status = 201") == 1
@@ -288,9 +294,9 @@ async def test_who_lost_the_lease_does_not_change_the_kept_answer(store: Store, 
 async def test_answers_outlive_the_process(store: Store, open_store_with: OpenStoreWith, options: StoreOptions) -> None:
     working = Working()
     working.end.set()
-    await Answers(store).once(KEY, REQUEST, working)
+    await IdempotentResponses(store).once(KEY, REQUEST, working)
     reopened = await open_store_with(options)
-    assert (await Answers(reopened).once(KEY, REQUEST, working)).headers["idempotent-replayed"] == "true"
+    assert (await IdempotentResponses(reopened).once(KEY, REQUEST, working)).headers["idempotent-replayed"] == "true"
     assert working.runs == 1
 
 

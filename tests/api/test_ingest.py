@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline.api.services import Services
 from hookline.model import PolicyOverride
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from hookline.store import Store
+from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, Answer, Client, serving
 from tests.support import factory
 from tests.support.scene import Scene
@@ -207,14 +207,14 @@ async def test_a_batch_has_one_to_a_thousand_messages(client: Client, scene: Sce
 
 
 async def test_a_payload_of_a_batch_that_is_too_large_fails_alone(
-    served: Services, client: Client, scene: Scene
+    served: WebContext, client: Client, scene: Scene
 ) -> None:
     big = {"eventType": "a", "payload": "x" * served.max_payload}
     results = (await client.post(batch_path_of(scene), {"messages": [big, GIVEN]})).json(202)["results"]
     assert [each["status"] for each in results] == [422, 202]
 
 
-async def test_the_body_of_a_batch_is_bounded(served: Services, scene: Scene, token: str) -> None:
+async def test_the_body_of_a_batch_is_bounded(served: WebContext, scene: Scene, token: str) -> None:
     async with serving(replace(served, max_batch=2000)) as address:
         client = Client(address, token)
         (await client.post(batch_path_of(scene), {"messages": [GIVEN] * 100})).problem(413, "payload_too_large")
@@ -290,7 +290,7 @@ async def test_a_request_that_was_refused_leaves_its_key_free(client: Client, sc
     (await client.post(path_of(scene), GIVEN, idempotency_key="k-5")).json(202)
 
 
-async def test_what_was_accepted_stays_accepted(served: Services, client: Client, scene: Scene) -> None:
+async def test_what_was_accepted_stays_accepted(served: WebContext, client: Client, scene: Scene) -> None:
     """The answer was lost, and before the caller tried again the schema had changed."""
     first = await client.post(path_of(scene), GIVEN, idempotency_key="k-7")
     await _tighten_schema(served, scene)
@@ -302,7 +302,7 @@ async def test_what_was_accepted_stays_accepted(served: Services, client: Client
     assert await scene.raw.count("message") == 1
 
 
-async def _tighten_schema(served: Services, scene: Scene) -> None:
+async def _tighten_schema(served: WebContext, scene: Scene) -> None:
     """So that nothing passes any more; this process knows of it at once."""
     schema = {"type": "object", "required": ["nothing has this"]}
     org = scene.organization.id
@@ -310,7 +310,7 @@ async def _tighten_schema(served: Services, scene: Scene) -> None:
     served.schemas.forget(org, "order.paid")
 
 
-async def test_the_same_batch_again_gets_the_same_results(served: Services, client: Client, scene: Scene) -> None:
+async def test_the_same_batch_again_gets_the_same_results(served: WebContext, client: Client, scene: Scene) -> None:
     """Of what was refused too, whatever has changed since."""
     (await client.post(path_of(scene), GIVEN | {"eventId": "taken"})).json(202)
     items = [GIVEN, GIVEN | {"eventId": "taken"}, GIVEN | {"eventType": "no spaces"}, GIVEN | {"eventId": "b"}, 5]
@@ -406,7 +406,7 @@ async def test_numbers_too_large_for_anybody_pass_through(client: Client, scene:
     assert found.payload == numbers
 
 
-async def test_a_body_that_is_too_large(served: Services, client: Client, scene: Scene) -> None:
+async def test_a_body_that_is_too_large(served: WebContext, client: Client, scene: Scene) -> None:
     fits = {"eventType": "a", "payload": "x" * (served.max_payload - 2)}
     (await client.post(path_of(scene), fits)).json(202)
     (fault,) = (await client.post(path_of(scene), {"eventType": "a", "payload": "x" * served.max_payload})).faults()
@@ -439,7 +439,7 @@ async def test_a_body_in_chunks(address: str, token: str, scene: Scene) -> None:
     assert refused.startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_body_that_comes_too_slowly(served: Services, token: str, scene: Scene) -> None:
+async def test_a_body_that_comes_too_slowly(served: WebContext, token: str, scene: Scene) -> None:
     head = f"POST {path_of(scene)} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 50\r\n\r\n{{"
     async with serving(replace(served, body_time=0.05)) as address:
         assert (await _exchange(address, head.encode())).startswith(b"HTTP/1.1 408 ")

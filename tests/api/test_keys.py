@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from hookline import clock, keys
+from hookline import clock
 from hookline.model import Application, Organization
+from hookline.security import api_keys
 from hookline.store import Store
 from tests.api.conftest import Client
 from tests.support import factory
@@ -25,7 +26,7 @@ async def make(client: Client, **fields: Any) -> Any:
 async def test_a_key_is_shown_once_and_lets_its_holder_in(client: Client, nobody: Client, app: Application) -> None:
     made = await make(client, name="checkout")
     key = made.pop("key")
-    assert keys.check(key) == key
+    assert api_keys.check(key) == key
     assert (made["name"], made["scope"], made["appId"], made["hint"]) == ("checkout", "full", None, key[-4:])
 
     assert (await client.get(f"/api/v1/api-key/{made['id']}")).json() == made
@@ -79,7 +80,7 @@ async def test_a_typo_is_told_from_an_unknown_key(client: Client, nobody: Client
     for wrong in (key[:10] + other + key[11:], key[:-1], key + "x", "hk_", "hk_é" + key[4:]):
         answer = await nobody.holding(wrong.encode().decode("latin-1")).get("/api/v1/app")
         assert "mistyped" in answer.problem(401, "authentication_failed")
-    assert "does not exist" in (await nobody.holding(keys.make()).get("/api/v1/app")).problem(
+    assert "does not exist" in (await nobody.holding(api_keys.make()).get("/api/v1/app")).problem(
         401, "authentication_failed"
     )
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hookline.model import Endpoint
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
 from tests.api.conftest import Answer, Client
 from tests.support import factory
 from tests.support.scene import Scene

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, config, keys, tokens
-from hookline.api.auth import Caller
-from hookline.api.errors import Refused
-from hookline.api.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MOST_KNOWN, Buckets, Limits, Rates
-from hookline.api.services import Services
+from hookline import clock, config
 from hookline.model import Application, Organization
+from hookline.security import api_keys, tokens
 from hookline.store import Store
+from hookline.web.callers import Caller
+from hookline.web.context import WebContext
+from hookline.web.errors import Refused
+from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_KNOWN, Buckets, Limits, Rates
 from tests.api.conftest import JWT_SECRET, Client, serving
 from tests.api.test_hostile import read_to_end
 from tests.support import factory
@@ -67,7 +68,7 @@ def test_without_a_limit() -> None:
 def test_buckets_that_are_full_again_are_forgotten() -> None:
     at = Clock()
     buckets = Buckets(1, at)
-    for name in range(MOST_KNOWN):
+    for name in range(MAX_KNOWN):
         buckets.wait(name)
     at.now += 2
     buckets.wait("one more")
@@ -119,7 +120,7 @@ def test_the_defaults_bound_everybody() -> None:
     assert plain.rate_limit < plain.rate_limit_organization
 
 
-async def test_a_portal_is_limited_by_its_link(served: Services, token: str, app: Application) -> None:
+async def test_a_portal_is_limited_by_its_link(served: WebContext, token: str, app: Application) -> None:
     """Its token and its pages together; the organization's token is not concerned."""
     at = Clock()
     async with serving(replace(served, limits=limits(at, portal=4, caller=50))) as address:
@@ -134,7 +135,7 @@ async def test_a_portal_is_limited_by_its_link(served: Services, token: str, app
         (await client.get(f"/api/v1/app/{app.id}")).json()
 
 
-async def test_too_many_requests(served: Services, token: str, organization: Organization, app: Application) -> None:
+async def test_too_many_requests(served: WebContext, token: str, organization: Organization, app: Application) -> None:
     other = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     async with serving(replace(served, limits=limits(caller=3))) as address:
         client = Client(address, token)
@@ -155,10 +156,10 @@ def test_addresses_without_end_are_not_all_remembered() -> None:
     at = Clock()
     buckets = Buckets(1 / 3, at, burst=2)
     buckets.wait("the worst")
-    for name in range(MOST_KNOWN * 2):
+    for name in range(MAX_KNOWN * 2):
         buckets.wait("the worst")
         buckets.wait(name)
-    assert len(buckets._full_at) <= MOST_KNOWN
+    assert len(buckets._full_at) <= MAX_KNOWN
     assert buckets.wait("the worst") > 0
 
 
@@ -175,8 +176,8 @@ def test_neighbours_in_one_network_count_as_one() -> None:
     assert not any(strangers.stranger("2001:db8::") for _ in range(BAD_TOKENS))
 
 
-async def test_too_many_bad_tokens(served: Services, token: str, app: Application) -> None:
-    key = keys.make()
+async def test_too_many_bad_tokens(served: WebContext, token: str, app: Application) -> None:
+    key = api_keys.make()
     async with serving(replace(served, limits=limits(Clock()))) as address:
         good, bad, unknown = (Client(address, each) for each in (token, "nonsense", key))
         for number in range(BAD_TOKENS):
@@ -197,7 +198,7 @@ async def test_too_many_bad_tokens(served: Services, token: str, app: Applicatio
     assert counted == {("401",): BAD_TOKENS, ("429",): 7}
 
 
-async def test_bad_tokens_count_for_those_who_come_through_a_proxy(served: Services) -> None:
+async def test_bad_tokens_count_for_those_who_come_through_a_proxy(served: WebContext) -> None:
     async with serving(replace(served, limits=limits(at=Clock())), proxies=["127.0.0.1/32"]) as address:
         bad = Client(address, "nonsense")
         for number in range(BAD_TOKENS):
@@ -220,7 +221,7 @@ async def test_a_body_that_is_announced_as_too_large_is_not_read(address: str, t
         writer.close()
 
 
-async def test_a_body_that_turns_out_too_large(client: Client, served: Services) -> None:
+async def test_a_body_that_turns_out_too_large(client: Client, served: WebContext) -> None:
     chunk = b"x" * 65_536
     answer = await client.request("POST", "/api/v1/app", iter([chunk] * 5), {})  # type: ignore[arg-type]
     assert "262144 bytes" in answer.problem(413, "payload_too_large")

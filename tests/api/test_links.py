@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hookline
-from hookline.api import place
-from hookline.api.services import Services
 from hookline.errors import Conflict
 from hookline.model import Application
 from hookline.store import Store
+from hookline.web import public_url
+from hookline.web.context import WebContext
 from tests.api.conftest import Client, serving
 
 STRANGE_HOSTS = (
@@ -54,7 +54,7 @@ async def test_a_link_never_leads_to_where_the_caller_says(client: Client, app: 
     """Somebody else opens it, with the token in it."""
     found = await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)
     if found.status == 409:
-        assert found.problem(409, "conflict") == place.UNKNOWN
+        assert found.problem(409, "conflict") == public_url.UNKNOWN
     else:
         found.problem(400, "bad_request")  # no request at all, to the parser
 
@@ -68,14 +68,14 @@ async def test_on_this_machine_a_link_leads_to_how_it_was_reached(client: Client
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 @pytest.mark.parametrize("said", ["evil.example", "localhost", "127.0.0.1"])
 async def test_a_server_that_others_reach_says_what_to_set(
-    served: Services, token: str, app: Application, store: Store, host: str, said: str
+    served: WebContext, token: str, app: Application, store: Store, host: str, said: str
 ) -> None:
     async with serving(served, host) as address:
         for ref, body in ((app.id, {}), ("new", {"application": {"name": "New"}})):
             answer = await Client(address, token).post(f"/api/v1/auth/app-portal-access/{ref}", body, host=said)
-            assert answer.problem(409, "conflict") == place.UNKNOWN
+            assert answer.problem(409, "conflict") == public_url.UNKNOWN
     assert await store.application(app.org_id, "new") is None  # nothing was made for it
-    assert "HOOKLINE_PUBLIC_URL" in place.UNKNOWN
+    assert "HOOKLINE_PUBLIC_URL" in public_url.UNKNOWN
 
 
 @given(
@@ -85,11 +85,11 @@ async def test_a_server_that_others_reach_says_what_to_set(
 )
 def test_whatever_the_host_is_a_link_leads_to_this_machine(host: str) -> None:
     try:
-        found = place.links_lead_to(None, local=True, scheme="http", host=host)
+        found = public_url.links_lead_to(None, local=True, scheme="http", host=host)
     except Conflict:
         return
     parts = urlsplit(found)
-    assert place.is_loopback(parts.hostname or "")
+    assert public_url.is_loopback(parts.hostname or "")
     assert found == f"http://{parts.netloc}"
     assert "@" not in parts.netloc
 
@@ -101,8 +101,8 @@ def test_no_page_or_route_reads_the_host_for_an_address() -> None:
     reading = re.compile(r"""headers(?:\.get\(|\[)["']host["']|\.base_url|url_for\(""")
     found = {str(path.relative_to(root)) for path in sources if reading.search(path.read_text())}
     assert found == {
-        "api/metrics.py",
+        "web/metrics.py",
         "api/routes/authentication.py",
         "dashboard/cookies.py",
-        "dashboard/origin.py",
+        "dashboard/form_origin.py",
     }

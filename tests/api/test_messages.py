@@ -10,9 +10,9 @@ import pytest
 
 from hookline import ids
 from hookline.model import Application, DeadFilter
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.api.conftest import Client
 from tests.support import bulk, factory
 from tests.support.scene import Scene

@@ -12,10 +12,11 @@ from msgspec.inspect import DateTimeType, StructType, Type, multi_type_info
 from msgspec.structs import replace
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from hookline import clock, tokens
+from hookline import clock
 from hookline.api import openapi
 from hookline.api.routes import OPERATIONS
 from hookline.model import Organization
+from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
 from tests.support import factory

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hookline import clock, tokens
+from hookline import clock
 from hookline.model import Application, Organization
-from hookline.operational import MANAGEMENT, Kind
+from hookline.rules.operational_events import MANAGEMENT, Kind
+from hookline.security import tokens
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
 from tests.support.operational import told

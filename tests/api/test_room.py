@@ -15,11 +15,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from hookline.api.health import Door, Health
-from hookline.cli import http as server
-from hookline.cli import listener as listeners
-from hookline.cli.connection import MOST_QUEUED
-from hookline.cli.room import Room
+from hookline.server import http as server
+from hookline.server import sockets as listeners
+from hookline.server.connection import MAX_QUEUED
+from hookline.server.connection_limits import ConnectionLimits
+from hookline.web.health import Health, StartupGate
 from tests.support.cli import COMMAND, Cli
 from tests.support.ports import free_port
 
@@ -133,10 +133,10 @@ class Place:
 
 
 @asynccontextmanager
-async def place(room: Room, health: Health | None = None) -> AsyncIterator[Place]:
+async def place(room: ConnectionLimits, health: Health | None = None) -> AsyncIterator[Place]:
     app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # large answers wait here, not in the network
-    door = Door(health or Health(asyncio.Event()))
+    door = StartupGate(health or Health(asyncio.Event()))
     door.open(app)
     serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
     made = Place(listener.getsockname()[1], app)
@@ -151,7 +151,7 @@ async def place(room: Room, health: Health | None = None) -> AsyncIterator[Place
 
 
 async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
-    async with place(Room(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(most=100, per_address=3)) as there:
         other = await there.line(SECOND)
         lines = await there.silent(FIRST, 20)
         for line in lines[:17]:
@@ -161,7 +161,7 @@ async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
 
 
 async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
-    async with place(Room(most=3, per_address=100)) as there:
+    async with place(ConnectionLimits(most=3, per_address=100)) as there:
         lines = [await there.line(address) for address in (FIRST, SECOND, THIRD)]
         assert await lines[0].asks("/") == 200  # idle again, but not for the longest time
         assert await there.asks("127.0.0.5", "/health/live") == 200
@@ -172,7 +172,7 @@ async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
 
 
 async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
-    async with place(Room(most=100, per_address=2)) as there:
+    async with place(ConnectionLimits(most=100, per_address=2)) as there:
         dripping = await there.silent(FIRST, 2)
         for line in dripping:
             line.sends("POST / HTTP/1.1\r\nhost: a\r\nx: ")
@@ -185,7 +185,7 @@ async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
 
 async def test_requests_under_way_are_never_cut() -> None:
     """What comes beyond the most is told so, but for the health."""
-    async with place(Room(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(most=100, per_address=3)) as there:
         slow = await there.slow(FIRST, 3)
         silent = await there.silent(FIRST, 30)
         assert await there.asks(FIRST) == 503
@@ -203,7 +203,7 @@ async def test_requests_under_way_are_never_cut() -> None:
 
 
 async def test_the_health_is_answered_when_every_connection_is_busy() -> None:
-    async with place(Room(most=3, per_address=100)) as there:
+    async with place(ConnectionLimits(most=3, per_address=100)) as there:
         slow = [line for address in (FIRST, SECOND, THIRD) for line in await there.slow(address, 1)]
         for number in range(5, 25):
             await there.line(f"127.0.0.{number}")
@@ -215,7 +215,7 @@ async def test_the_health_is_answered_when_every_connection_is_busy() -> None:
 
 
 async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
-    async with place(Room(most=100, per_address=1)) as there:
+    async with place(ConnectionLimits(most=100, per_address=1)) as there:
         with capture_logs() as logged:
             await there.slow(FIRST, 1)
             line = await there.line(FIRST)
@@ -234,7 +234,7 @@ async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
 async def test_beyond_the_spare_ones_nobody_gets_in() -> None:
     """Those whom the health keeps waiting cannot become any number either."""
     health = Waiting()
-    async with place(Room(most=100, per_address=1), health) as there:
+    async with place(ConnectionLimits(most=100, per_address=1), health) as there:
         await there.slow(FIRST, 1)
         waiting = []
         for _ in range(4):
@@ -266,7 +266,7 @@ class Waiting(Health):
 @pytest.mark.parametrize("room", [{"per_address": 3}, {"most": 3, "per_address": 2, "proxies": [FIRST]}])
 async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
     """If nobody is idle, the one that has been awaited longest is refused: nothing was done for it."""
-    async with place(Room(**room)) as there:
+    async with place(ConnectionLimits(**room)) as there:
         lines = await there.awaited(FIRST, 3)
         assert await there.asks(FIRST) == 200  # and is idle then
         assert [await lines[0].status(), await lines[0].status()] == [503, 0]
@@ -276,7 +276,7 @@ async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> 
 
 
 async def test_a_body_that_comes_slowly_is_refused_after_those_that_do_not_come() -> None:
-    async with place(Room(per_address=3)) as there:
+    async with place(ConnectionLimits(per_address=3)) as there:
         lines = await there.silent(FIRST, 3)
         for line in lines:
             line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
@@ -290,7 +290,7 @@ async def test_a_body_that_comes_slowly_is_refused_after_those_that_do_not_come(
 
 
 async def test_idle_connections_go_before_awaited_bodies() -> None:
-    async with place(Room(per_address=3)) as there:
+    async with place(ConnectionLimits(per_address=3)) as there:
         lines = await there.awaited(FIRST, 2)
         silent = await there.line(FIRST)
         assert await there.asks(FIRST) == 200
@@ -301,7 +301,7 @@ async def test_idle_connections_go_before_awaited_bodies() -> None:
 
 
 async def test_a_request_that_came_whole_is_not_cut_for_the_body_behind_it() -> None:
-    async with place(Room(per_address=1)) as there:
+    async with place(ConnectionLimits(per_address=1)) as there:
         line = await there.line(FIRST)
         line.sends("GET /slow HTTP/1.1\r\nhost: a\r\n\r\nPOST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
         assert await there.app.begun.get() == FIRST
@@ -313,13 +313,13 @@ async def test_a_request_that_came_whole_is_not_cut_for_the_body_behind_it() -> 
 
 async def test_few_requests_wait_on_one_connection() -> None:
     """One read brings thousands of them. They are refused in their turn, and nothing behind them is run."""
-    async with place(Room()) as there:
+    async with place(ConnectionLimits()) as there:
         line = await there.line(FIRST)
-        paths = ["/slow", *["/"] * MOST_QUEUED, *["/slow"] * 500]
+        paths = ["/slow", *["/"] * MAX_QUEUED, *["/slow"] * 500]
         line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in paths))
         assert await there.app.begun.get() == FIRST
         there.app.release.set()
-        assert [await line.status() for _ in range(MOST_QUEUED + 3)] == [200] * (MOST_QUEUED + 1) + [429, 0]
+        assert [await line.status() for _ in range(MAX_QUEUED + 3)] == [200] * (MAX_QUEUED + 1) + [429, 0]
         assert there.app.begun.empty()
 
 
@@ -328,7 +328,7 @@ MIB = 1024 * 1024
 
 async def test_answers_that_one_address_does_not_take() -> None:
     """They wait in memory: beyond the most, the one that has waited longest goes, and nobody else's."""
-    async with place(Room(held=100 * MIB, held_per_address=3 * MIB)) as there:
+    async with place(ConnectionLimits(held=100 * MIB, held_per_address=3 * MIB)) as there:
         other = await there.untaken(SECOND)
         lines = await there.untaken(FIRST, 5)
         assert [await line.status() for line in [*lines, *other]] == [0, 0, 200, 200, 200, 200]
@@ -336,25 +336,25 @@ async def test_answers_that_one_address_does_not_take() -> None:
 
 
 async def test_answers_that_nobody_takes() -> None:
-    async with place(Room(held=3 * MIB, held_per_address=2 * MIB, proxies=[FIRST])) as there:
+    async with place(ConnectionLimits(held=3 * MIB, held_per_address=2 * MIB, proxies=[FIRST])) as there:
         lines = [*await there.untaken(SECOND), *await there.untaken(FIRST, 4)]
         assert [await line.status() for line in lines] == [0, 0, 200, 200, 200]
 
 
 async def test_answers_that_were_taken_do_not_count() -> None:
-    async with place(Room(held=3 * MIB, held_per_address=3 * MIB)) as there:
+    async with place(ConnectionLimits(held=3 * MIB, held_per_address=3 * MIB)) as there:
         lines = await there.silent(FIRST, 8)
         assert [await line.asks("/large") for line in lines * 2] == [200] * 16
 
 
 async def test_an_answer_larger_than_the_most() -> None:
-    async with place(Room(held=1000, held_per_address=100)) as there:
+    async with place(ConnectionLimits(held=1000, held_per_address=100)) as there:
         assert await there.asks(FIRST, "/large") == 200
 
 
 async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> None:
     """Otherwise a connection holds two, and only one of them is counted."""
-    async with place(Room()) as there:
+    async with place(ConnectionLimits()) as there:
         line = await there.line(FIRST)
         line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in ("/large", "/slow")))
         assert await there.app.answered.get() == FIRST
@@ -366,7 +366,7 @@ async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> No
 
 async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> None:
     """Those that were asked for first. To close them would wait until they are taken."""
-    async with place(Room(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(most=100, per_address=3)) as there:
         lines = [*await there.untaken(FIRST, 2), *await there.slow(FIRST, 1)]
         assert await there.asks(FIRST) == 200
         assert await lines[0].status() == 0
@@ -375,14 +375,14 @@ async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> No
 
 
 async def test_proxies_may_have_any_number() -> None:
-    async with place(Room(most=100, per_address=2, proxies=[FIRST])) as there:
+    async with place(ConnectionLimits(most=100, per_address=2, proxies=[FIRST])) as there:
         lines = await there.silent(FIRST, 30)
         assert [await line.asks("/") for line in lines] == [200] * 30
 
 
 async def test_a_request_that_was_not_read_yet_is_not_cut() -> None:
     """Many are accepted before the first is read from: those with a request are not idle."""
-    async with place(Room(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(most=100, per_address=3)) as there:
         asking = [_at_once(there.port, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n") for _ in range(3)]
         silent = [_at_once(there.port) for _ in range(5)]  # nothing was accepted up to here: we have not waited
         for each in asking:

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import schema
-from hookline import schemas as remembering
 from hookline.errors import InvalidInput
 from hookline.model import Application, EventType, Organization
-from hookline.schemas import Schemas
+from hookline.services.schemas import payloads as remembering
+from hookline.services.schemas import validate as schema_validation
+from hookline.services.schemas.payloads import Schemas
 from hookline.store import Store
 from tests.api.conftest import Client
 from tests.support import factory
@@ -43,7 +43,7 @@ def typed(given: dict[str, Any], **fields: Any) -> EventType:
 
 def fault(event_type: EventType) -> str:
     with pytest.raises(InvalidInput) as caught:
-        schema.check_schemas(event_type)
+        schema_validation.check_schemas(event_type)
     return str(caught.value)
 
 
@@ -115,8 +115,8 @@ async def test_the_newest_version_counts(schemas: Schemas, store: Store, organiz
     [(["1"], "1"), (["9", "10"], "10"), (["v9", "v10"], "v10"), (["1.2", "1.10"], "1.10"), (["1", "beta"], "1")],
 )
 def test_versions_are_compared_by_their_numbers(versions: list[str], newest: str) -> None:
-    assert schema.newest({version: {} for version in versions}) == newest
-    assert schema.newest({version: {} for version in reversed(versions)}) == newest
+    assert schema_validation.newest({version: {} for version in versions}) == newest
+    assert schema_validation.newest({version: {} for version in reversed(versions)}) == newest
 
 
 async def test_without_validation_anything_is_taken(schemas: Schemas, store: Store, organization: Organization) -> None:
@@ -165,8 +165,8 @@ async def test_a_change_here_is_noticed_at_once(schemas: Schemas, store: Store, 
 async def test_what_is_remembered_is_bounded(
     schemas: Schemas, store: Store, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remembering, "MOST_REMEMBERED", 3)
-    monkeypatch.setattr(remembering, "MOST_COMPILED", 2)
+    monkeypatch.setattr(remembering, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(remembering, "MAX_COMPILED", 2)
     made = [await saved(store, organization, SCHEMA) for _ in range(6)]
     for found in made * 2:
         await refused(schemas, found, 7)
@@ -218,7 +218,7 @@ async def test_no_reference_is_fetched(listener: tuple[str, list[str]], tmp_path
         ):
             await asyncio.to_thread(fault, typed(given))
             with contextlib.suppress(InvalidInput):
-                await asyncio.to_thread(schema.check_schemas, replace(typed(given), validated=False))
+                await asyncio.to_thread(schema_validation.check_schemas, replace(typed(given), validated=False))
     await asyncio.sleep(0)  # whoever has called is let in
     assert calls == []
 
@@ -230,7 +230,7 @@ def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path)
     local.write_text('{"type": "integer"}')
     for reference in ("http://127.0.0.1:9/x", local.as_uri()):
         with pytest.raises(InvalidInput, match="retrieving it failed"):
-            schema._validator("1", {"$ref": reference})
+            schema_validation._validator("1", {"$ref": reference})
 
 
 # ── what it may cost ──
@@ -290,7 +290,7 @@ def test_schemas_that_would_cost_too_much_are_refused(name: str, engine: str) ->
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_schemas_for_people_alone_need_not_be_usable(engine: str) -> None:
-    schema.check_schemas(replace(typed({"pattern": "^(?=a)"}), validated=False))
+    schema_validation.check_schemas(replace(typed({"pattern": "^(?=a)"}), validated=False))
     assert "not a JSON Schema" in fault(replace(typed({"type": 5}), validated=False))
 
 
@@ -312,7 +312,7 @@ USUAL = [
 @pytest.mark.parametrize("engine", ["sqlite"])
 @pytest.mark.parametrize("given", USUAL)
 def test_usual_schemas_are_taken(given: dict[str, Any], engine: str) -> None:
-    schema.check_schemas(typed(given))
+    schema_validation.check_schemas(typed(given))
 
 
 async def test_a_pattern_is_linear_in_the_text(schemas: Schemas, store: Store, organization: Organization) -> None:
@@ -362,8 +362,8 @@ async def test_payloads_too_large_to_list_their_faults(
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_payloads_too_large_for_their_schema(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
-    monkeypatch.setattr(schema, "MOST_WORK", 1000)
-    judge = schema.judge("order.paid", "1", SCHEMA)
+    monkeypatch.setattr(schema_validation, "MAX_WORK", 1000)
+    judge = schema_validation.judge("order.paid", "1", SCHEMA)
     judge(b'{"id": "a"}')
     with pytest.raises(InvalidInput, match="too large"):
         judge(b'{"id": "a", "lines": [%s]}' % b",".join([b"1"] * 500))
@@ -398,8 +398,8 @@ async def test_a_payload_as_deep_as_it_may_be(schemas: Schemas, store: Store, or
     ("value", "depth"), [(7, 0), ([], 1), ({}, 1), ([1, [2, {"a": []}]], 4), ([[[[[[]]]]]], 6), ({"a": [1], "b": 2}, 2)]
 )
 def test_nesting(value: object, depth: int, engine: str) -> None:
-    assert schema.nesting(value, 10) == depth
-    assert schema.nesting(value, 3) == min(depth, 4)
+    assert schema_validation.nesting(value, 10) == depth
+    assert schema_validation.nesting(value, 3) == min(depth, 4)
 
 
 # ── over HTTP ──

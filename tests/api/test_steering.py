@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 
-from hookline.flow.outage import Outage
-from hookline.flow.tasks import TaskRunner
+from hookline.engine.tasks import TaskRunner
 from hookline.model import NewTask, TaskKind, TaskWork
-from hookline.states import Circuit, EndpointStatus
-from hookline.store.base import MOST_RUNNING
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.store.outage import Outage
+from hookline.store.protocols import MAX_RUNNING
 from tests.api.conftest import Client
 from tests.api.test_lanes import act, path
 from tests.support import factory
@@ -213,7 +213,7 @@ async def test_too_many_tasks_and_then_once_more(client: Client, scene: Scene) -
         kind=TaskKind.REPLAY_MISSING,
         work=TaskWork(since=await scene.store.now()),
     )
-    for _ in range(MOST_RUNNING):
+    for _ in range(MAX_RUNNING):
         await scene.store.add_task(new)
     refused = (await act(client, endpoint, "resume", {"replayMissing": True})).problem(409, "conflict")
     assert f"{endpoint.id} is active" in refused

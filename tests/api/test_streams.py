@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from hookline.cli.connection import Connection
+from hookline.server.connection import Connection
 from tests.support.cli import Cli
 from tests.support.ports import free_port
 from tests.support.streams import BROKEN, BROKEN_BODIES, Request, cut, marred, stream

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from svix.models import BackgroundTaskOut, ListResponseBackgroundTaskOut, RecoverOut, ReplayOut
 
-from hookline.flow.outage import Outage
-from hookline.flow.tasks import TaskRunner
+from hookline.engine.tasks import TaskRunner
 from hookline.model import Application, DeadFilter, Endpoint
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.store.outage import Outage
 from tests.api.conftest import Answer, Client
 from tests.support import factory
 from tests.support.scene import Scene

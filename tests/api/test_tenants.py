@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.api.operation import PREFIX, Needs, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application, NewTask, Organization, Scope, TaskKind, TaskWork
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
 from tests.api.conftest import Client
 from tests.api.test_lanes import path
 from tests.support.scene import Scene

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hookline import clock, tokens
+from hookline import clock
+from hookline.security import tokens
 from hookline.store import Store
 from tests.support import factory
 from tests.support.ports import free_port

@@ -11,14 +11,15 @@ import pytest
 from msgspec import inspect
 from starlette.datastructures import QueryParams
 
-from hookline.api import body, query
-from hookline.api.errors import InvalidQuery
-from hookline.api.faults import Unfit
+from hookline.api import query
 from hookline.api.openapi.document import document
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application
 from hookline.store import Store
+from hookline.web import body
+from hookline.web.errors import InvalidQuery
+from hookline.web.faults import Unfit
 from tests.api.conftest import Client
 from tests.support import factory
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Page
 from starlette.routing import compile_path
 
 from hookline.dashboard import pages
-from hookline.dashboard.look import PORTAL
 from hookline.dashboard.page import View
+from hookline.dashboard.page_context import PORTAL
 from tests.browser.visitor import Visitor
 from tests.browser.world import FAILS, REFUSES, Customer, World
 

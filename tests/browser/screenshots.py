@@ -23,9 +23,9 @@ import msgspec
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from hookline import clock
-from hookline.observe.activity import ALL, MINUTE
+from hookline.model.activity import ALL, MINUTE
+from hookline.model.pulses import EVERY, Pulse
 from hookline.observe.instruments import ATTEMPTS, SECONDS
-from hookline.observe.pulse import EVERY, Pulse
 from tests.support.chromium import launched
 
 TARGET = Path(__file__).parents[2] / "docs" / "screenshots"

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from starlette.routing import compile_path
 
 from hookline.dashboard import pages
-from hookline.dashboard.look import PORTAL
+from hookline.dashboard.page_context import PORTAL
 from tests.browser.visitor import Visitor, noticed
 from tests.browser.world import REFUSES, World
 from tests.support.receiver import OK

@@ -6,7 +6,9 @@ import re
 
 from playwright.sync_api import expect
 
-from hookline import clock, manage, tokens
+from hookline import clock
+from hookline.security import tokens
+from hookline.services import manage
 from tests.browser.conftest import one_engine
 from tests.browser.visitor import Visitor
 from tests.browser.world import World

@@ -8,8 +8,9 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from hookline.dashboard import charts, static
-from hookline.dashboard.charts import Curve, Stretch
+from hookline.dashboard import static
+from hookline.dashboard.charts import figures
+from hookline.dashboard.charts.figures import Curve, Stretch
 from tests.browser.conftest import one_engine
 from tests.browser.visitor import Visitor, chord
 from tests.browser.world import World
@@ -205,7 +206,7 @@ def test_rows_are_selected_one_by_one_in_runs_and_all(visitor: Visitor) -> None:
 def test_a_chart_is_read_with_the_pointer_and_with_the_keys(visitor: Visitor) -> None:
     times = [datetime(2025, 11, 15, 20, minute, tzinfo=UTC) for minute in range(0, 60, 10)]
     curve = Curve(name="delivered", shade="delivered", values=[1, 20, 300, 4000, None, 6])
-    page = blank(visitor, charts.areas("Attempts", [curve], times), timezone_id="Asia/Kolkata")  # 5 h 30 min ahead
+    page = blank(visitor, figures.areas("Attempts", [curve], times), timezone_id="Asia/Kolkata")  # 5 h 30 min ahead
     plot = page.get_by_role("group", name="Attempts")
     readout = plot.locator(".readout")
     width = (plot.bounding_box() or {"width": 0})["width"]
@@ -232,7 +233,7 @@ def test_the_stretches_of_a_band_are_read_one_by_one(visitor: Visitor) -> None:
         Stretch(shade="delivered", words="closed", since=start, until=start + hour),
         Stretch(shade="held", words="open", since=start + hour, until=start + 3 * hour),
     ]
-    page = blank(visitor, charts.band("Circuit", stretches, start, start + 3 * hour), timezone_id="UTC")
+    page = blank(visitor, figures.band("Circuit", stretches, start, start + 3 * hour), timezone_id="UTC")
     readout = page.locator(".readout")
     page.locator(".stretch").first.hover()  # the longer one: it is painted first
     expect(readout).to_have_text(re.compile("2025-11-15 21:00:00 ?open ?2 h"))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hookline.vault import new_key
+from hookline.security.vault import new_key
 from tests.support.certs import Authority
 from tests.support.processes import PATIENT, environment
 from tests.support.receiver import Behaviour, Receiver

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hookline import manage
 from hookline.model import Organization
+from hookline.security.vault import Vault, new_key
+from hookline.services import manage
 from hookline.store import Store
-from hookline.vault import Vault, new_key
 from tests.support import factory
 from tests.support.cli import Cli
 

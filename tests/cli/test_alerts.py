@@ -9,12 +9,12 @@ from ipaddress import ip_network
 
 import pytest
 
-from hookline.flow.guard import Guard
-from hookline.observe.alerts import home
-from hookline.observe.alerts.mail import LAST_CHANCE
-from hookline.observe.alerts.words import WEBHOOK, Channels
-from hookline.operational import MANAGEMENT
+from hookline.engine.alerting import channels as alert_channels
+from hookline.engine.alerting.mail import LAST_CHANCE
 from hookline.receive import Verifier
+from hookline.rules.alerts.wording import WEBHOOK, Channels
+from hookline.rules.guard import Guard
+from hookline.rules.operational_events import MANAGEMENT
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.alerts import Fleet, only
@@ -60,8 +60,8 @@ async def test_where_to_look_works_whoever_the_endpoint_belongs_to(cli: Cli, sce
     app = await scene.store.create_application(other.id, factory.new_application())
     theirs, ours = await scene.endpoint(app), await scene.endpoint()
     channels = Channels(webhook_url=receiver.url)
-    await home.settle(scene.store, LOOPBACK, channels)
-    channel = (await home.endpoints(scene.store))[WEBHOOK]
+    await alert_channels.settle(scene.store, LOOPBACK, channels)
+    channel = (await alert_channels.endpoints(scene.store))[WEBHOOK]
     for endpoint in (theirs, ours, channel):
         await scene.store.open_circuit(endpoint.no, "by hand")
     await Fleet(scene, only(circuits=True), channels, guard=LOOPBACK).look()

@@ -8,16 +8,16 @@ import sys
 import msgspec
 import pytest
 
-from hookline.access import Audit, AuditFilter
 from hookline.model import ActorKind
-from hookline.store.base import Page
+from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.store.protocols import Page
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli
 from tests.support.scene import Scene
 
 
-async def log_of(scene: Scene) -> list[Audit]:
+async def log_of(scene: Scene) -> list[AuditEntry]:
     """Oldest first."""
     found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page(limit=100))
     return found.rows[::-1]
@@ -87,7 +87,7 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
 
 INTERRUPTED = """
 import asyncio, os, signal
-from hookline.cli import dead, main
+from hookline.cli import dead_letters as dead, main
 
 UNHANDLED = signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler
 dead.BATCH = 2

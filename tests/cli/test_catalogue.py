@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from hookline.model import Application
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.cli.conftest import both_engines
 from tests.support import factory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hookline.model import Endpoint
-from hookline.states import DeliveryState, Reason
+from hookline.model.states import DeliveryState, Reason
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline.cli import demo as demos
-from hookline.cli import demo_cast
-from hookline.cli.demo_cast import CUSTOMERS, HAPPENINGS, Moment
-from hookline.cli.demo_stream import Api
+from hookline.cli.demo import cast
+from hookline.cli.demo import command as demos
+from hookline.cli.demo.cast import CUSTOMERS, HAPPENINGS, Moment
+from hookline.cli.demo.traffic import Api
 from tests.support.ports import free_port
 from tests.support.processes import environment
 
@@ -137,16 +137,16 @@ def moment(**fields: Any) -> Moment:
 
 
 def test_how_they_behave() -> None:
-    assert demo_cast.behaves(moment()).status == 200
-    assert demo_cast.is_slow(moment()).after > 0.5
-    assert demo_cast.hangs(moment()).after == demo_cast.HANGS
-    assert [demo_cast.throttles(moment(recent=many)).status for many in (1, 2)] == [200, 429]
-    assert demo_cast.refuses_invoices(moment()).status == 200
-    assert demo_cast.refuses_invoices(moment(event_type="invoice.created")).status == 422
-    assert demo_cast.has_gone(moment()).status == 410
-    assert [demo_cast.recovers(moment(elapsed=at)).status for at in (0.0, 179.0, 181.0, 361.0)] == [503, 503, 200, 503]
+    assert cast.behaves(moment()).status == 200
+    assert cast.is_slow(moment()).after > 0.5
+    assert cast.hangs(moment()).after == cast.HANGS
+    assert [cast.throttles(moment(recent=many)).status for many in (1, 2)] == [200, 429]
+    assert cast.refuses_invoices(moment()).status == 200
+    assert cast.refuses_invoices(moment(event_type="invoice.created")).status == 422
+    assert cast.has_gone(moment()).status == 410
+    assert [cast.recovers(moment(elapsed=at)).status for at in (0.0, 179.0, 181.0, 361.0)] == [503, 503, 200, 503]
     chance = random.Random(5)
-    assert {demo_cast.flickers(moment(chance=chance)).status for _ in range(50)} == {200, 500}
+    assert {cast.flickers(moment(chance=chance)).status for _ in range(50)} == {200, 500}
 
 
 def test_what_happens_fits_its_schema() -> None:
@@ -160,4 +160,4 @@ def test_what_happens_fits_its_schema() -> None:
 
 def test_events_are_spread_over_customers() -> None:
     chance = random.Random(1)
-    assert {demo_cast.event(chance, number).customer for number in range(200)} == {each.uid for each in CUSTOMERS}
+    assert {cast.event(chance, number).customer for number in range(200)} == {each.uid for each in CUSTOMERS}

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.cli.doctor import Finding, check_tokens
 from hookline.model import Organization
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
 from hookline.store.sealed import OlderSecret
 from tests.api.conftest import Client

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline import clock, keys, tokens
+from hookline import clock
 from hookline.model import Organization
+from hookline.security import api_keys, tokens
 from hookline.store import Store
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.support.cli import Cli
@@ -15,10 +16,10 @@ from tests.support.scene import Scene
 @both_engines
 async def test_a_key_is_made_listed_and_revoked(cli: Cli, scene: Scene) -> None:
     made = await cli.json("keys", "create", "checkout", "--scope", "publish", "--app", scene.app.id, "--days", "90")
-    assert keys.check(made["key"])
+    assert api_keys.check(made["key"])
     assert (made["name"], made["scope"], made["appId"]) == ("checkout", "publish", scene.app.id)
     assert made["expiresAt"] is not None
-    found = await scene.store.api_key_by_hash(keys.hashed(made["key"]))
+    found = await scene.store.api_key_by_hash(api_keys.hashed(made["key"]))
     assert found is not None
     assert found.id == made["id"]
 
@@ -35,7 +36,7 @@ async def test_a_key_is_made_listed_and_revoked(cli: Cli, scene: Scene) -> None:
 
 async def test_the_key_alone_is_printed(cli: Cli, organization: Organization) -> None:
     made = await cli("keys", "create", "for scripts")
-    assert keys.check(made.out.strip())
+    assert api_keys.check(made.out.strip())
 
 
 async def test_what_is_refused(cli: Cli, scene: Scene) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from hookline.model import TaskKind
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.scene import Scene

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hookline.cli import lifeline
-from hookline.cli.supervise import WORKER, Supervisor
+from hookline.server import lifeline
+from hookline.server.supervise import WORKER, Supervisor
 from tests.support.processes import environment
 
 # Gives its signs as a worker does, and says over a socket that it lives and who it is.
 STAND_IN = """
 import asyncio, os, signal, sys
-from hookline.cli import lifeline
+from hookline.server import lifeline
 lifeline.BEAT = 0.05
 
 async def live():
@@ -92,7 +92,7 @@ async def test_nobody_is_missed_before_the_first_sign(monkeypatch: pytest.Monkey
 async def test_a_supervisor_of_the_release_before_has_a_pipe() -> None:
     code = """
 import asyncio
-from hookline.cli import lifeline
+from hookline.server import lifeline
 
 async def live():
     stop = asyncio.Event()

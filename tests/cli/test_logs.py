@@ -18,7 +18,7 @@ import logging
 import sys
 import structlog
 from hookline import config
-from hookline.cli import logs
+from hookline.server import logs
 
 logs.configure(config.load({"HOOKLINE_LOG_FORMAT": sys.argv[1], "HOOKLINE_DATABASE_URL": "sqlite:///" + sys.argv[2]}))
 

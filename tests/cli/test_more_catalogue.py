@@ -9,7 +9,7 @@ import pytest
 
 from hookline import __version__, clock, signing
 from hookline.model import Scheme, Secret
-from hookline.states import Reason
+from hookline.model.states import Reason
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.scene import Scene

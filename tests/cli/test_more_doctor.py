@@ -12,9 +12,9 @@ import pytest
 from hookline import config
 from hookline.cli.doctor import LEAST_DISK, Finding, check_file, check_free
 from hookline.cli.listen import check_reachable
-from hookline.cli.receiver import MOST_BODY
+from hookline.cli.listen_server import MAX_BODY
 from hookline.errors import ConfigError
-from hookline.vault import new_key
+from hookline.security.vault import new_key
 from tests.cli.conftest import both_engines
 from tests.cli.test_dead import kill
 from tests.support.cli import Cli, Done
@@ -85,8 +85,8 @@ def test_network_that_would_open_the_listener_is_named() -> None:
 async def test_listen_takes_the_largest_payload_and_no_more(cli: Cli) -> None:
     async with cli.running("listen", "--port", "0", "--status", "201") as listener:
         address = (await listener.line_with("listening on")).split()[2].removeprefix("http://")
-        assert await asyncio.to_thread(_post, address, MOST_BODY) == 201
-        assert await asyncio.to_thread(_post, address, MOST_BODY + 1) == 413
+        assert await asyncio.to_thread(_post, address, MAX_BODY) == 201
+        assert await asyncio.to_thread(_post, address, MAX_BODY + 1) == 413
 
 
 def _post(address: str, size: int) -> int:

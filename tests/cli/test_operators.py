@@ -8,11 +8,11 @@ import pty
 
 import pytest
 
-from hookline import passwords
-from hookline.access import AuditFilter
 from hookline.model import Organization, Scope
+from hookline.model.operators import AuditFilter
+from hookline.security import passwords
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.cli import COMMAND, Cli
 from tests.support.people import new_session

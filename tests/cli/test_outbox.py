@@ -17,11 +17,11 @@ from hookline import clock, outbox
 from hookline.cli.doctor import Finding, check_outbox, check_source
 from hookline.cli.outbox_setup import grants
 from hookline.config import shown_url
+from hookline.engine.sources.setup import install, prune
+from hookline.engine.sources.status import SourceView
 from hookline.errors import InvalidInput
 from hookline.model import OutboxView
-from hookline.sources.examine import SourceView
-from hookline.sources.setup import install, prune
-from hookline.store.base import COUNTED, Page
+from hookline.store.protocols import COUNTED, Page
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

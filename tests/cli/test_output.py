@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from hookline.cli.listen import _line
+from hookline.cli.listen_server import Arrival
 from hookline.cli.output import Output
-from hookline.cli.receiver import Arrival
 from tests.support import factory
 
 CONTROLS = "".join(map(chr, [*range(32), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066]))

@@ -7,14 +7,14 @@ import signal
 from pathlib import Path
 
 from hookline import clock
-from hookline.flow.guard import Guard
+from hookline.engine.alerting import channels as alert_channels
 from hookline.model import Endpoint, EndpointChange, Secret
-from hookline.observe.alerts import home
-from hookline.observe.alerts.words import Channels
+from hookline.rules.alerts.wording import Channels
+from hookline.rules.guard import Guard
+from hookline.security.vault import Vault, new_key
 from hookline.signing import Scheme, new_secret, verify
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.sealed import Place
-from hookline.vault import Vault, new_key
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.cli.test_more_doctor import finding
 from tests.support.cli import Cli
@@ -32,7 +32,7 @@ async def fill(scene: Scene) -> list[Endpoint]:
     """A value in every place that is sealed, and those of a deleted endpoint."""
     made = [await scene.endpoint(headers={"authorization": f"Bearer {number}"}) for number in range(3)]
     await scene.store.delete_endpoint(made[2].no)
-    await home.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
+    await alert_channels.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
     held = await scene.store.hold_answer(KEY, b"asked", 30.0)
     assert held.claim is not None
     assert await scene.store.keep_answer(KEY, held.claim, 201, b'{"key": "hk_secret"}')
@@ -60,7 +60,7 @@ async def test_everything_that_is_sealed_is_sealed_anew_wherever_it_is(
     later = await opened_with(database_url, new)
     try:
         assert await later.endpoints_for([one.no for one in endpoints]) == endpoints
-        assert (await home.endpoints(later))["slack"].url == SLACK
+        assert (await alert_channels.endpoints(later))["slack"].url == SLACK
         kept = await later.answer(KEY)
         assert kept is not None
         assert kept.response == b'{"key": "hk_secret"}'

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock
+from hookline.security import tokens
+from hookline.services import manage
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.dashboard.client import Client
 from tests.support.cli import COMMAND, Cli

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from hookline.cli.receiver import Behaviour, command
-from hookline.cli.supervise import Supervisor
+from hookline.cli.listen_server import Behaviour, command
 from hookline.errors import ConfigError, InvalidInput
+from hookline.server.supervise import Supervisor
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.ports import free_port

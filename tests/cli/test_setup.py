@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock
 from hookline.cli.doctor import Finding, check_skew
 from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
+from hookline.security import tokens
+from hookline.services import manage
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.support.cli import Cli
 from tests.support.ports import free_port
@@ -52,7 +54,7 @@ async def test_database_that_is_away_is_exit_code_4(alone: Cli) -> None:
 
 
 async def _new_key() -> str:
-    from hookline.vault import new_key
+    from hookline.security.vault import new_key
 
     return new_key()
 

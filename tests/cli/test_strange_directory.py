@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hookline import schema_pool
-from hookline.cli import demo, supervise
-from hookline.flow import send_process
+from hookline.cli.demo import command as demo
+from hookline.engine.sender import process as sender_process
+from hookline.server import supervise
+from hookline.services.schemas import pool as schema_pool
 
-COMMANDS = (supervise.WORKER, demo.SERVER, send_process.COMMAND, schema_pool.COMMAND)
+COMMANDS = (supervise.WORKER, demo.SERVER, sender_process.COMMAND, schema_pool.COMMAND)
 SOURCES = Path(supervise.__file__).parents[1]
 
 

@@ -9,7 +9,7 @@ import re
 from datetime import datetime, timedelta
 
 from hookline.model import Actor, ActorKind
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
 from tests.cli.conftest import both_engines
 from tests.support.cli import COMMAND, Cli
 from tests.support.scene import Scene

@@ -18,13 +18,13 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.cli import top_view
-from hookline.cli.top import Looker
+from hookline.cli.top import PulseReader
 from hookline.cli.top_view import Picture
 from hookline.model import Depths
-from hookline.observe.alerts.alert import Alert, Severity, Unwell
-from hookline.observe.overview import overview
-from hookline.observe.pulse import Pulse
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
+from hookline.model.pulses import Pulse
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.observe.fleet_overview import overview
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.scene import Scene
@@ -215,7 +215,7 @@ def test_dead_letters_the_outbox_and_what_is_late() -> None:
 
 
 def test_what_tenants_wrote_moves_no_cursor_and_no_line_is_wider_than_the_screen() -> None:
-    sick = Unwell(
+    sick = UnhealthyEndpoint(
         endpoint_no=7,
         endpoint_id="ep_7",
         org_id="org_1",
@@ -254,7 +254,7 @@ def test_curves(values: list[float], drawn: str) -> None:
 
 @both_engines
 async def test_each_pulse_counts_once_however_often_it_is_looked_at(scene: Scene) -> None:
-    looker = Looker(scene.store, "x")
+    looker = PulseReader(scene.store, "x")
     await beat(scene, accepted=30)
     assert (await looker.look()).overview.rates["accepted"].curve.count(3.0) == 1
     await beat(scene, "late", accepted=30)

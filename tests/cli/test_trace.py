@@ -8,7 +8,7 @@ import pytest
 
 from hookline import clock, ids
 from hookline.model import Actor, ActorKind, Dead
-from hookline.states import EndpointStatus, Health, Reason
+from hookline.model.states import EndpointStatus, Health, Reason
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

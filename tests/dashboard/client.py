@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from hookline.dashboard.look import PORTAL
+from hookline.dashboard.page_context import PORTAL
 from tests.dashboard.markup import Node, parse
 
 FORM = "application/x-www-form-urlencoded"

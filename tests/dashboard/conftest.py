@@ -11,14 +11,16 @@ from typing import Protocol
 
 import pytest
 
-from hookline import clock, config, manage, tokens
-from hookline.api.services import Services
-from hookline.cli.site import services
-from hookline.flow.ingest import Ingest
+from hookline import clock, config
+from hookline.engine.ingest import GroupCommit
 from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
+from hookline.security import tokens
+from hookline.security.vault import new_key
+from hookline.server.site import services
+from hookline.services import manage
 from hookline.store import Store
-from hookline.vault import new_key
+from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client
 from tests.dashboard.walk import Holding, hold
@@ -40,7 +42,7 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def served(store: Store, database_url: str, settings: dict[str, str]) -> AsyncIterator[Services]:
+async def served(store: Store, database_url: str, settings: dict[str, str]) -> AsyncIterator[WebContext]:
     """What the pages under test work with; a test may put other values in its place."""
     read = config.load(
         {
@@ -53,7 +55,7 @@ async def served(store: Store, database_url: str, settings: dict[str, str]) -> A
         }
     )
     tally = Tally()
-    ingest = Ingest(store, tally=tally)
+    ingest = GroupCommit(store, tally=tally)
     given = services(store, read, ingest, tally)
     yield given
     await ingest.close()
@@ -67,7 +69,7 @@ def proxies() -> tuple[str, ...]:
 
 
 @pytest.fixture
-async def address(served: Services, proxies: tuple[str, ...]) -> AsyncIterator[str]:
+async def address(served: WebContext, proxies: tuple[str, ...]) -> AsyncIterator[str]:
     """`127.0.0.1:12345`"""
     async with serving(served, proxies=proxies) as found:
         yield found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hookline.flow.outage import Outage
-from hookline.flow.tasks import TaskRunner
+from hookline.engine.tasks import TaskRunner
 from hookline.model import Application, DeadFilter, DeadLetter
-from hookline.states import Reason
-from hookline.store.base import Page
+from hookline.model.states import Reason
+from hookline.store.outage import Outage
+from hookline.store.protocols import Page
 from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.scene import Scene

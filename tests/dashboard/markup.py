@@ -45,7 +45,7 @@ class Node:
                 yield from child.walk()
 
     def all(self, name: str | None = None, /, class_: str | None = None, **attributes: str) -> list[Node]:
-        """`all("a", href="/")`, `all(class_="verdict")`; names of attributes as in `hookline.html.tag`."""
+        """`all("a", href="/")`, `all(class_="verdict")`; names of attributes as in `hookline.web.html.tag`."""
         wanted = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
         return [
             node

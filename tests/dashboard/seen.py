@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hookline.access import Audit, AuditFilter
 from hookline.model import Endpoint
+from hookline.model.operators import AuditEntry, AuditFilter
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.dashboard.markup import Node
 from tests.support.scene import Scene
 
@@ -40,7 +40,7 @@ def posting(page: Node, end: str) -> Node:
     return form
 
 
-async def audited(scene: Scene) -> list[Audit]:
+async def audited(scene: Scene) -> list[AuditEntry]:
     """What was done in the organization by hand, newest first; without signing in and out."""
     found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     return [each for each in found.rows if each.action.startswith(("endpoint.", "application."))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hookline import manage
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.services import manage
 from hookline.store import Store
 from tests.dashboard.conftest import Client
 from tests.support import factory

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline.api import place
-from hookline.api.services import Services
 from hookline.model import Actor, ActorKind, Application, ApplicationChange
-from hookline.states import EndpointStatus
-from hookline.store.base import Page
+from hookline.model.states import EndpointStatus
+from hookline.store.protocols import Page
+from hookline.web import public_url
+from hookline.web.context import WebContext
 from tests.api.conftest import serving
 from tests.dashboard.client import Client as Browser
 from tests.dashboard.conftest import Client, Enter
@@ -58,7 +58,7 @@ async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: App
 async def test_each_application_is_told_of_however_many_others_are_in_trouble(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.applications.MOST_TROUBLED", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_TROUBLED", 1)
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.trip(await scene.endpoint())
     await scene.store.set_endpoint_status((await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND)
@@ -72,7 +72,7 @@ async def test_each_application_is_told_of_however_many_others_are_in_trouble(
 async def test_one_with_more_endpoints_than_are_looked_at_is_not_called_well(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.applications.MOST_LANES", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_LANES", 1)
     await scene.trip(await scene.endpoint())
     await scene.endpoint(other_app)
     page = await operator.page("/applications")
@@ -272,12 +272,12 @@ async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, sce
 
 
 async def test_a_server_that_others_reach_says_what_to_set_for_a_link(
-    served: Services, operator: Client, scene: Scene
+    served: WebContext, operator: Client, scene: Scene
 ) -> None:
     async with serving(served, "0.0.0.0") as address:
         operator.address = address
         answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime="3600")
-    assert answer.page(409).first(role="alert").text == place.UNKNOWN
+    assert answer.page(409).first(role="alert").text == public_url.UNKNOWN
     assert await audited(scene) == []
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any
 
-from hookline import clock, tokens
-from hookline.flow.guard import Guard
+from hookline import clock
+from hookline.engine.alerting import channels as alert_channels
 from hookline.model import Application, Organization
-from hookline.observe.alerts import home
-from hookline.observe.alerts.words import Channels
+from hookline.rules.alerts.wording import Channels
+from hookline.rules.guard import Guard
+from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Api
@@ -74,7 +75,7 @@ async def test_no_secret_is_in_a_copy_of_the_database(
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     client = Api(address).holding(token)
     secrets = await by_api(client, app) | await by_pages(address, token)
-    await home.settle(store, Guard(()), CHANNELS)
+    await alert_channels.settle(store, Guard(()), CHANNELS)
     await client.post("/api/v1/auth/logout", b"")
 
     held = await everything(raw, database_url)

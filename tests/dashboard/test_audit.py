@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hookline.access import NewAudit
 from hookline.model import Actor, ActorKind, Organization
+from hookline.model.operators import NewAuditEntry
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory
@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 HOSTILE = "<script>alert(1)</script>"
 
 
-def entry(org_id: str, **fields: Any) -> NewAudit:
+def entry(org_id: str, **fields: Any) -> NewAuditEntry:
     given: dict[str, Any] = {
         "org_id": org_id,
         "actor": Actor(kind=ActorKind.OPERATOR, name=f"ada{factory.number()}"),
@@ -26,7 +26,7 @@ def entry(org_id: str, **fields: Any) -> NewAudit:
         "detail": f"detail {factory.number()}",
         "address": f"192.0.2.{factory.number() % 250}",
     }
-    return NewAudit(**(given | fields))
+    return NewAuditEntry(**(given | fields))
 
 
 async def rows(client: Client, path: str = "/audit") -> list[list[str]]:

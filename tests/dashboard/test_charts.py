@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.dashboard import charts, drawing, scales
-from hookline.dashboard.charts import Bar, Curve, Row, Stretch
+from hookline.dashboard.charts import drawing, figures, scales
+from hookline.dashboard.charts.figures import Bar, Curve, Row, Stretch
 from tests.dashboard.markup import Node, parse
 
 START = datetime(2025, 11, 15, 20, 0, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_areas_are_stacked_to_scale_with_the_first_below() -> None:
         Curve(name="delivered", shade="delivered", values=[10, 20, 0]),
         Curve(name="dead", shade="dead", values=[30, 20, 40]),
     ]
-    chart = parse(charts.areas("Attempts", curves, minutes(3), height=101))
+    chart = parse(figures.areas("Attempts", curves, minutes(3), height=101))
 
     upper, lower = paths(chart, "edge")  # the highest is drawn first, so that the others are painted over it
     assert points(lower) == [(0, 76), (500, 51), (1000, 101)]
@@ -48,7 +48,7 @@ def test_areas_are_stacked_to_scale_with_the_first_below() -> None:
 
 def test_a_line_is_broken_where_nothing_is_known() -> None:
     values = [1, None, 3, 4, None, 5]
-    chart = parse(charts.lines("Backlog", [Curve(name="due", shade="pending", values=values)], minutes(6)))
+    chart = parse(figures.lines("Backlog", [Curve(name="due", shade="pending", values=values)], minutes(6)))
 
     [path] = paths(chart, "edge")
     assert path.count("M") == 3
@@ -60,20 +60,20 @@ def test_what_is_known_of_one_curve_only_is_no_gap_of_the_others() -> None:
         Curve(name="delivered", shade="delivered", values=[1, 2, None]),
         Curve(name="dead", shade="dead", values=[None, 2, None]),
     ]
-    chart = parse(charts.areas("Attempts", curves, minutes(3)))
+    chart = parse(figures.areas("Attempts", curves, minutes(3)))
 
     assert [path.count("M") for path in paths(chart, "edge")] == [1, 1]
 
 
 def test_a_chart_says_that_there_is_nothing_to_draw() -> None:
-    chart = parse(charts.areas("Attempts", [Curve(name="dead", shade="dead", values=[None, None])], minutes(2)))
+    chart = parse(figures.areas("Attempts", [Curve(name="dead", shade="dead", values=[None, None])], minutes(2)))
     assert chart.first(class_="nothing").text == "No data in this range"
-    assert parse(charts.lines("Backlog", [], [])).first("figcaption").text == "Backlog"
+    assert parse(figures.lines("Backlog", [], [])).first("figcaption").text == "Backlog"
 
 
 def test_curves_are_told_apart_by_more_than_their_colour() -> None:
     curves = [Curve(name=name, shade="pending", values=[1, 2]) for name in ("p50", "p95", "p99")]
-    chart = parse(charts.lines("Latency", curves, minutes(2), unit="s"))
+    chart = parse(figures.lines("Latency", curves, minutes(2), unit="s"))
 
     assert len({node["class"] for node in chart.all("path")}) == 3
     assert [item.text for item in chart.first(class_="legend").all("li")] == ["p502 s", "p952 s", "p992 s"]
@@ -81,7 +81,7 @@ def test_curves_are_told_apart_by_more_than_their_colour() -> None:
 
 def test_the_readout_has_a_word_for_every_time() -> None:
     curves = [Curve(name="p95", shade="pending", values=[0.0042, None, 61])]
-    plot = parse(charts.lines("Latency", curves, minutes(3), unit="s")).first(class_="plot")
+    plot = parse(figures.lines("Latency", curves, minutes(3), unit="s")).first(class_="plot")
 
     assert plot["data-times"].split() == [str(int(at.timestamp())) for at in minutes(3)]
     assert plot.first("g", data_name="p95")["data-words"] == "4 ms|–|1 min 1 s"
@@ -90,10 +90,10 @@ def test_the_readout_has_a_word_for_every_time() -> None:
 
 def test_the_table_has_the_same_values_the_latest_first_and_never_too_many() -> None:
     curves = [Curve(name="delivered", shade="delivered", values=list(range(1000, 1168)))]
-    chart = parse(charts.areas("Attempts", curves, minutes(168)))
+    chart = parse(figures.areas("Attempts", curves, minutes(168)))
 
     rows = chart.first("tbody").all("tr")
-    assert len(rows) <= drawing.MOST_ROWS
+    assert len(rows) <= drawing.MAX_ROWS
     assert rows[0].text.endswith("1,167")
     assert "one in 9" in chart.first("caption").text
 
@@ -103,10 +103,10 @@ def test_a_sparkline_is_read_as_its_label() -> None:
         Curve(name="delivered", shade="delivered", values=[600, None, 604]),
         Curve(name="dead", shade="dead", values=[0, None, 3]),
     ]
-    chart = parse(charts.sparkline("Last hour", curves))
+    chart = parse(figures.sparkline("Last hour", curves))
     assert chart.first("svg")["aria-label"] == chart.first("title").text == "Last hour"
     assert len(chart.all("path")) == 2
-    assert parse(charts.sparkline("Last hour", [])).first("svg")["aria-label"] == "Last hour"
+    assert parse(figures.sparkline("Last hour", [])).first("svg")["aria-label"] == "Last hour"
 
 
 # ── bars ──
@@ -118,12 +118,12 @@ def test_bars_are_a_table_to_scale_that_leads_on() -> None:
         Bar(name="gone", value=200, words="200", shade="dead"),
         Bar(name="none", value=0, words="0", shade="dead"),
     ]
-    chart = parse(charts.bars("Dead letters by reason", found))
+    chart = parse(figures.bars("Dead letters by reason", found))
 
     assert [row.text for row in chart.first("tbody").all("tr")] == ["expired 50", "gone 200", "none 0"]
     assert [rect["width"] for rect in chart.all("rect")] == ["25%", "100%", "0%"]
     assert chart.first("a")["href"] == "/dead-letters?reason=expired"
-    assert not parse(charts.bars("Dead letters by reason", [])).has("table")
+    assert not parse(figures.bars("Dead letters by reason", [])).has("table")
 
 
 # ── stretches ──
@@ -134,7 +134,7 @@ def test_a_band_is_cut_to_the_time_that_it_shows() -> None:
         Stretch(shade="delivered", words="closed", since=START - HOUR, until=START + HOUR / 4),
         Stretch(shade="held", words="open", since=START + HOUR / 4, until=START + HOUR),
     ]
-    chart = parse(charts.band("Circuit", stretches, START, START + HOUR))
+    chart = parse(figures.band("Circuit", stretches, START, START + HOUR))
 
     drawn = chart.all("rect", class_="stretch")  # the shorter one is painted last
     assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("25%", "75%")]
@@ -152,7 +152,7 @@ def test_a_waterfall_is_to_one_scale() -> None:
             stretches=[Stretch(shade="wait", words="answer", since=START + 2 * second, until=START + 4 * second)],
         ),
     ]
-    chart = parse(charts.waterfall("Attempts", rows, START, START + 4 * second))
+    chart = parse(figures.waterfall("Attempts", rows, START, START + 4 * second))
 
     drawn = chart.all("rect", class_="stretch")
     assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("50%", "50%")]
@@ -163,9 +163,9 @@ def test_a_waterfall_is_to_one_scale() -> None:
 
 def test_what_took_no_time_is_drawn_all_the_same() -> None:
     rows = [Row(name="#1", stretches=[Stretch(shade="dns", words="DNS", since=START, until=START)])]
-    assert parse(charts.waterfall("Attempts", rows, START, START)).has("rect", class_="stretch")
-    assert parse(charts.band("Circuit", rows[0].stretches, START, START)).has("rect", class_="stretch")
-    assert parse(charts.waterfall("Attempts", [], START, START)).has("figure")
+    assert parse(figures.waterfall("Attempts", rows, START, START)).has("rect", class_="stretch")
+    assert parse(figures.band("Circuit", rows[0].stretches, START, START)).has("rect", class_="stretch")
+    assert parse(figures.waterfall("Attempts", [], START, START)).has("figure")
 
 
 # ── every chart ──
@@ -175,12 +175,12 @@ def every(text: str) -> list[str]:
     curve = Curve(name=text, shade=text, values=[1, 2])
     stretch = Stretch(shade=text, words=text, since=START, until=START + HOUR)
     return [
-        charts.areas(text, [curve], minutes(2), unit=text),
-        charts.lines(text, [curve], minutes(2), unit=text),
-        charts.sparkline(text, [curve]),
-        charts.bars(text, [Bar(name=text, value=1, words=text, shade=text, href=text)]),
-        charts.band(text, [stretch], START, START + HOUR),
-        charts.waterfall(text, [Row(name=text, stretches=[stretch])], START, START + HOUR),
+        figures.areas(text, [curve], minutes(2), unit=text),
+        figures.lines(text, [curve], minutes(2), unit=text),
+        figures.sparkline(text, [curve]),
+        figures.bars(text, [Bar(name=text, value=1, words=text, shade=text, href=text)]),
+        figures.band(text, [stretch], START, START + HOUR),
+        figures.waterfall(text, [Row(name=text, stretches=[stretch])], START, START + HOUR),
     ]
 
 

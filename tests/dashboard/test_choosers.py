@@ -24,7 +24,7 @@ def typed(page: Node, name: str) -> Node:
 async def test_applications_beyond_the_bound_can_be_typed(
     operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for page, name in (("endpoint_form.MOST_APPS", "application"), ("keys.MOST_LISTED", "app")):
+    for page, name in (("endpoint_form.MAX_APPS", "application"), ("keys.MAX_LISTED", "app")):
         path = "/endpoints/new" if name == "application" else "/api-keys/new"
         whole = await operator.page(path)
         assert len(whole.first("main").first("select", name=name).all("option")) == 3
@@ -42,7 +42,7 @@ async def test_endpoints_beyond_the_bound_can_be_typed(
 ) -> None:
     [message] = await scene.send()
     endpoints = [await scene.endpoint() for _ in range(2)]
-    monkeypatch.setattr("hookline.dashboard.pages.message_actions.MOST_OFFERED", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.message.actions.MAX_OFFERED", 1)
     path = f"/messages/{message}/resend"
     shown = await operator.page(path)
     typed(shown, "endpoint")
@@ -59,7 +59,7 @@ async def test_event_types_beyond_the_bound_can_be_typed(
     for name in ("order.paid", "order.sent"):
         await scene.store.save_event_type(factory.event_type(scene.organization.id, name=name))
     for page in ("endpoint_controls", "endpoint_form", "messages"):
-        monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MOST_TYPES", 1)
+        monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MAX_TYPES", 1)
     shown = await operator.page(f"/endpoints/{endpoint.id}")
     assert "the first 1 are offered" in typed(shown, "event_type")["placeholder"]
     form = shown.first("main").form(f"/endpoints/{endpoint.id}/test")

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline import clock, tokens
-from hookline.dashboard import origin
+from hookline import clock
+from hookline.dashboard import form_origin
 from hookline.model import Organization
+from hookline.security import tokens
 from tests.api.conftest import JWT_SECRET
 from tests.dashboard.client import FORM, Client
 from tests.dashboard.conftest import Enter
@@ -89,20 +90,20 @@ async def test_asking_for_a_page_changes_nothing(operator: Client) -> None:
 
 async def test_another_public_name_is_ours_too() -> None:
     headers = {"host": "10.0.0.7:8071", "origin": "https://hooks.example.com"}
-    assert origin.ours(headers, "https://hooks.example.com/")
-    assert not origin.ours(headers, "https://other.example.com")
-    assert not origin.ours(headers, None)
+    assert form_origin.ours(headers, "https://hooks.example.com/")
+    assert not form_origin.ours(headers, "https://other.example.com")
+    assert not form_origin.ours(headers, None)
 
 
 @given(st.text())
 def test_no_other_text_is_our_origin(text: str) -> None:
-    assert not origin.ours({"host": "a.example", "origin": text}, None)
-    assert not origin.ours({"host": "a.example", "origin": f"https://a.example{text or '.'}b.example"}, None)
+    assert not form_origin.ours({"host": "a.example", "origin": text}, None)
+    assert not form_origin.ours({"host": "a.example", "origin": f"https://a.example{text or '.'}b.example"}, None)
 
 
 @given(st.text() | st.from_regex(r"/[/\\a-z.:?#@\t\n ]*", fullmatch=True))
 def test_the_way_on_stays_here(path: str) -> None:
-    found = origin.inside(path)
+    found = form_origin.inside(path)
     if found is not None:
         assert found.startswith("/")
         assert not found.startswith(("//", "/\\"))
@@ -111,4 +112,4 @@ def test_the_way_on_stays_here(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/messages?app=a&type=b", "/endpoints/ep_1", "/portal/messages?x=%2F%2Fevil"])
 def test_our_own_pages_are_a_way_on(path: str) -> None:
-    assert origin.inside(path) == path
+    assert form_origin.inside(path) == path

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookline import curl
+from hookline.dashboard import curl
 
 URL = "https://hooks.example.com/in"
 # Takes the place of the program: how many arguments it got, these, each with a NUL behind it, and what came by the pipe.

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from tests.dashboard.client import Client
 from tests.dashboard.graves import alerts, bury, left, letter, posting, shown, verdict, work
 from tests.support import factory
@@ -160,7 +160,7 @@ async def test_a_bad_filter_is_refused_with_what_was_typed(operator: Client, sce
 
 
 async def test_pages_go_on(operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.dead.SHOWN", 2)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.list.SHOWN", 2)
     await scene.endpoint()
     letters = [await bury(scene) for _ in range(5)][::-1]
     found: list[str] = []

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from hookline.model import Application, DeadFilter, TaskFilter
-from hookline.states import EndpointStatus, Reason
-from hookline.store.base import Page
+from hookline.model.states import EndpointStatus, Reason
+from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.graves import alerts, bury, left, letter, posting, shown, verdict, work
 from tests.support.scene import Scene
@@ -189,7 +189,7 @@ async def test_all_of_the_chosen_application_leave_the_others_alone(
 async def test_so_many_applications_at_a_time(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.dead_many.MOST_APPLICATIONS", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.confirm.MAX_APPLICATIONS", 1)
     await scene.endpoint()
     await scene.endpoint(other_app)
     await bury(scene)
@@ -206,7 +206,7 @@ async def test_too_many_tasks_at_once_are_refused(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for engine in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"hookline.store.{engine}.tasks.MOST_RUNNING", 1)
+        monkeypatch.setattr(f"hookline.store.{engine}.tasks.MAX_RUNNING", 1)
     await scene.endpoint()
     await bury(scene)
     await operator.post("/dead-letters/replay", {"all": "1"})

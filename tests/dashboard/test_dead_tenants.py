@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hookline.access import AuditFilter
 from hookline.model import Application, TaskFilter, TaskKind
-from hookline.store.base import Page
+from hookline.model.operators import AuditFilter
+from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.graves import bury, left, posting, shown, verdict, work

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from hookline import clock, ids, manage, tokens
+from hookline import clock, ids
 from hookline.api.operation import PREFIX, Needs
 from hookline.api.routes import OPERATIONS
-from hookline.flow.judge import judge
-from hookline.flow.send_frames import Settings
-from hookline.flow.send_process import SenderProcess
+from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.process import SenderProcess
 from hookline.model import (
     Application,
     DeadFilter,
-    Job,
+    LeasedDelivery,
     Organization,
     Result,
     RetryPolicy,
@@ -28,9 +27,12 @@ from hookline.model import (
     Sent,
     Timing,
 )
-from hookline.states import ErrorKind
+from hookline.model.states import ErrorKind
+from hookline.rules.judge import judge
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Caller
 from tests.dashboard.client import Client
@@ -61,7 +63,7 @@ DETAILS = {
 MADE = Timing(dns=3, connect=14, total=159)
 
 
-def failed(job: Job, kind: ErrorKind, policy: RetryPolicy) -> Result:
+def failed(job: LeasedDelivery, kind: ErrorKind, policy: RetryPolicy) -> Result:
     sent = Sent(error=kind, detail=DETAILS[kind], address="10.9.9.9:443", started_at=clock.wall(), timing=MADE)
     made = judge(sent, job, policy, now=job.claimed_at, chance=random.Random(5))
     return Result(job=job, attempt_id=ids.mint(ids.ATTEMPT, clock.wall()), sent=sent, judgement=made)

@@ -12,14 +12,16 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, lockout, manage, passwords, tokens
-from hookline.access import AuditFilter, Operator
-from hookline.api.services import Services
-from hookline.dashboard import signin
-from hookline.dashboard.signin import LIFETIME, PORTAL_LIFETIME
+from hookline import clock
 from hookline.model import Application, Organization, Scope
+from hookline.model.operators import AuditFilter, Operator
+from hookline.security import lockout, passwords, tokens
+from hookline.services import manage
 from hookline.store import Store
-from hookline.store.base import IDLE, Page
+from hookline.store.protocols import IDLE, Page
+from hookline.web import sign_in
+from hookline.web.context import WebContext
+from hookline.web.sign_in import LIFETIME, PORTAL_LIFETIME
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.conftest import Enter
@@ -251,7 +253,7 @@ async def test_a_session_that_nobody_uses_ends(operator: Client, raw: Raw) -> No
     assert (await operator.get("/audit")).status == 303
 
 
-async def test_one_that_is_used_ends_too(operator: Client, served: Services, raw: Raw) -> None:
+async def test_one_that_is_used_ends_too(operator: Client, served: WebContext, raw: Raw) -> None:
     async def look() -> int:
         async with serving(served) as address:  # a process notes the use of a session once a minute
             operator.address = address
@@ -269,7 +271,7 @@ async def test_one_that_is_used_ends_too(operator: Client, served: Services, raw
 
 
 async def test_a_token_that_is_revoked_ends_its_sessions_at_once(
-    operator: Client, served: Services, organization: Organization
+    operator: Client, served: WebContext, organization: Organization
 ) -> None:
     assert (await operator.get("/audit")).status == 200
     await served.auth.revoke_all(organization.id, None)
@@ -343,7 +345,7 @@ async def test_guessing_a_password_ends(stranger: Client, ada: Operator, raw: Ra
 
 
 async def test_guessing_from_everywhere_does_not_keep_out_who_was_in_before(
-    stranger: Client, address: str, ada: Operator, served: Services
+    stranger: Client, address: str, ada: Operator, served: WebContext
 ) -> None:
     await stranger.sign_in(name="ada", password=RIGHT)
     await stranger.post("/logout")
@@ -364,7 +366,7 @@ async def known_browser(address: str) -> Client:
 
 
 async def test_guesses_from_an_owners_own_address_do_not_lock_the_browser_that_they_know(
-    address: str, ada: Operator, served: Services
+    address: str, ada: Operator, served: WebContext
 ) -> None:
     """An office is one address: neither five guesses at one name nor a hundred at any keep its owner out."""
     owner, neighbour = await known_browser(address), Client(address)
@@ -412,7 +414,7 @@ async def test_people_who_sign_in_at_the_same_moment_do_not_lock_each_other_out(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A right password is no guess, however many of them come before the first one is found right."""
-    monkeypatch.setattr(signin, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
     clients = [Client(address) for _ in range(20)]
     answers = await asyncio.gather(*(client.sign_in(name="ada", password=RIGHT) for client in clients))
     assert [answer.status for answer in answers] == [303] * 20
@@ -425,9 +427,9 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
     """Strangers who fill every turn do not make a known browser wait."""
     owner = await known_browser(address)
     client = owner if known else Client(address)
-    monkeypatch.setattr(signin, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 0.01)
     working, done = held_passwords(monkeypatch, "wrong password")
-    strangers = [asyncio.create_task(wrong(Client(address), f"stranger-{n}")) for n in range(signin.MOST_CHECKED)]
+    strangers = [asyncio.create_task(wrong(Client(address), f"stranger-{n}")) for n in range(sign_in.MAX_CHECKED)]
     try:
         for _ in strangers:
             await working.get()
@@ -446,11 +448,11 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
 async def test_one_address_cannot_take_every_place_in_the_queue(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signin, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
-    monkeypatch.setattr(signin, "MOST_WAITING", 3)
-    monkeypatch.setattr(signin, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(sign_in, "MAX_WAITING", 3)
+    monkeypatch.setattr(sign_in, "MAX_OF_ONE", 2)
     _, done = held_passwords(monkeypatch, "wrong password")
-    taken = signin.MOST_CHECKED + 2
+    taken = sign_in.MAX_CHECKED + 2
     flood = [wrong(Client(address, source="127.0.0.2"), f"n-{n}") for n in range(taken + 2)]
     ended = asyncio.as_completed(flood)
     try:
@@ -498,7 +500,7 @@ async def test_guessing_keys_ends_and_does_not_lock_passwords(
 
 
 async def test_whoever_has_a_good_link_or_token_is_let_in_whatever_others_tried_from_there(
-    address: str, served: Services, organization: Organization
+    address: str, served: WebContext, organization: Organization
 ) -> None:
     """A proxy or an office is one address, and nobody guesses one of these."""
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
@@ -519,7 +521,7 @@ async def test_what_is_counted_holds_no_name_and_no_address(stranger: Client, ra
 
 
 async def test_signing_in_takes_from_the_limit_of_its_key(
-    served: Services, organization: Organization, store: Store
+    served: WebContext, organization: Organization, store: Store
 ) -> None:
     from tests.api.test_limits import limits
 

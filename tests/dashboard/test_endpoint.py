@@ -13,9 +13,9 @@ from hookline.model import (
     Retry,
     Timing,
 )
-from hookline.observe.activity import Deed
-from hookline.observe.pulse import Pulse
-from hookline.states import EndpointStatus, ErrorKind, Health
+from hookline.model.activity import EndpointWork
+from hookline.model.pulses import Pulse
+from hookline.model.states import EndpointStatus, ErrorKind, Health
 from tests.dashboard.conftest import Client
 from tests.dashboard.graves import posting
 from tests.dashboard.seen import again, numbers, section, verdict
@@ -32,7 +32,7 @@ HAND = Actor(kind=ActorKind.KEY, name="the key of the night shift")
 async def test_a_sick_one_says_why_since_when_and_what_waits(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
-    deed = Deed(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
+    deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
     await scene.store.add_pulse("a worker", Pulse(at=await scene.store.now()), [deed])
     page = await operator.page(f"/endpoints/{endpoint.id}")
     words = verdict(page)

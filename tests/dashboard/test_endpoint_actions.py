@@ -9,7 +9,7 @@ from hookline.model import (
     ActorKind,
     LaneEventKind,
 )
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
 from tests.dashboard.conftest import Client
 from tests.dashboard.seen import again, audited, notice, posting, verdict
 from tests.support import factory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import Application, EndpointChange, OnDeath, Ordering, PolicyOverride, Scheme, Strategy
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.markup import Node
 from tests.dashboard.seen import again, audited, notice, posting, verdict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hookline import steering
 from hookline.model import (
     Actor,
     ActorKind,
@@ -12,8 +11,9 @@ from hookline.model import (
     TaskKind,
     TaskWork,
 )
-from hookline.states import EndpointStatus, Reason
-from hookline.store.base import Page
+from hookline.model.states import EndpointStatus, Reason
+from hookline.services import endpoint_state
+from hookline.store.protocols import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.seen import again, audited, posting, verdict
 from tests.support import factory
@@ -94,7 +94,7 @@ async def test_an_instant_that_is_none_starts_nothing(operator: Client, scene: S
 
 async def test_nothing_is_replayed_to_a_disabled_one(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await steering.set_disabled(scene.store, endpoint, True, "autumn", HAND)
+    await endpoint_state.set_disabled(scene.store, endpoint, True, "autumn", HAND)
     since = "2026-01-02T03:04"
     page = await operator.page(f"/endpoints/{endpoint.id}/recover?since={since}")
     assert "enable it first" in verdict(page)

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from hookline.model import Actor, ActorKind, Application, ApplicationChange, Endpoint
-from hookline.observe.activity import Deed
-from hookline.observe.pulse import Pulse
-from hookline.states import EndpointStatus
+from hookline.model.activity import EndpointWork
+from hookline.model.pulses import Pulse
+from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.markup import Node
@@ -30,7 +30,7 @@ def verdict(page: Node) -> str:
 
 
 async def did(store: Store, endpoint: Endpoint, **outcomes: int) -> None:
-    deed = Deed(app_no=endpoint.app_no, endpoint_no=endpoint.no, **outcomes)
+    deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, **outcomes)
     await store.add_pulse("a worker", Pulse(at=await store.now()), [deed])
 
 
@@ -115,7 +115,7 @@ async def test_of_more_sick_ones_than_a_page_names_each_is_found_by_its_state(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
-    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MOST_SICK", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_SICK", 1)
     worst, paused, slowed = [await scene.endpoint() for _ in range(3)]
     await scene.store.open_circuit(worst.no, "they deploy")
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "winter", actor=HAND)
@@ -143,7 +143,7 @@ async def test_one_that_is_well_and_lets_deliveries_die_says_so(operator: Client
 async def test_where_so_many_have_dead_letters_that_no_sick_one_is_seen_nothing_is_called_well(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MOST_SICK", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_SICK", 1)
     dying, failing = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(1, event_type="a")
     await scene.send(1, event_type="b")

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import manage
-from hookline.access import AuditFilter
-from hookline.api.services import Services
 from hookline.errors import InvalidInput
 from hookline.model import EventType, Organization
+from hookline.model.operators import AuditFilter
+from hookline.services import manage
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
+from hookline.web.context import WebContext
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.markup import Node
 from tests.support import factory
@@ -178,7 +178,7 @@ async def test_checking_payloads_needs_a_schema(operator: Client) -> None:
 
 
 async def test_editing_keeps_what_the_form_does_not_have(
-    operator: Client, served: Services, store: Store, organization: Organization
+    operator: Client, served: WebContext, store: Store, organization: Organization
 ) -> None:
     before = await manage.add_event_type(
         store,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from hookline.dashboard import pages
-from hookline.dashboard.look import PORTAL
 from hookline.dashboard.page import Action, View
+from hookline.dashboard.page_context import PORTAL
 from hookline.store import Store
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter

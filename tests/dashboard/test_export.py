@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.graves import bury, letter
 from tests.support import factory
@@ -88,7 +88,7 @@ async def test_filters_choose_what_is_in_it(operator: Client, scene: Scene) -> N
 async def test_pages_are_read_one_after_another(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.dead_export.STEP", 3)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.STEP", 3)
     await scene.endpoint()
     await scene.send(7)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -100,8 +100,8 @@ async def test_pages_are_read_one_after_another(
 async def test_one_that_is_not_all_says_so_and_where_it_goes_on(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.dead_export.STEP", 2)
-    monkeypatch.setattr("hookline.dashboard.pages.dead_export.MOST", 4)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.STEP", 2)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.MOST", 4)
     await scene.endpoint()
     await scene.send(5)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from hookline.dashboard import brand, frame, static
+from hookline.dashboard import brand, layout, static
 from hookline.model import Application, Organization
 from hookline.store import Store
 from tests.dashboard.client import Client
@@ -25,14 +25,14 @@ def rail(page: Node) -> list[str]:
 
 
 async def test_operators_have_every_place_and_customers_have_theirs(chief: Client, portal: Client) -> None:
-    assert rail(await chief.page("/")) == [entry.words for entry in frame.RAIL]
-    assert rail(await portal.page("/portal")) == [entry.words for entry in frame.RAIL if entry.portal]
+    assert rail(await chief.page("/")) == [entry.words for entry in layout.RAIL]
+    assert rail(await portal.page("/portal")) == [entry.words for entry in layout.RAIL if entry.portal]
 
 
 async def test_those_who_do_not_run_the_deployment_are_not_shown_its_places(operator: Client) -> None:
     found = rail(await operator.page("/"))
     assert "Overview" in found
-    assert not {entry.words for entry in frame.RAIL if entry.deployment} & set(found)
+    assert not {entry.words for entry in layout.RAIL if entry.deployment} & set(found)
 
 
 async def test_those_who_may_only_look_are_not_led_to_the_keys(reader: Client, operator: Client) -> None:
@@ -42,14 +42,14 @@ async def test_those_who_may_only_look_are_not_led_to_the_keys(reader: Client, o
 
 
 async def test_every_place_of_the_rail_is_there_and_says_that_one_is_in_it(chief: Client) -> None:
-    for entry in frame.RAIL:
+    for entry in layout.RAIL:
         page = await chief.page(entry.path)
         current = [link.text for link in page.first("nav", class_="rail").all("a") if link.get("aria-current")]
         assert current == [entry.words]
 
 
 def test_every_place_has_its_own_letter() -> None:
-    letters = [entry.letter for entry in frame.RAIL]
+    letters = [entry.letter for entry in layout.RAIL]
     assert len(set(letters)) == len(letters)
 
 
@@ -68,7 +68,7 @@ async def test_the_application_and_the_range_stay_chosen(operator: Client, app: 
 async def test_the_application_that_is_chosen_is_named_however_many_there_are(
     operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.app.MOST_SWITCHED", 1)
+    monkeypatch.setattr("hookline.dashboard.app.MAX_SWITCHED", 1)
     for each in (app, other_app):
         switcher = (await operator.page(f"/endpoints?app={each.id}")).first("form", class_="switcher")
         assert switcher.first("b").text == each.name
@@ -233,6 +233,6 @@ def test_a_customers_colour_is_judged_on_these_grounds() -> None:
 
 
 def test_a_page_that_nobody_has_signed_in_to_is_whole() -> None:
-    page = parse(frame.document("<Sign in>", "<b>").removeprefix("<!doctype html>"))
+    page = parse(layout.document("<Sign in>", "<b>").removeprefix("<!doctype html>"))
     assert page.first("title").text == "<Sign in> · Hookline"
     assert page.first("body").text == "<b>"

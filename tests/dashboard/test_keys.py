@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from hookline import ids, keys, manage
-from hookline.access import AuditFilter
+from hookline import ids
 from hookline.model import Application, Organization, Scope
+from hookline.model.operators import AuditFilter
+from hookline.security import api_keys
+from hookline.services import manage
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.api.conftest import Client as Api
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory
@@ -38,7 +40,7 @@ async def test_a_key_is_shown_once_and_works(
     key = await make(operator, scope="full", days="30")
     shown = await operator.get("/api-keys")
     assert key not in shown.text
-    assert keys.hint(key) in shown.text
+    assert api_keys.hint(key) in shown.text
     (row,) = shown.page().rows()
     assert row[:3] == ["checkout", "full", "all"]
     assert row[5].startswith("in 29 d")
@@ -132,7 +134,7 @@ async def test_other_organizations_and_customers_do_not_see_them(
     key = await make(operator)
     (kept,) = await store.api_keys(organization.id, Page())
     other = await enter(org_id=(await store.save_organization(factory.organization())).id)
-    assert keys.hint(key) not in (await other.get("/api-keys")).text
+    assert api_keys.hint(key) not in (await other.get("/api-keys")).text
     for step in (other.get, other.post):
         assert (await step(f"/api-keys/{kept.id}/revoke")).status == 404
     assert (await portal.get("/portal/api-keys")).status == 404

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline import lockout
-from hookline.access import Guesses
-from hookline.lockout import ADDRESS, BROWSER, NAME, PAIR, TOKENS, Rule
+from hookline.model.operators import Guesses
+from hookline.security import lockout
+from hookline.security.lockout import ADDRESS, BROWSER, NAME, PAIR, TOKENS, Rule
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 KEY = b"k" * 32

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from hookline import clock, signing
-from hookline.access import AuditFilter
-from hookline.dashboard import exchange, preview
-from hookline.dashboard.pages import message as message_page
-from hookline.dashboard.pages import message_deliveries as deliveries_page
-from hookline.flow.request import Target
-from hookline.model import Dead, Endpoint, Job, Message, Scheme, Secret
-from hookline.states import DeliveryState, EndpointStatus, Health, Reason
-from hookline.store.base import Page
+from hookline.dashboard import request_preview, request_response
+from hookline.dashboard.pages.message import deliveries as deliveries_page
+from hookline.dashboard.pages.message import page as message_page
+from hookline.model import Dead, Endpoint, LeasedDelivery, Message, Scheme, Secret
+from hookline.model.operators import AuditFilter
+from hookline.model.states import DeliveryState, EndpointStatus, Health, Reason
+from hookline.rules.request import Target
+from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import Node
@@ -26,14 +26,16 @@ from tests.support.scene import Scene
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
-async def died(scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, detail: str = "it is not for us") -> Job:
+async def died(
+    scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, detail: str = "it is not for us"
+) -> LeasedDelivery:
     [job] = await scene.claim()
     sent = factory.answered(422, detail=detail, body=HOSTILE.encode(), headers={"x-answer": HOSTILE})
     await scene.record(factory.result(job, Dead(reason=reason, detail=detail), Health.GOOD, sent))
     return job
 
 
-async def delivered(scene: Scene) -> list[Job]:
+async def delivered(scene: Scene) -> list[LeasedDelivery]:
     jobs = await scene.claim_all()
     await scene.record(*factory.all_delivered(jobs))
     return jobs
@@ -101,7 +103,7 @@ async def test_the_whole_life_on_one_page(operator: Client, scene: Scene) -> Non
     assert response.startswith("422")
 
 
-def section_of(page: Node, job: Job) -> Node:
+def section_of(page: Node, job: LeasedDelivery) -> Node:
     made = Node("main", {})
     made.children.append(page.first(id=f"delivery-{job.delivery_id}"))
     root = Node("root", {})
@@ -179,7 +181,7 @@ async def test_nothing_matched(operator: Client, scene: Scene) -> None:
 async def test_of_very_many_endpoints_the_rest_are_a_line_each(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MOST_TOLD", 2)
+    monkeypatch.setattr(message_page, "MAX_TOLD", 2)
     for _ in range(4):
         await scene.endpoint()
     [message] = await scene.send()
@@ -195,7 +197,7 @@ async def test_of_very_many_endpoints_the_rest_are_a_line_each(
 async def test_all_deliveries_are_listed_by_state(
     operator: Client, portal: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MOST_TOLD", 1)
+    monkeypatch.setattr(message_page, "MAX_TOLD", 1)
     monkeypatch.setattr(deliveries_page, "SHOWN", 2)
     endpoints = [await scene.endpoint(url=f"https://{at}.example.com/hook") for at in range(5)]
     [message] = await scene.send()
@@ -264,16 +266,16 @@ async def test_the_payload_pretty_raw_and_downloaded(operator: Client, scene: Sc
 
 
 def test_what_is_large_or_deep_is_not_laid_out() -> None:
-    assert exchange.pretty(b"[" * 5000 + b"]" * 5000) is None
-    assert exchange.pretty(b"[" * 500 + b",".join([b"1"] * 5000) + b"]" * 500) is None
-    assert exchange.pretty(b'"' + b"x" * exchange.PRETTY + b'"') is None
-    assert exchange.pretty(b"{") is None
-    assert exchange.pretty(b"{}") == "{}"
+    assert request_response.pretty(b"[" * 5000 + b"]" * 5000) is None
+    assert request_response.pretty(b"[" * 500 + b",".join([b"1"] * 5000) + b"]" * 500) is None
+    assert request_response.pretty(b'"' + b"x" * request_response.PRETTY + b'"') is None
+    assert request_response.pretty(b"{") is None
+    assert request_response.pretty(b"{}") == "{}"
 
 
 def test_what_cannot_be_seen_is_marked() -> None:
-    assert exchange.text(b"a\x00\x1b[2J\xff\r\n\tb") == "a\ufffd\ufffd[2J\ufffd\n\tb"
-    assert exchange.text("user\u202egpj.exe".encode()) == "user\ufffdgpj.exe"
+    assert request_response.text(b"a\x00\x1b[2J\xff\r\n\tb") == "a\ufffd\ufffd[2J\ufffd\n\tb"
+    assert request_response.text("user\u202egpj.exe".encode()) == "user\ufffdgpj.exe"
 
 
 # ── what is not ours ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -510,24 +512,24 @@ async def test_requests_are_what_a_worker_sends(scheme: Scheme, scene: Scene) ->
     [opened] = await scene.store.endpoints_for([endpoint.no])
     message, now = await kept(scene, message_id), clock.wall()
     sent = Target(opened).headers(job, now)
-    signed = preview.request(opened, message, number=job.sent + 1, at=now, signed=True)
+    signed = request_preview.request(opened, message, number=job.sent + 1, at=now, signed=True)
     assert [_veiled(line) for line in sent] == signed.lines[2:]
     signing.verify(
         scheme, opened.secrets, dict(line.split(": ", 1) for line in signed.lines), message.payload or b"", now
     )
-    plain = preview.request(opened, message, number=1, at=now)
+    plain = request_preview.request(opened, message, number=1, at=now)
     for made in (plain, signed):
         text = "\n".join(made.lines)
         assert "hunter2" not in text
         assert "of-secrets" not in text
         assert opened.secrets[0].key not in text
     differing = [line for line, other in zip(plain.lines, signed.lines, strict=True) if line != other]
-    assert [line.partition(": ")[2] for line in differing] == [preview.ANEW]
+    assert [line.partition(": ")[2] for line in differing] == [request_preview.ANEW]
 
 
 def _veiled(line: str) -> str:
     name, _, value = line.partition(": ")
-    return f"{name}: {preview.HIDDEN}" if name in ("authorization", "x-api-key") else f"{name}: {value}"
+    return f"{name}: {request_preview.HIDDEN}" if name in ("authorization", "x-api-key") else f"{name}: {value}"
 
 
 async def test_secrets_that_cannot_be_opened_sign_nothing(scene: Scene) -> None:
@@ -535,9 +537,9 @@ async def test_secrets_that_cannot_be_opened_sign_nothing(scene: Scene) -> None:
     [message_id] = await scene.send()
     message = await kept(scene, message_id)
     for secrets in ((), (Secret(key="whsec_!"),), (Secret(key=factory.secret_key(), expires_at=factory.instant()),)):
-        made = preview.request(_with(endpoint, secrets), message, number=1, at=clock.wall(), signed=True)
+        made = request_preview.request(_with(endpoint, secrets), message, number=1, at=clock.wall(), signed=True)
         assert not made.signed
-        assert f"webhook-signature: {preview.ANEW}" in made.lines
+        assert f"webhook-signature: {request_preview.ANEW}" in made.lines
 
 
 def _with(endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Endpoint:
@@ -563,9 +565,9 @@ async def test_copied_as_curl_it_is_signed_for_those_who_may_resend(
     lines = dict(word.split(": ", 1) for at, word in enumerate(words) if words[at - 1] == "--header")
     [opened] = await scene.store.endpoints_for([endpoint.no])
     signing.verify(opened.scheme, opened.secrets, lines, payload, clock.wall() + timedelta(seconds=1))
-    assert lines["authorization"] == preview.HIDDEN
+    assert lines["authorization"] == request_preview.HIDDEN
     theirs = await reader.page(f"/messages/{message}/curl/{endpoint.id}")
-    assert f"webhook-signature: {preview.ANEW}" in theirs.text
+    assert f"webhook-signature: {request_preview.ANEW}" in theirs.text
     assert "Without a signature" in theirs.text
 
 

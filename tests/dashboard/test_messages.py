@@ -12,8 +12,8 @@ import pytest
 from hookline import clock, ids
 from hookline.dashboard.pages import messages as messages_page
 from hookline.model import NewApplication, NewMessage
-from hookline.states import EndpointStatus, Health
-from hookline.store import walk
+from hookline.model.states import EndpointStatus, Health
+from hookline.store import listing
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import Node
@@ -270,7 +270,7 @@ async def test_pages_lead_there_and_back(operator: Client, scene: Scene, monkeyp
 async def test_a_rare_filter_is_walked_in_steps(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "STRIDE", 5)
+    monkeypatch.setattr(listing, "STRIDE", 5)
     monkeypatch.setattr(messages_page, "SHOWN", 3)
     batch = spread(scene.app.no, 23)
     rare = factory.new_message(scene.app.no, id=batch[-1].id, event_type="order.rare")

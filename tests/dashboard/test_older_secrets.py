@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hookline import clock, config, lockout, tokens
-from hookline.api.services import Services
-from hookline.cli.site import services
-from hookline.flow.ingest import Ingest
+from hookline import clock, config
+from hookline.engine.ingest import GroupCommit
 from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
+from hookline.security import lockout, tokens
+from hookline.security.vault import new_key
+from hookline.server.site import services
 from hookline.store import Store
-from hookline.vault import new_key
+from hookline.web.context import WebContext
 from tests.api.conftest import Client as Api
 from tests.api.conftest import serving
 from tests.dashboard.client import Client
@@ -27,11 +28,11 @@ STEPS = {"added": (OLD, f"{OLD},{NEW}"), "signs": (f"{OLD},{NEW}", f"{NEW},{OLD}
 
 
 @asynccontextmanager
-async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str, Services]]:
+async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str, WebContext]]:
     """Its address, and what it works with."""
     given = {"HOOKLINE_DATABASE_URL": url, "HOOKLINE_JWT_SECRET": secret, "HOOKLINE_SECRET_KEY": new_key()}
     tally = Tally()
-    ingest = Ingest(store, tally=tally)
+    ingest = GroupCommit(store, tally=tally)
     found = services(store, config.load(given), ingest, tally)
     async with serving(found) as address:
         yield address, found

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from hookline import manage
 from hookline.model import Application
-from hookline.states import EndpointStatus, Reason
+from hookline.model.states import EndpointStatus, Reason
+from hookline.services import manage
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.graves import posting

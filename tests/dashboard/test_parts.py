@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from hookline.api.auth import Caller
-from hookline.api.services import Services
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look, Viewer
-from hookline.html import Safe, tag
+from hookline.dashboard import components
+from hookline.dashboard.page_context import PageContext, Viewer
 from hookline.model import Scope
+from hookline.web.callers import Caller
+from hookline.web.context import WebContext
+from hookline.web.html import Safe, tag
 from tests.dashboard.markup import parse
 
 NOW = datetime(2025, 11, 15, 20, 41, 7, 123456, tzinfo=UTC)
 EVIL = "<img src=x onerror=alert(1)>\"'&"
 
 
-def look(query: str = "", *, scope: Scope = Scope.FULL) -> Look:
+def look(query: str = "", *, scope: Scope = Scope.FULL) -> PageContext:
     """At `/endpoints`: these parts ask it for links and for what its viewer may do, and nothing of the store."""
     scope_ = {
         "type": "http",
@@ -32,16 +32,16 @@ def look(query: str = "", *, scope: Scope = Scope.FULL) -> Look:
         "headers": [(b"host", b"hookline.test")],
     }
     viewer = Viewer(caller=Caller(org_id="org_1", scope=scope), name="ada", csrf="proof")
-    return Look(Request(scope_), cast(Services, None), viewer, NOW, None)
+    return PageContext(Request(scope_), cast(WebContext, None), viewer, NOW, None)
 
 
 # ── words ──
 
 
-@pytest.mark.parametrize("name", parts.MARKS)
+@pytest.mark.parametrize("name", components.MARKS)
 def test_a_state_has_a_mark_and_a_word(name: str) -> None:
-    made = parse(parts.state(name)).first("span", class_="state")
-    assert made.text == f"{parts.MARKS[name]} {name}"
+    made = parse(components.state(name)).first("span", class_="state")
+    assert made.text == f"{components.MARKS[name]} {name}"
     assert name in made["class"].split()
     assert made.all("span")[1]["aria-hidden"] == "true"
 
@@ -56,7 +56,7 @@ def test_a_state_has_a_mark_and_a_word(name: str) -> None:
     ],
 )
 def test_counts_are_in_words(number: int, noun: str, more: bool, words: str) -> None:
-    assert parts.count(number, noun, more) == words
+    assert components.count(number, noun, more) == words
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_counts_are_in_words(number: int, noun: str, more: bool, words: str) -> 
     ],
 )
 def test_ages_are_as_a_script_would_write_them(gap: timedelta, words: str) -> None:
-    made = parse(parts.ago(NOW + gap, NOW)).first("time")
+    made = parse(components.ago(NOW + gap, NOW)).first("time")
     assert made.text == words
     assert datetime.fromisoformat(made["datetime"]) == NOW + gap
     assert "data-ago" in made.attributes
 
 
 def test_an_instant_is_in_utc_until_a_script_knows_better() -> None:
-    made = parse(parts.clock(NOW)).first("time")
+    made = parse(components.clock(NOW)).first("time")
     assert made.text == "2025-11-15 20:41:07 UTC"
     assert made["title"] == "2025-11-15 20:41:07.123456 UTC"
 
@@ -87,7 +87,7 @@ def test_an_instant_is_in_utc_until_a_script_knows_better() -> None:
 @given(st.text(min_size=1, max_size=300), st.integers(min_value=8, max_value=80))
 def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None:
     text = text.replace("\r", "").replace("\x00", "")  # a parser of HTML takes these for something else
-    made = parse(parts.ident(text, most=most))
+    made = parse(components.ident(text, most=most))
     shown = "".join(made.first("span", title=text)._texts())
     assert [button["data-copy"] for button in made.all("button")] == ([text] if text.isprintable() else [])
     assert len(shown) <= most
@@ -97,13 +97,13 @@ def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None
 
 @pytest.mark.parametrize("hidden", ["\x1b[201~", "\n", "\t", "\x7f", "\x9b", "\u2028", "\u202e", "\u200b"])
 def test_what_nobody_sees_is_not_copied(hidden: str) -> None:
-    assert parse(parts.ident("order-7")).has("button")
-    assert not parse(parts.ident(f"order-7{hidden}id")).has("button")
+    assert parse(components.ident("order-7")).has("button")
+    assert not parse(components.ident(f"order-7{hidden}id")).has("button")
 
 
 def test_an_ident_leads_only_where_it_is_told_to() -> None:
-    assert parse(parts.ident("ep_1", href="/endpoints/ep_1")).first("a")["href"] == "/endpoints/ep_1"
-    assert not parse(parts.ident("javascript:alert(1)")).has("a")
+    assert parse(components.ident("ep_1", href="/endpoints/ep_1")).first("a")["href"] == "/endpoints/ep_1"
+    assert not parse(components.ident("javascript:alert(1)")).has("a")
 
 
 # ── tables ──
@@ -111,9 +111,9 @@ def test_an_ident_leads_only_where_it_is_told_to() -> None:
 
 def test_a_table_says_what_each_cell_is() -> None:
     made = parse(
-        parts.table(
-            [parts.pick_all(), "Endpoint", "Waiting", "Why"],
-            [[parts.pick("id", "ep_1", "Select ep_1"), "ep_1", "12", EVIL]],
+        components.table(
+            [components.pick_all(), "Endpoint", "Waiting", "Why"],
+            [[components.pick("id", "ep_1", "Select ep_1"), "ep_1", "12", EVIL]],
             caption="Endpoints",
             keys=["ep_1"],
             numeric=(2,),
@@ -130,7 +130,7 @@ def test_a_table_says_what_each_cell_is() -> None:
 
 
 def test_boxes_belong_to_the_form_around_them() -> None:
-    form = parse(tag("form", parts.pick("id", EVIL, "Select"), parts.picked("…"))).first("form")
+    form = parse(tag("form", components.pick("id", EVIL, "Select"), components.picked("…"))).first("form")
     box = form.first("input", class_="pick")
     assert (box["type"], box["name"], box["value"]) == ("checkbox", "id", EVIL)
     assert form.fields() == {}  # none is ticked
@@ -141,38 +141,38 @@ def test_boxes_belong_to_the_form_around_them() -> None:
     ("done", "total", "value", "most"), [(30, 120, "30", "120"), (9, 4, "4", "4"), (0, 0, "0", "1")]
 )
 def test_progress_never_passes_its_end(done: int, total: int, value: str, most: str) -> None:
-    made = parse(parts.progress(done, total, "Replay")).first("progress")
+    made = parse(components.progress(done, total, "Replay")).first("progress")
     assert (made["value"], made["max"], made["aria-label"]) == (value, most, "Replay")
 
 
 def test_progress_without_an_end_has_no_value() -> None:
-    assert "value" not in parse(parts.progress(3, None, "Replay")).first("progress").attributes
+    assert "value" not in parse(components.progress(3, None, "Replay")).first("progress").attributes
 
 
 def test_a_number_leads_to_the_list_behind_it() -> None:
-    made = parse(parts.numbers(parts.number("dead", "1,204", "dead letters", href="/dead-letters")))
+    made = parse(components.numbers(components.number("dead", "1,204", "dead letters", href="/dead-letters")))
     assert made.first("a", class_="number").text == "1,204dead letters"
-    assert not parse(parts.number("dead", "0", "dead letters")).has("a")
+    assert not parse(components.number("dead", "0", "dead letters")).has("a")
 
 
 def test_nothing_is_made_of_no_buttons() -> None:
-    assert parts.actions(None, None) is None
-    assert parts.actions(parts.button(look(scope=Scope.READ), "/x", "Pause")) is None
+    assert components.actions(None, None) is None
+    assert components.actions(components.button(look(scope=Scope.READ), "/x", "Pause")) is None
 
 
 # ── forms ──
 
 
 def test_a_form_brings_its_proof_and_a_reader_gets_no_button() -> None:
-    made = parse(parts.button(look(), "/endpoints/ep_1/pause", "Pause", hidden={"why": EVIL}) or Safe(""))
+    made = parse(components.button(look(), "/endpoints/ep_1/pause", "Pause", hidden={"why": EVIL}) or Safe(""))
     form = made.form("/endpoints/ep_1/pause")
     assert form["method"] == "post"
     assert form.fields() == {"csrf": ["proof"], "why": [EVIL]}
-    assert parts.button(look(scope=Scope.READ), "/endpoints/ep_1/pause", "Pause") is None
+    assert components.button(look(scope=Scope.READ), "/endpoints/ep_1/pause", "Pause") is None
 
 
 def test_a_field_says_what_is_wrong_and_keeps_what_was_typed() -> None:
-    made = parse(parts.field("url", "URL", EVIL, hint="Where to send.", error="is no URL"))
+    made = parse(components.field("url", "URL", EVIL, hint="Where to send.", error="is no URL"))
     field = made.first("input")
     assert field["value"] == EVIL
     assert field["aria-invalid"] == "true"
@@ -182,47 +182,47 @@ def test_a_field_says_what_is_wrong_and_keeps_what_was_typed() -> None:
 
 
 def test_a_text_area_keeps_what_was_typed() -> None:
-    assert parse(parts.field("schema", "Schema", "<a>\n</textarea>", type_="textarea")).fields() == {
+    assert parse(components.field("schema", "Schema", "<a>\n</textarea>", type_="textarea")).fields() == {
         "schema": ["<a>\n</textarea>"]
     }
 
 
 def test_an_instant_to_fill_in_is_in_utc_without_scripts() -> None:
-    made = parse(parts.moment("since", "Since", NOW))
+    made = parse(components.moment("since", "Since", NOW))
     assert made.first("input")["value"] == "2025-11-15T20:41"
     assert made.first("label").text == "Since UTC"
-    assert parse(parts.moment("since", "Since")).first("input")["value"] == ""
+    assert parse(components.moment("since", "Since")).first("input")["value"] == ""
 
 
 def test_filters_keep_the_application_and_the_range() -> None:
-    made = parse(parts.filters(look("app=app_1&range=6h&state=open"), parts.field("q", "Search")))
+    made = parse(components.filters(look("app=app_1&range=6h&state=open"), components.field("q", "Search")))
     assert made.form("/endpoints").fields() == {"app": ["app_1"], "range": ["6h"], "q": [""]}
 
 
 def test_the_way_on_keeps_every_filter() -> None:
-    made = parse(parts.more(look("app=app_1&state=open"), "next&=") or Safe(""))
+    made = parse(components.more(look("app=app_1&state=open"), "next&=") or Safe(""))
     assert made.first("a")["href"] == "/endpoints?app=app_1&state=open&after=next%26%3D"
-    assert parts.more(look(), None) is None
+    assert components.more(look(), None) is None
 
 
 def test_tabs_say_which_one_is_shown() -> None:
-    made = parse(parts.tabs("Form", [("Pretty", "/a", True), ("Raw", "/b", False)]))
+    made = parse(components.tabs("Form", [("Pretty", "/a", True), ("Raw", "/b", False)]))
     assert [(link.text, link.get("aria-current")) for link in made.all("a")] == [("Pretty", "true"), ("Raw", None)]
 
 
 def test_every_part_shows_a_tenants_text_as_text() -> None:
     made = [
-        parts.state("dead", EVIL),
-        parts.ident(EVIL, href="/x"),
-        parts.code(EVIL, name=EVIL),
-        parts.number("dead", EVIL, EVIL),
-        parts.fields([(EVIL, EVIL)]),
-        parts.section(EVIL, EVIL, aside=EVIL),
-        parts.verdict("dead", EVIL),
-        parts.empty(EVIL, EVIL),
-        parts.choice("c", EVIL, [(EVIL, EVIL)], EVIL),
-        parts.link_button("/x", EVIL),
-        parts.columns(EVIL),
+        components.state("dead", EVIL),
+        components.ident(EVIL, href="/x"),
+        components.code(EVIL, name=EVIL),
+        components.number("dead", EVIL, EVIL),
+        components.fields([(EVIL, EVIL)]),
+        components.section(EVIL, EVIL, aside=EVIL),
+        components.verdict("dead", EVIL),
+        components.empty(EVIL, EVIL),
+        components.choice("c", EVIL, [(EVIL, EVIL)], EVIL),
+        components.link_button("/x", EVIL),
+        components.columns(EVIL),
     ]
     for part in made:
         found = parse(part)

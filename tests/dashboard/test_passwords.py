@@ -6,10 +6,11 @@ import hashlib
 
 import pytest
 
-from hookline import clock, passwords
-from hookline.access import Operator, operator_name
+from hookline import clock
 from hookline.errors import InvalidInput
 from hookline.model import Scope
+from hookline.model.operators import Operator, operator_name
+from hookline.security import passwords
 
 RIGHT = "correct horse battery staple"
 

@@ -13,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline import clock, config, manage, tokens
-from hookline.api.services import Services
+from hookline import clock, config
 from hookline.dashboard import brand, static
 from hookline.dashboard.brand import contrast, legible, picture
 from hookline.errors import ConfigError
 from hookline.model import Application, Organization, Scope
+from hookline.security import tokens
+from hookline.services import manage
 from hookline.store import Store
+from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, serving
 from tests.api.conftest import Client as Caller
 from tests.dashboard.client import FORM, Client
@@ -314,7 +316,7 @@ PICTURES = {
 
 
 async def test_the_logo_is_shown_and_can_do_nothing(
-    store: Store, served: Services, portal: Client, tmp_path: Path
+    store: Store, served: WebContext, portal: Client, tmp_path: Path
 ) -> None:
     for kind, content in PICTURES.items():
         file = tmp_path / "logo.txt"
@@ -339,7 +341,7 @@ def test_what_is_no_picture_is_no_logo(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(ConfigError, match="no PNG, SVG, JPEG or WebP"):
             brand.read_logo(file)
-    file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(brand.MOST_LOGO))
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(brand.MAX_LOGO))
     with pytest.raises(ConfigError, match="larger than 256 KiB"):
         brand.read_logo(file)
     with pytest.raises(ConfigError, match="No such file"):

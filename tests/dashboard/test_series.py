@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.dashboard import circuit, instants, series
-from hookline.dashboard.look import RANGES, Range
+from hookline.dashboard import instants
+from hookline.dashboard.charts import circuit_band, series
+from hookline.dashboard.page_context import RANGES, Range
 from hookline.errors import InvalidInput
 from hookline.model import Lane, LaneEvent, LaneEventKind
-from hookline.observe.activity import Activity
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.activity import Activity
+from hookline.model.states import Circuit, EndpointStatus
 
 NOW = datetime(2026, 3, 29, 1, 7, 23, 456_789, tzinfo=UTC)
 K = LaneEventKind
@@ -103,13 +104,13 @@ def event(kind: K, at: datetime) -> LaneEvent:
 def test_a_band_has_no_gaps_and_no_overlaps(given: list[tuple[K, datetime]], now: Circuit) -> None:
     events = sorted((event(kind, at) for kind, at in given), key=lambda each: each.at, reverse=True)
     since = NOW - timedelta(days=7)
-    found = circuit.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=now), since, NOW)
+    found = circuit_band.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=now), since, NOW)
     assert (found[0].since, found[-1].until) == (since, NOW)
     assert all(one.until == other.since for one, other in pairwise(found))
 
 
 def words(events: list[LaneEvent], lane: Lane) -> list[str]:
-    return [each.words for each in circuit.stretches(events, lane, NOW - timedelta(hours=1), NOW)]
+    return [each.words for each in circuit_band.stretches(events, lane, NOW - timedelta(hours=1), NOW)]
 
 
 def test_what_was_before_follows_from_what_came_first() -> None:
@@ -137,7 +138,7 @@ def test_probes_leave_no_gaps_and_no_overlaps(
     events = sorted((event(kind, at) for kind, at in given), key=lambda each: each.at, reverse=True)
     probes = [(at, at + timedelta(seconds=took)) for at, took in sent]
     since = NOW - timedelta(days=7)
-    found = circuit.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=Circuit.OPEN), since, NOW, probes)
+    found = circuit_band.stretches(events, Lane(endpoint_no=1, app_no=1, circuit=Circuit.OPEN), since, NOW, probes)
     assert (found[0].since, found[-1].until) == (since, NOW)
     assert all(one.until == other.since for one, other in pairwise(found))
 
@@ -152,8 +153,8 @@ def test_a_circuit_is_half_open_while_a_probe_is_under_way() -> None:
         status=EndpointStatus.ACTIVE,
     )
     events = [event(K.CIRCUIT_PROBE_FAILED, ago[0]), event(K.CIRCUIT_OPENED, ago[2])]
-    probes = [(ago[1], ago[0]), *circuit.probes([], lane, 60.0, NOW)]
-    found = circuit.stretches(events, lane, NOW - timedelta(hours=1), NOW, probes)
+    probes = [(ago[1], ago[0]), *circuit_band.probes([], lane, 60.0, NOW)]
+    found = circuit_band.stretches(events, lane, NOW - timedelta(hours=1), NOW, probes)
     assert [(each.words, each.since) for each in found] == [
         ("circuit closed", NOW - timedelta(hours=1)),
         ("circuit open", ago[2]),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hookline import __version__, manage
-from hookline.access import Operator
+from hookline import __version__
 from hookline.config import SETTINGS
 from hookline.model import Scope
+from hookline.model.operators import Operator
+from hookline.services import manage
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET
 from tests.dashboard.conftest import Client, Enter

@@ -9,12 +9,13 @@ from string import ascii_letters, digits
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, lockout, tokens
-from hookline.api.auth import Auth
-from hookline.api.services import Services
-from hookline.dashboard.signin import LIFETIME
+from hookline import clock
 from hookline.model import Application, Organization
+from hookline.security import lockout, tokens
 from hookline.store import Store
+from hookline.web.callers import Authenticator
+from hookline.web.context import WebContext
+from hookline.web.sign_in import LIFETIME
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client
 from tests.support.raw import Raw
@@ -45,9 +46,9 @@ async def test_the_whole_link_may_be_pasted(stranger: Client, link: str) -> None
     assert (await stranger.sign_in(token=f" http://127.0.0.1:8071/login#token={link} ")).location == "/"
 
 
-async def test_of_many_at_once_one_comes_in(served: Services, second: Store, link: str) -> None:
+async def test_of_many_at_once_one_comes_in(served: WebContext, second: Store, link: str) -> None:
     """In two processes, as it were, which have the database in common and nothing else."""
-    auth = Auth(second, JWT_SECRET, wall=clock.wall, monotonic=clock.monotonic)
+    auth = Authenticator(second, JWT_SECRET, wall=clock.wall, monotonic=clock.monotonic)
     async with serving(served) as here, serving(replace(served, store=second, auth=auth)) as there:
         clients = [Client(address) for address in (here, there) * 5]
         answers = await asyncio.gather(*(client.sign_in(token=link) for client in clients))
@@ -90,7 +91,7 @@ async def test_the_session_lasts_as_others_do(stranger: Client, link: str, raw: 
 
 
 async def test_revoking_all_tokens_ends_links_and_their_sessions(
-    address: str, served: Services, organization: Organization
+    address: str, served: WebContext, organization: Organization
 ) -> None:
     used, unused = (tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall()) for _ in range(2))
     client = Client(address)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hookline import clock, signing
-from hookline.dashboard.snippets import snippets
+from hookline.dashboard.verify_snippets import snippets
 from hookline.model import Scheme, Secret
 from tests.support.receiver import Receiver
 

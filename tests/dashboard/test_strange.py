@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hookline.api.services import Services
 from hookline.model import Application
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
+from hookline.web.context import WebContext
 from tests.api.conftest import serving
 from tests.api.test_hostile import read_to_end
 from tests.dashboard.client import Client
@@ -48,7 +48,7 @@ async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
         assert large.status == 413, large
 
 
-async def test_a_form_that_never_comes_ends_its_connection(operator: Client, served: Services) -> None:
+async def test_a_form_that_never_comes_ends_its_connection(operator: Client, served: WebContext) -> None:
     """Signed in or not. Whoever sends none must not hold one for as long as it may be kept for the next request."""
     cookies = "; ".join(f"{name}={cookie.value}" for name, cookie in operator.cookies.items())
     async with serving(replace(served, body_time=0.05)) as address:

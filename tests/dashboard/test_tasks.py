@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hookline.access import AuditFilter
 from hookline.dashboard.pages import task_parts
 from hookline.model import Application, NewTask, Task, TaskKind, TaskStatus, TaskWork
-from hookline.states import EndpointStatus, Reason
-from hookline.store.base import Page
+from hookline.model.operators import AuditFilter
+from hookline.model.states import EndpointStatus, Reason
+from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.graves import bury, left, posting, verdict, work

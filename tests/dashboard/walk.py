@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.dashboard import pages
-from hookline.dashboard.look import PORTAL
 from hookline.dashboard.page import Action, View
+from hookline.dashboard.page_context import PORTAL
 from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, TaskKind, TaskWork
-from hookline.states import Health, Reason
+from hookline.model.states import Health, Reason
+from hookline.services import manage
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.dashboard.client import Shown
 from tests.dashboard.markup import parse
 from tests.support import factory

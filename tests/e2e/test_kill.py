@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from hookline.model import Application, Endpoint, Secret
+from hookline.model.states import DeliveryState, ErrorKind
+from hookline.security.vault import Vault
 from hookline.signing import new_secret, verify
-from hookline.states import DeliveryState, ErrorKind
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.processes import Process, environment
 from tests.support.receiver import Behaviour, Received, Receiver

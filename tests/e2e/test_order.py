@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from hookline.model import Ordering
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.e2e.test_kill import Fleet
 from tests.support import factory
 from tests.support.processes import environment

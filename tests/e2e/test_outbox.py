@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from hookline import outbox
+from hookline.engine.sources import setup
 from hookline.model import NewApplication, Secret
+from hookline.security.vault import Vault
 from hookline.signing import new_secret
-from hookline.sources import setup
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory, shop
 from tests.support.processes import Process, environment
 from tests.support.receiver import Received, Receiver

@@ -21,8 +21,8 @@ import pytest
 from hookline import outbox
 from hookline.model import NewApplication
 from hookline.outbox.setup import create_table
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Received, Receiver

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from standardwebhooks import Webhook
 
-from hookline.states import DeliveryState, ErrorKind
+from hookline.model.states import DeliveryState, ErrorKind
 from tests.support.copies import send_copies
 from tests.support.receiving import Receiving, sending, settings, until
 

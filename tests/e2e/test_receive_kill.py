@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from tests.support.processes import PATIENT
 from tests.support.receiving import Receiving, sending, settings, until
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hookline.clock import monotonic
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Receiver

@@ -12,7 +12,7 @@ import pytest
 
 from hookline import clock
 from hookline.model import Application, ApplicationChange, ClaimBatch
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from hookline.store import Store
 from tests.support import factory
 from tests.support.receiver import Behaviour, Receiver

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hookline.engine.ingest import MAX_DELIVERIES, GroupCommit
 from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.flow.ingest import MOST_DELIVERIES, Ingest
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from tests.support import factory
 from tests.support.scene import Scene
@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 async def test_callers_share_a_commit_and_each_gets_its_own_answer(scene: Scene) -> None:
     await scene.endpoint()
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     messages = factory.new_messages(scene.app.no, 200)
     answers = await asyncio.gather(*(ingest.submit(message) for message in messages))
     assert [answer.message_id for answer in answers] == [message.id for message in messages]
@@ -27,7 +27,7 @@ async def test_callers_share_a_commit_and_each_gets_its_own_answer(scene: Scene)
 
 
 async def test_a_message_that_the_database_refuses_fails_alone(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     good = factory.new_messages(scene.app.no, 20)
     bad = factory.new_message(scene.app.no, event_type="a\ud800b")
     answers = await asyncio.gather(
@@ -38,7 +38,7 @@ async def test_a_message_that_the_database_refuses_fails_alone(scene: Scene) -> 
 
 
 async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
     await asyncio.sleep(0)  # it begins
     gone.cancel()
@@ -52,8 +52,8 @@ async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene)
 async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: Scene) -> None:
     """The wide application's messages came first; the narrow one's must not wait for all of them."""
     narrow = await scene.store.create_application(scene.organization.id, factory.new_application())
-    ingest = Ingest(scene.store)
-    ingest._fanned[scene.app.no] = MOST_DELIVERIES  # what it would have learned from the first message
+    ingest = GroupCommit(scene.store)
+    ingest._fanned[scene.app.no] = MAX_DELIVERIES  # what it would have learned from the first message
     loop = asyncio.get_running_loop()
     for app_no in [scene.app.no] * 10 + [narrow.no] * 2:
         message = factory.new_message(app_no)
@@ -65,7 +65,7 @@ async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: 
 
 
 async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
-    ingest = Ingest(scene.store, commits=1)
+    ingest = GroupCommit(scene.store, commits=1)
     broken = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no, channels=5)))
     good = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
     answers = await asyncio.wait_for(asyncio.gather(broken, good, return_exceptions=True), 60)
@@ -84,7 +84,7 @@ def keyed(scene: Scene, body: bytes = BODY, **fields: Any) -> NewMessage:
 
 
 async def test_twins_wait_for_the_first_and_are_told_what_it_was_told(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     messages = [keyed(scene), keyed(scene), keyed(scene, OTHER_BODY), keyed(scene)]
     answers = await asyncio.gather(*(ingest.submit(message) for message in messages))
     assert [answer.status for answer in answers] == [
@@ -100,7 +100,7 @@ async def test_twins_wait_for_the_first_and_are_told_what_it_was_told(scene: Sce
 
 async def test_a_twin_of_one_that_was_refused_goes_ahead(scene: Scene) -> None:
     await scene.send(event_id="taken")
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     refused, same, corrected, late = (
         keyed(scene, event_id="taken"),
         keyed(scene, event_id="taken"),
@@ -118,7 +118,7 @@ async def test_a_twin_of_one_that_was_refused_goes_ahead(scene: Scene) -> None:
 
 
 async def test_a_twin_of_one_that_the_database_will_not_take_goes_ahead(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     bad, good = keyed(scene, event_type="a\ud800b"), keyed(scene, OTHER_BODY)
     answers = await asyncio.gather(ingest.submit(bad), ingest.submit(good), return_exceptions=True)
     assert isinstance(answers[0], InvalidInput)
@@ -128,7 +128,7 @@ async def test_a_twin_of_one_that_the_database_will_not_take_goes_ahead(scene: S
 
 
 async def test_a_first_that_went_away_still_answers_for_its_twins(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(keyed(scene)))
     twin = asyncio.create_task(ingest.submit(keyed(scene)))
     await asyncio.sleep(0)  # both begin
@@ -140,7 +140,7 @@ async def test_a_first_that_went_away_still_answers_for_its_twins(scene: Scene) 
 
 
 async def test_nothing_is_remembered_of_keys_that_were_answered(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(5)))
     await ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=(), idempotency_key=KEY + b"2"))
     assert (ingest._twins, ingest._waiting, ingest._count, ingest._bytes) == ({}, {}, 0, 0)
@@ -148,7 +148,7 @@ async def test_nothing_is_remembered_of_keys_that_were_answered(scene: Scene) ->
 
 
 async def test_a_database_that_is_away_is_told_to_all_twins(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     await scene.store.close()
     answers = await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
@@ -161,7 +161,7 @@ async def test_a_database_that_is_away_is_told_to_all_twins(scene: Scene) -> Non
 
 async def test_a_batch_is_a_commit_of_its_own(scene: Scene) -> None:
     """It is never mixed with others, nor halved because of one of them."""
-    ingest = Ingest(scene.store, commits=1)
+    ingest = GroupCommit(scene.store, commits=1)
     batch = NewBatch(app_no=scene.app.no, messages=tuple(factory.new_messages(scene.app.no, 30)))
     others = factory.new_messages(scene.app.no, 10)
     bad = factory.new_message(scene.app.no, event_type="a\ud800b")
@@ -179,7 +179,7 @@ async def test_a_batch_is_a_commit_of_its_own(scene: Scene) -> None:
 
 
 async def test_a_batch_that_is_refused_leaves_the_others_alone(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     messages = (*factory.new_messages(scene.app.no, 3), factory.new_message(scene.app.no, event_type="a\ud800b"))
     refused, accepted = await asyncio.gather(
         ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=messages)),
@@ -193,7 +193,7 @@ async def test_a_batch_that_is_refused_leaves_the_others_alone(scene: Scene) -> 
 
 
 async def test_twins_of_a_batch_are_one(scene: Scene) -> None:
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
 
     def batch(body: bytes) -> NewBatch:
         messages = tuple(factory.new_messages(scene.app.no, 7))

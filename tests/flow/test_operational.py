@@ -12,13 +12,13 @@ import msgspec
 import pytest
 import standardwebhooks
 
-from hookline import manage
-from hookline.flow.guard import Guard
-from hookline.flow.outage import Outage
-from hookline.flow.relay import OwnOutbox, Relay
+from hookline.engine.relay import OwnOutbox, Relay
 from hookline.model import Endpoint, NewEndpoint, PolicyOverride
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
+from hookline.rules.guard import Guard
+from hookline.services import manage
 from hookline.store import Store
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.receiver import Behaviour, Received, Receiver
 from tests.support.scene import Scene

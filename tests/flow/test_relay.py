@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from hookline.engine import relay
+from hookline.engine.relay import BATCH, OwnOutbox, Relay
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.flow import relay
-from hookline.flow.outage import Outage
-from hookline.flow.relay import BATCH, OwnOutbox, Relay
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
-from hookline.store.base import Store
+from hookline.store.outage import Outage
+from hookline.store.protocols import Store
 from tests.store.test_relay import publish
 from tests.support.scene import Scene
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hookline.flow.resolve import NEGATIVE_TTL, TTL_MOST, Answer, Resolver
-from hookline.states import ErrorKind
+from hookline.engine.sender.dns import MAX_TTL, NEGATIVE_TTL, Answer, Resolver
+from hookline.model.states import ErrorKind
 from tests.support.names import NameServer
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import Sending, request
@@ -101,7 +101,7 @@ def test_an_answer_is_kept_as_long_as_its_zone_says(resolver: Resolver, names: N
 def test_no_answer_is_kept_for_longer_than_the_bound(resolver: Resolver, names: NameServer, time: Clock) -> None:
     names.answer("long.test", "192.0.2.3", ttl=86_400)
     look_up(resolver, "long.test")
-    time.now += TTL_MOST - 1
+    time.now += MAX_TTL - 1
     assert resolver.cached("long.test") is not None
     time.now += 2
     assert resolver.cached("long.test") is None
@@ -179,8 +179,8 @@ def test_a_name_is_resolved_once_and_its_connection_is_kept(
 def test_an_answer_wakes_the_sender(
     resolver: Resolver, names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
-    monkeypatch.setattr("hookline.flow.send.LOOKUP_MOST", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
     names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, when the sender sleeps
     receiver.behave(Behaviour(hang=True), "/hang")
     with Sending(resolver=resolver, connect_timeout=600.0) as sending:
@@ -191,8 +191,8 @@ def test_an_answer_wakes_the_sender(
 
 def test_ten_dead_names_delay_nobody(names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait for as long as the machine takes to answer the other one, and are given up at the end."""
-    monkeypatch.setattr("hookline.flow.send.LOOKUP_MOST", 600.0)
-    monkeypatch.setattr("hookline.flow.resolve.TRY_TIMEOUT", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.dns.TRY_TIMEOUT", 600.0)
     resolver = Resolver(servers=[names.address])
     names.answer("alive.test", "127.0.0.1")
     dead = [request(f"http://dead{n}.test:{receiver.port}/", deadline=600) for n in range(10) for _ in range(3)]
@@ -222,8 +222,8 @@ def test_the_time_for_the_name_counts_against_the_deadline(
     names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first question is lost and asked again a moment later: libcurl gets what is left of the deadline."""
-    monkeypatch.setattr("hookline.flow.resolve.TRY_TIMEOUT", 0.3)
-    monkeypatch.setattr("hookline.flow.resolve.TRIES", 5)
+    monkeypatch.setattr("hookline.engine.sender.dns.TRY_TIMEOUT", 0.3)
+    monkeypatch.setattr("hookline.engine.sender.dns.TRIES", 5)
     resolver = Resolver(servers=[names.address])
     names.lose_first("lossy.test", "127.0.0.1")
     receiver.behave(Behaviour(hang=True))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hookline.errors import VaultError
-from hookline.runtime import check_keys
+from hookline.security.vault import Vault, new_key
+from hookline.server.process import check_keys
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault, new_key
 from tests.support.scene import Scene
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from hookline import clock
-from hookline.flow.send import Results
-from hookline.flow.send_wait import SelectWaiter
-from hookline.states import ErrorKind
+from hookline.engine.sender.loop import Results
+from hookline.engine.sender.poll import SelectWaiter
+from hookline.model.states import ErrorKind
 from tests.support.certs import Authority
 from tests.support.ports import refused_port, refusing
 from tests.support.receiver import Behaviour, Receiver
@@ -44,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until something wakes it: no regular turn hides a wake-up that was lost."""
-    monkeypatch.setattr("hookline.flow.send.LONGEST_WAIT", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
 
 
 # ── what goes out and what comes back ─────────────────────────────────────────────────────────────────────────────
@@ -167,7 +167,7 @@ def test_a_new_request_starts_at_once_beside_one_that_hangs(receiver: Receiver, 
 
 
 def test_it_works_where_there_is_no_epoll(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.flow.send.waiter_for", SelectWaiter)
+    monkeypatch.setattr("hookline.engine.sender.loop.waiter_for", SelectWaiter)
     with Sending() as sending:
         assert sending.one(receiver.url).status == 200
         assert [sent.status for sent in sending.send(*(request(receiver.url) for _ in range(20)))] == [200] * 20

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 import uvloop
 
-from hookline.flow import send_process
-from hookline.flow.send import SPARE_FILES, Request, Results, kept_connections
-from hookline.flow.send_frames import Settings
-from hookline.flow.send_process import SenderProcess
-from hookline.frames import Frames, frame
+from hookline.engine.frames import Frames, frame
+from hookline.engine.sender import process as sender_process
+from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.loop import SPARE_FILES, Request, Results, kept_connections
+from hookline.engine.sender.process import SenderProcess
 from hookline.model import Sent
-from hookline.states import ErrorKind
+from hookline.model.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import request
 
@@ -168,14 +168,14 @@ def test_a_request_that_comes_as_the_process_dies_has_its_result(
     """uvloop's transports raise when they are closed; whoever submits would lose what it has in hand."""
 
     async def scene() -> None:
-        apart, late = Apart(), [request(receiver.url, b"x" * send_process.FRAME_MOST) for _ in range(3)]
-        lose = send_process._Line.connection_lost
+        apart, late = Apart(), [request(receiver.url, b"x" * sender_process.MAX_FRAME) for _ in range(3)]
+        lose = sender_process._Line.connection_lost
 
-        def lost(line: send_process._Line, error: Exception | None) -> None:
+        def lost(line: sender_process._Line, error: Exception | None) -> None:
             asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before anybody hears of the death
             lose(line, error)
 
-        monkeypatch.setattr(send_process._Line, "connection_lost", lost)
+        monkeypatch.setattr(sender_process._Line, "connection_lost", lost)
         faults: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
         await apart.sender.start()
@@ -193,7 +193,7 @@ def test_a_request_that_comes_as_the_process_dies_has_its_result(
 async def test_a_process_that_no_longer_answers_is_replaced(
     apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send_process, "STUCK_MARGIN", 0.0)
+    monkeypatch.setattr(sender_process, "STUCK_MARGIN", 0.0)
     await apart.send(request(receiver.url))
     os.kill(pid := apart.pid(), signal.SIGSTOP)
     [lost] = await apart.send(request(receiver.url, deadline=0.1))
@@ -239,8 +239,8 @@ async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, mo
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(send_process, "frame", noted)
-    large = send_process.FRAME_MOST // 2 + 1
+    monkeypatch.setattr(sender_process, "frame", noted)
+    large = sender_process.MAX_FRAME // 2 + 1
     requests = [request(receiver.url, os.urandom(size)) for size in (5, large, large, 3 * large, 7, 8)]
     sent = await apart.send(*requests)
     assert [one.status for one in sent] == [200] * len(requests)
@@ -266,7 +266,7 @@ async def test_the_end_gives_up_what_hangs(receiver: Receiver) -> None:
 
 
 async def test_one_that_cannot_start_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send_process, "COMMAND", ("/nowhere/to/be/found",))
+    monkeypatch.setattr(sender_process, "COMMAND", ("/nowhere/to/be/found",))
     apart, waiting = Apart(), request("http://127.0.0.1:9/")
     await apart.sender.start()
     apart.sender.submit([waiting])
@@ -278,8 +278,8 @@ async def test_one_that_cannot_start_loses_nothing(monkeypatch: pytest.MonkeyPat
 
 WORKER = """
 import asyncio
-from hookline.flow.send_frames import Settings
-from hookline.flow.send_process import SenderProcess
+from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.process import SenderProcess
 
 async def main():
     sender = SenderProcess(Settings(slots=4, body_limit=10, connect_timeout=1.0), print)

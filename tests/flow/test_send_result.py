@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hookline.states import ErrorKind
+from hookline.model.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import Sending
 
@@ -60,8 +60,8 @@ def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sendin
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that has not come whole when the sender looks is not waited for."""
-    monkeypatch.setattr("hookline.flow.send.QUIET_MOST", 0.0)
-    monkeypatch.setattr("hookline.flow.send.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_QUIET", 0.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.LOOK_EVERY", 0.0)
 
 
 @pytest.mark.usefixtures("hasty")

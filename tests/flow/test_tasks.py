@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from hookline.flow.outage import Outage
-from hookline.flow.tasks import TRIES, TaskRunner
+from hookline.engine.tasks import TRIES, TaskRunner
 from hookline.model import NewTask, Task, TaskKind, TaskStatus, TaskWork
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.raw import open_raw

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from hookline import clock
-from hookline.flow.request import Target
-from hookline.model import Endpoint, Job, Secret
-from hookline.states import DeliveryState
+from hookline.model import Endpoint, LeasedDelivery, Secret
+from hookline.model.states import DeliveryState
+from hookline.rules.request import Target
 from tests.support import factory
 from tests.support.receiver import Behaviour, Received, Receiver
 from tests.support.scene import Scene
@@ -70,7 +70,7 @@ def _lines(trace: str | None, **headers: str) -> list[str]:
         secrets=(Secret(key=factory.secret_key()),),
         headers=headers,
     )
-    job = Job(
+    job = LeasedDelivery(
         delivery_id=4,
         claim=5,
         message_id="msg_6",

@@ -13,17 +13,17 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock
+from hookline.engine.recorder import Recorder
+from hookline.engine.sweep import Sweeper, SweepSettings
+from hookline.engine.worker import Flight
 from hookline.errors import StoreUnavailable
-from hookline.flow.judge import judge
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
-from hookline.flow.request import Target
-from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.model import CircuitPolicy, EndpointChange, Job, Judgement, LaneEventKind, PolicyOverride, Sent
-from hookline.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
+from hookline.model import CircuitPolicy, EndpointChange, Judgement, LaneEventKind, LeasedDelivery, PolicyOverride, Sent
+from hookline.model.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
+from hookline.rules.judge import judge
+from hookline.rules.request import Target
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault, new_key
-from hookline.worker import Flight
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.ports import refusing
 from tests.support.postgres import private_server
@@ -143,7 +143,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most slots hang; of the others one is freed again and again, and each might be the first of many."""
-    monkeypatch.setattr("hookline.worker.SETTLE", PATIENCE)  # longer than any time between two of them
+    monkeypatch.setattr("hookline.engine.worker.SETTLE", PATIENCE)  # longer than any time between two of them
     worker = make_worker(scene.store, slots=16)
     worker._sender.ready.set()
     worker._flying = 15
@@ -283,7 +283,7 @@ async def test_one_that_cannot_be_signed_takes_no_other_with_it(
     bad, good = await scene.send(), await scene.send()
     real = Target.headers
 
-    def headers(target: Target, job: Job, now: datetime, trace: str | None = None) -> list[str]:
+    def headers(target: Target, job: LeasedDelivery, now: datetime, trace: str | None = None) -> list[str]:
         if job.message_id in bad:
             raise RuntimeError(target.endpoint.secrets[0].key)
         return real(target, job, now, trace)
@@ -409,12 +409,12 @@ async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
     odd = await scene.send(event_type="odd.one")
     even = await scene.send(6)
 
-    def judged(sent: Sent, job: Job, *args: Any, **more: Any) -> Judgement:
+    def judged(sent: Sent, job: LeasedDelivery, *args: Any, **more: Any) -> Judgement:
         if job.message_id in odd:
             raise ZeroDivisionError
         return judge(sent, job, *args, **more)
 
-    monkeypatch.setattr("hookline.worker.judge", judged)
+    monkeypatch.setattr("hookline.engine.worker.judge", judged)
     async with working(scene.store) as worker:
         for message_id in even:
             await reaches(scene.store, message_id, DeliveryState.DELIVERED)

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.flow.guard import Guard
+from hookline.engine.alerting import channels as alert_channels
 from hookline.model import DeadFilter
-from hookline.observe.alerts import home
-from hookline.observe.alerts.alert import Notice, Outgoing, Remembered, Resolve
-from hookline.observe.alerts.words import SLACK, WEBHOOK, Channels
-from hookline.operational import MANAGEMENT
+from hookline.model.alerts import Notice, Outgoing, Remembered, Resolve
+from hookline.model.states import EndpointStatus
 from hookline.receive import Verifier
-from hookline.states import EndpointStatus
+from hookline.rules.alerts.wording import SLACK, WEBHOOK, Channels
+from hookline.rules.guard import Guard
+from hookline.rules.operational_events import MANAGEMENT
 from tests.support import factory
 from tests.support.alerts import EVERY, Fleet, only
 from tests.support.mail import MailServer
@@ -62,7 +62,7 @@ async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: R
         arrived = await receiver.arrived(4)  # each was tried again
     by_path = {request.path: request for request in arrived}
     webhook, slack = by_path["/alerts"], by_path["/slack"]
-    endpoints = await home.endpoints(scene.store)
+    endpoints = await alert_channels.endpoints(scene.store)
     verified = Verifier(endpoints[WEBHOOK].secrets[0].key).verify(webhook.headers, webhook.body)
     assert verified.body == webhook.body
     body = msgspec.json.decode(webhook.body)
@@ -142,33 +142,33 @@ async def test_neither_without_the_other(scene: Scene) -> None:
 
 async def test_without_channels_nothing_is_made(scene: Scene) -> None:
     await an_alert(scene, Channels())
-    assert await home.find(scene.store) is None
+    assert await alert_channels.find(scene.store) is None
     assert await outbox(scene) == []
 
 
 async def test_channels_follow_the_configuration(scene: Scene, receiver: Receiver) -> None:
     channels = both(receiver)
-    await home.settle(scene.store, LOOPBACK, channels)
-    first = await home.endpoints(scene.store)
+    await alert_channels.settle(scene.store, LOOPBACK, channels)
+    first = await alert_channels.endpoints(scene.store)
     assert {channel: endpoint.url for channel, endpoint in first.items()} == channels.urls
-    await home.settle(scene.store, LOOPBACK, channels)
-    assert await home.endpoints(scene.store) == first
+    await alert_channels.settle(scene.store, LOOPBACK, channels)
+    assert await alert_channels.endpoints(scene.store) == first
     await scene.store.set_endpoint_status(first[WEBHOOK].no, EndpointStatus.DISABLED, "gone")
-    await home.settle(scene.store, LOOPBACK, Channels(webhook_url=f"{receiver.url}/other"))
-    (only_one,) = (await home.endpoints(scene.store)).values()
+    await alert_channels.settle(scene.store, LOOPBACK, Channels(webhook_url=f"{receiver.url}/other"))
+    (only_one,) = (await alert_channels.endpoints(scene.store)).values()
     assert (only_one.id, only_one.url, only_one.status) == (
         first[WEBHOOK].id,
         f"{receiver.url}/other",
         EndpointStatus.ACTIVE,
     )
     assert only_one.secrets == first[WEBHOOK].secrets
-    await home.settle(scene.store, LOOPBACK, Channels())
-    assert await home.endpoints(scene.store) == {}
+    await alert_channels.settle(scene.store, LOOPBACK, Channels())
+    assert await alert_channels.endpoints(scene.store) == {}
 
 
 async def test_processes_that_start_together_make_each_channel_once(scene: Scene, receiver: Receiver) -> None:
-    await asyncio.gather(*(home.settle(scene.store, LOOPBACK, both(receiver)) for _ in range(5)))
-    assert set(await home.endpoints(scene.store)) == {WEBHOOK, SLACK}
+    await asyncio.gather(*(alert_channels.settle(scene.store, LOOPBACK, both(receiver)) for _ in range(5)))
+    assert set(await alert_channels.endpoints(scene.store)) == {WEBHOOK, SLACK}
 
 
 async def test_an_address_that_the_guard_refuses_is_no_channel_and_alerts_go_on(
@@ -176,7 +176,7 @@ async def test_an_address_that_the_guard_refuses_is_no_channel_and_alerts_go_on(
 ) -> None:
     fleet = await an_alert(scene, both(receiver), Guard())
     assert await fleet.names() == ["dead_letters"]
-    assert await home.endpoints(scene.store) == {}
+    assert await alert_channels.endpoints(scene.store) == {}
 
 
 async def test_mail_goes_out_when_the_state_has_changed(scene: Scene) -> None:

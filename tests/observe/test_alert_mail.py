@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from hookline.observe.alerts import mail as sending
-from hookline.observe.alerts.alert import Alert, Notice, Severity
-from hookline.observe.alerts.mail import MOST_WAITING, Mailer, Post
-from hookline.observe.alerts.words import Channels, mail
+from hookline.engine.alerting import mail as sending
+from hookline.engine.alerting.mail import MAX_WAITING, Mailer, Post
+from hookline.model.alerts import Alert, Notice, Severity
+from hookline.rules.alerts.wording import Channels, mail
 from tests.support.certs import Authority
 from tests.support.mail import MailServer
 
@@ -135,7 +135,7 @@ async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
 async def test_no_more_wait_than_a_person_reads() -> None:
     mailer = Mailer(Post("smtp://127.0.0.1:1").send)
     with capture_logs() as logs:
-        for _ in range(MOST_WAITING + 2):
+        for _ in range(MAX_WAITING + 2):
             mailer.post(message())
     assert [line["event"] for line in logs] == ["alert_mail_dropped"] * 2
 

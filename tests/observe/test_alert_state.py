@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.observe.alerts.alert import (
+from hookline.model.alerts import (
     OTHERS,
     Alert,
+    AlertName,
     Begin,
     Change,
     Fire,
     Forget,
-    Name,
     Pending,
     Reading,
     Remembered,
@@ -25,15 +25,15 @@ from hookline.observe.alerts.alert import (
     Severity,
     Update,
 )
-from hookline.observe.alerts.rules import RULES
-from hookline.observe.alerts.state import MOST_TOLD, judge
+from hookline.rules.alerts.conditions import RULES
+from hookline.rules.alerts.transitions import MAX_TOLD, judge
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 
 def reading(
-    name: Name = Name.DEAD_LETTERS,
+    name: AlertName = AlertName.DEAD_LETTERS,
     severity: Severity | None = WARNING,
     lingering: Severity | None = WARNING,
     subject: str = "",
@@ -44,7 +44,7 @@ def reading(
     )
 
 
-def alert(name: Name = Name.DEAD_LETTERS, severity: Severity = WARNING, subject: str = "") -> Alert:
+def alert(name: AlertName = AlertName.DEAD_LETTERS, severity: Severity = WARNING, subject: str = "") -> Alert:
     return Alert(
         id=7,
         name=name.value,
@@ -81,7 +81,7 @@ def test_a_rule_without_a_duration_fires_at_once() -> None:
 
 def test_what_knows_since_when_it_is_began_then() -> None:
     began = AT - timedelta(minutes=7)
-    seen = replace(reading(Name.CIRCUIT_OPEN, subject="ep_1"), since=began)
+    seen = replace(reading(AlertName.CIRCUIT_OPEN, subject="ep_1"), since=began)
     (change,) = judge([seen], known())
     assert change == Fire(reading=seen, severity=WARNING, began_at=began)
     (ahead,) = judge([replace(seen, since=AT + timedelta(seconds=3))], known())  # by a clock that was set back since
@@ -90,7 +90,7 @@ def test_what_knows_since_when_it_is_began_then() -> None:
 
 
 def test_one_with_a_duration_must_last() -> None:
-    seen = reading(Name.BACKLOG)
+    seen = reading(AlertName.BACKLOG)
     assert judge([seen], known()) == [Begin(name="backlog", subject="")]
     began = AT - timedelta(seconds=59)
     waiting = Pending(name="backlog", subject="", began_at=began)
@@ -100,7 +100,9 @@ def test_one_with_a_duration_must_last() -> None:
     assert forgotten == Forget(name="backlog", subject="")
 
 
-@pytest.mark.parametrize("now_reads", [[], [reading(Name.BACKLOG, None, WARNING)], [reading(Name.BACKLOG, None, None)]])
+@pytest.mark.parametrize(
+    "now_reads", [[], [reading(AlertName.BACKLOG, None, WARNING)], [reading(AlertName.BACKLOG, None, None)]]
+)
 def test_what_did_not_last_begins_anew(now_reads: list[Reading]) -> None:
     waiting = Pending(name="backlog", subject="", began_at=AT - timedelta(seconds=50))
     assert judge(now_reads, known(pending=[waiting])) == [Forget(name="backlog", subject="")]
@@ -142,25 +144,25 @@ def test_a_rule_that_no_longer_exists_is_resolved() -> None:
 
 
 def test_of_too_many_those_that_fire_already_stay_and_the_rest_is_one() -> None:
-    many = [reading(Name.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(50)]
-    firing = [replace(alert(Name.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(5)]
+    many = [reading(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(50)]
+    firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(5)]
     changes = judge(many, known(*firing))
     fired = [change.reading for change in changes if isinstance(change, Fire)]
     assert sum(isinstance(change, Update) for change in changes) == 5
-    assert len(fired) == MOST_TOLD - 5 + 1
+    assert len(fired) == MAX_TOLD - 5 + 1
     (rest,) = [each for each in fired if each.subject == OTHERS]
-    assert rest.value == 50 - MOST_TOLD
+    assert rest.value == 50 - MAX_TOLD
     assert {each.subject for each in fired} == {OTHERS} | {f"ep_{number}" for number in range(35, 50)}
 
 
 def test_as_one_of_the_told_ends_none_of_the_others_is_told_as_new() -> None:
-    still = [reading(Name.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(1, 50)]
-    firing = [replace(alert(Name.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MOST_TOLD)]
-    others = replace(alert(Name.CIRCUIT_OPEN, subject=OTHERS), id=99)
+    still = [reading(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(1, 50)]
+    firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MAX_TOLD)]
+    others = replace(alert(AlertName.CIRCUIT_OPEN, subject=OTHERS), id=99)
     changes = judge(still, known(*firing, others))
     assert [change for change in changes if isinstance(change, Fire)] == []
     (rest,) = [each.alert for each in changes if isinstance(each, Update) and each.alert.subject == OTHERS]
-    assert rest.value == len(still) - (MOST_TOLD - 1)
+    assert rest.value == len(still) - (MAX_TOLD - 1)
 
 
 severities = st.sampled_from([None, WARNING, CRITICAL])
@@ -168,10 +170,10 @@ severities = st.sampled_from([None, WARNING, CRITICAL])
 
 @given(
     st.lists(st.tuples(severities, severities, st.integers(1, 200)), max_size=40),
-    st.sampled_from([Name.BACKLOG, Name.DEAD_LETTERS, Name.CIRCUIT_OPEN]),
+    st.sampled_from([AlertName.BACKLOG, AlertName.DEAD_LETTERS, AlertName.CIRCUIT_OPEN]),
 )
 def test_firing_and_resolved_take_turns_whatever_is_read(
-    seen: list[tuple[Severity | None, Severity | None, int]], name: Name
+    seen: list[tuple[Severity | None, Severity | None, int]], name: AlertName
 ) -> None:
     """Never fired twice in a row, never before it lasted, never resolved before it settled."""
     firing: Alert | None = None

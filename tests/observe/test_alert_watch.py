@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.flow.guard import Guard
-from hookline.observe.alerts.alert import Looks
-from hookline.observe.alerts.watch import Watch, WatchSettings
+from hookline.model.alerts import EarlierChecks
+from hookline.rules.guard import Guard
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.alerts import EVERY, Fleet, only
 from tests.support.raw import RawPostgres
@@ -131,7 +131,7 @@ class Away:
         self._store = store
         self._calls = calls
 
-    async def alert_looks(self, seconds: float) -> Looks:
+    async def alert_looks(self, seconds: float) -> EarlierChecks:
         self._calls -= 1
         if self._calls >= 0:
             raise StoreUnavailable("away")

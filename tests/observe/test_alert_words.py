@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import config, manage
-from hookline.observe.alerts import words
-from hookline.observe.alerts.alert import OTHERS, Alert, Name, Notice, Severity
-from hookline.observe.alerts.rules import RULES, Thresholds
-from hookline.observe.alerts.words import Channels
+from hookline import config
+from hookline.model.alerts import OTHERS, Alert, AlertName, Notice, Severity
+from hookline.rules.alerts import wording
+from hookline.rules.alerts.conditions import RULES, Thresholds
+from hookline.rules.alerts.wording import Channels
+from hookline.services import manage
 
 DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -37,7 +38,7 @@ def alert(name: str = "circuit_open", subject: str = "ep_17", text: str = "text"
 def test_the_documented_alerts_are_those_that_there_are() -> None:
     table = DOCS.read_text(encoding="utf-8").partition("<!-- alerts -->")[2].partition("<!-- end -->")[0]
     rows = re.findall(r"^\|(.*?)\| .* \| `(HOOKLINE_\w+)` \| (\S+) \|$", table, re.MULTILINE)
-    assert {name.split("`")[1] for name, _, _ in rows if name.strip()} == set(Name)
+    assert {name.split("`")[1] for name, _, _ in rows if name.strip()} == set(AlertName)
     documented = {setting: default for _, setting, default in rows}
     of_rules = {
         setting.variable: setting.default
@@ -48,25 +49,25 @@ def test_the_documented_alerts_are_those_that_there_are() -> None:
 
 
 def test_every_rule_says_where_to_look() -> None:
-    assert set(RULES) == set(Name)
-    for name in Name:
-        assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", words.look(alert(name.value)))
-        assert words.look(alert(name.value, OTHERS)) == "hookline top"
-    assert words.look(alert("a rule of tomorrow")) == "hookline doctor"
+    assert set(RULES) == set(AlertName)
+    for name in AlertName:
+        assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", wording.look(alert(name.value)))
+        assert wording.look(alert(name.value, OTHERS)) == "hookline top"
+    assert wording.look(alert("a rule of tomorrow")) == "hookline doctor"
 
 
 def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
-    assert words.look(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    assert wording.look(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
-    assert words.look(elsewhere) == "hookline endpoints show ep_17 --org org_9"
-    assert words.look(replace(elsewhere, subject=OTHERS)) == "hookline top"
-    said = words.lines(Notice(alert=elsewhere, at=AT), None)[1]
+    assert wording.look(elsewhere) == "hookline endpoints show ep_17 --org org_9"
+    assert wording.look(replace(elsewhere, subject=OTHERS)) == "hookline top"
+    said = wording.lines(Notice(alert=elsewhere, at=AT), None)[1]
     assert said.endswith("Look at it: hookline endpoints show ep_17 --org org_9")
 
 
 def test_slack_sees_text_and_nothing_else() -> None:
     notice = Notice(alert=alert(text="<!channel> & <https://evil.example|click>"), at=AT)
-    (sent,) = words.outgoing(notice, Channels(slack_url="https://s.example.com/x"))
+    (sent,) = wording.outgoing(notice, Channels(slack_url="https://s.example.com/x"))
     said = msgspec.json.decode(sent.payload)["text"]
     assert "&lt;!channel&gt; &amp; &lt;https://evil.example|click&gt;" in said
     assert "<" not in said
@@ -76,7 +77,7 @@ def test_slack_sees_text_and_nothing_else() -> None:
 def test_no_subject_adds_a_header(subject: str) -> None:
     channels = Channels(emails=("a@example.com",), email_from="b@example.com")
     with pytest.raises(ValueError, match="Header values may not contain"):
-        words.mail(Notice(alert=alert(subject=subject), at=AT), channels)
+        wording.mail(Notice(alert=alert(subject=subject), at=AT), channels)
 
 
 def test_channels_do_not_show_their_addresses() -> None:
@@ -96,4 +97,4 @@ def test_each_turn_of_an_alert_is_a_message_of_its_own() -> None:
     turns = [
         Notice(alert=replace(alert(), severity=Severity.CRITICAL), at=AT + timedelta(hours=hour)) for hour in (0, 2)
     ]
-    assert len({words.outgoing(turn, channels)[0].event_id for turn in turns}) == 2
+    assert len({wording.outgoing(turn, channels)[0].event_id for turn in turns}) == 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hookline.observe.alerts.alert import OTHERS
-from hookline.states import EndpointStatus
+from hookline.model.alerts import OTHERS
+from hookline.model.states import EndpointStatus
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene

@@ -6,8 +6,8 @@ import pytest
 
 from hookline.clock import monotonic
 from hookline.model import RelayReport
-from hookline.observe.alerts.alert import Severity
-from hookline.states import EndpointStatus
+from hookline.model.alerts import Severity
+from hookline.model.states import EndpointStatus
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.states import Circuit
+from hookline.model.states import Circuit
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene

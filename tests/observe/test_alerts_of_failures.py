@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.observe.alerts.alert import Severity
+from hookline.model.alerts import Severity
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene

@@ -15,14 +15,14 @@ import yaml
 from msgspec.structs import replace
 
 from hookline.clock import EPOCH
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
-from hookline.observe.alerts import rules as own
-from hookline.observe.alerts.alert import Name, Severity
-from hookline.observe.labels import EndpointLabels
-from hookline.observe.pulse import Pulse
-from hookline.observe.sample import Sampler
-from hookline.parsers import duration
+from hookline.config.parsers import duration
+from hookline.engine.recorder import Recorder
+from hookline.model.alerts import AlertName, Severity
+from hookline.model.labels import EndpointLabels
+from hookline.model.pulses import Pulse
+from hookline.observe.sampler import Sampler
+from hookline.rules.alerts import conditions as own
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.measured import Scrape, measuring
 from tests.support.scene import Scene
@@ -141,27 +141,27 @@ async def test_every_metric_is_documented(shown: Scrape) -> None:
 
 
 def test_each_of_our_alerts_is_a_rule_and_no_other() -> None:
-    ours = {"Hookline" + name.value.title().replace("_", "") for name in Name}
+    ours = {"Hookline" + name.value.title().replace("_", "") for name in AlertName}
     assert {rule["alert"] for rule in alerts()} == ours
 
 
-@pytest.mark.parametrize("name", list(Name))
-def test_a_rule_has_our_thresholds_and_durations(name: Name) -> None:
+@pytest.mark.parametrize("name", list(AlertName))
+def test_a_rule_has_our_thresholds_and_durations(name: AlertName) -> None:
     at = own.Thresholds()
-    expected: dict[Name, list[dict[str, float]]] = {
-        Name.BACKLOG: [{"limit": at.backlog}],
-        Name.BACKLOG_GROWING: [{"limit": own.LEAST_GROWTH}],
-        Name.FIRST_ATTEMPT_LATENCY: [{"limit": at.latency, "least": own.LEAST_FIRST_ATTEMPTS, "part": 0.95}],
-        Name.DEAD_LETTERS: [{"limit": at.dead_letters}, {"limit": at.dead_letters_critical}],
-        Name.DEAD_LETTERS_GROWING: [{"limit": own.LEAST_DEATHS, "times": at.dead_letters_growing}],
-        Name.RETRIES_FAILING: [{"limit": at.retries, "least": own.LEAST_RETRIES}],
-        Name.ENDPOINT_FAILING: [{"limit": at.endpoint}],
-        Name.CIRCUIT_OPEN: [{"limit": 0}],
-        Name.LAST_ATTEMPTS: [{"limit": at.last_attempts}],
-        Name.OUTBOX_LAG: [{"limit": at.outbox_lag}],
-        Name.LEASES_EXPIRED: [{"limit": at.leases}],
+    expected: dict[AlertName, list[dict[str, float]]] = {
+        AlertName.BACKLOG: [{"limit": at.backlog}],
+        AlertName.BACKLOG_GROWING: [{"limit": own.LEAST_GROWTH}],
+        AlertName.FIRST_ATTEMPT_LATENCY: [{"limit": at.latency, "least": own.LEAST_FIRST_ATTEMPTS, "part": 0.95}],
+        AlertName.DEAD_LETTERS: [{"limit": at.dead_letters}, {"limit": at.dead_letters_critical}],
+        AlertName.DEAD_LETTERS_GROWING: [{"limit": own.LEAST_DEATHS, "times": at.dead_letters_growing}],
+        AlertName.RETRIES_FAILING: [{"limit": at.retries, "least": own.LEAST_RETRIES}],
+        AlertName.ENDPOINT_FAILING: [{"limit": at.endpoint}],
+        AlertName.CIRCUIT_OPEN: [{"limit": 0}],
+        AlertName.LAST_ATTEMPTS: [{"limit": at.last_attempts}],
+        AlertName.OUTBOX_LAG: [{"limit": at.outbox_lag}],
+        AlertName.LEASES_EXPIRED: [{"limit": at.leases}],
     }
-    lasts = at.endpoint_for if name == Name.ENDPOINT_FAILING else own.RULES[name].lasts
+    lasts = at.endpoint_for if name == AlertName.ENDPOINT_FAILING else own.RULES[name].lasts
     found = [rule for rule in alerts() if rule["alert"] == "Hookline" + name.value.title().replace("_", "")]
     severities = [Severity.WARNING, Severity.CRITICAL][: len(found)]
     assert [rule["labels"]["severity"] for rule in found] == severities

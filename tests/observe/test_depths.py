@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
 from hookline.store import depths
-from hookline.store.base import Store
+from hookline.store.protocols import Store
 from hookline.store.sql import load
 from tests.support import bulk, factory
 from tests.support.scene import Scene

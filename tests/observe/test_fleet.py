@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.cli.fleet import told
 from hookline.clock import monotonic
-from hookline.observe.fleet import Fleet, Report, report, write
 from hookline.observe.instruments import Snapshot
+from hookline.observe.process_reports import ProcessReports, Report, report, write
 from hookline.observe.tally import OTHER, Tally
+from hookline.server.process_reports import told
 
 
 def accepted(found: Report) -> float:
@@ -32,7 +32,7 @@ def busy(messages: int, *, in_flight: int = 0, slots: int = 0) -> Tally:
 
 
 def test_processes_add_up(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path)
+    fleet = ProcessReports(tmp_path)
     own = report(busy(1, in_flight=1, slots=2))
     assert fleet.together(own).processes == 1
     for messages in (10, 100):
@@ -42,7 +42,7 @@ def test_processes_add_up(tmp_path: Path) -> None:
 
 
 def test_of_several_outboxes_that_are_behind_the_last_counts(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path)
+    fleet = ProcessReports(tmp_path)
     long, short = Tally(), Tally()
     long.fell_behind("one", monotonic() - 90)
     long.fell_behind("other", monotonic() - 30)
@@ -55,14 +55,14 @@ def test_of_several_outboxes_that_are_behind_the_last_counts(tmp_path: Path) -> 
 
 
 def test_one_that_has_not_said_anything_yet_is_not_counted(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path)
+    fleet = ProcessReports(tmp_path)
     fleet.born()
     found = fleet.together(report(busy(1)))
     assert (accepted(found), found.processes) == (1, 1)
 
 
 def test_a_dead_process_stays_counted_and_is_not_there(tmp_path: Path) -> None:
-    fleet, own = Fleet(tmp_path), report(busy(0))
+    fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7, in_flight=3, slots=64)))
     fleet.died(path)
@@ -75,7 +75,7 @@ def test_a_dead_process_stays_counted_and_is_not_there(tmp_path: Path) -> None:
 
 def test_what_a_dying_process_said_last_is_counted(tmp_path: Path) -> None:
     """Also what nobody has read yet."""
-    fleet, own = Fleet(tmp_path), report(busy(0))
+    fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7)))
     assert accepted(fleet.together(own)) == 7
@@ -85,7 +85,7 @@ def test_what_a_dying_process_said_last_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_word_that_cannot_be_read_leaves_the_last_one(tmp_path: Path) -> None:
-    fleet, own = Fleet(tmp_path), report(busy(0))
+    fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7)))
     fleet.together(own)
@@ -99,7 +99,7 @@ def test_a_word_that_cannot_be_read_leaves_the_last_one(tmp_path: Path) -> None:
 
 
 def test_processes_together_name_no_more_event_types_than_one(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, event_types=3)
+    fleet = ProcessReports(tmp_path, event_types=3)
     for names in (("a", "b"), ("b", "c", "d")):
         tally = Tally()
         for name in names:
@@ -114,7 +114,7 @@ def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int,
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
-        fleet = Fleet(Path(directory))
+        fleet = ProcessReports(Path(directory))
         lives = [(fleet.born(), Tally()) for _ in range(3)]
         own, shown, done = Tally(), 0.0, 0
         for what, which, number in steps:
@@ -133,7 +133,7 @@ def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int,
 
 
 async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path: Path) -> None:
-    fleet, tally = Fleet(tmp_path), busy(1)
+    fleet, tally = ProcessReports(tmp_path), busy(1)
     path = fleet.born()
     async with told(path, tally):
         async with asyncio.timeout(60):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from starlette.responses import PlainTextResponse
 
-from hookline.api.health import Door, Health
-from hookline.cli import http as server
-from hookline.cli import listener as listeners
 from hookline.errors import StoreUnavailable
-from hookline.store.base import SCHEMA_VERSION, Store
-from hookline.vault import new_key
+from hookline.security.vault import new_key
+from hookline.server import http as server
+from hookline.server import sockets as listeners
+from hookline.store.protocols import SCHEMA_VERSION, Store
+from hookline.web.health import Health, StartupGate
 from tests.api.conftest import Answer, Client
 from tests.support.cli import Cli
 from tests.support.ports import free_port
@@ -39,8 +39,8 @@ class Asked:
 
 
 @asynccontextmanager
-async def answering(health: Health) -> AsyncIterator[tuple[Client, Door]]:
-    door, stop = Door(health), asyncio.Event()
+async def answering(health: Health) -> AsyncIterator[tuple[Client, StartupGate]]:
+    door, stop = StartupGate(health), asyncio.Event()
     listener = listeners.bind("127.0.0.1", 0)
     running = asyncio.create_task(server.serve(door, listener, stop=stop, grace=2))
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hookline.observe.history import QUARTER, History, Work, begin, stretches, together
-from hookline.observe.pulse import Pulse
+from hookline.model.pulses import Pulse
+from hookline.observe.fleet_history import QUARTER, History, Work, begin, stretches, together
 
 NOW = datetime(2026, 3, 1, 12, 37, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

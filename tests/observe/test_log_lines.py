@@ -15,14 +15,15 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from hookline import clock, tokens
-from hookline.flow.ingest import Ingest
-from hookline.flow.outage import Outage
-from hookline.flow.relay import OwnOutbox, Relay
-from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.manage import DEFAULT_ORG
+from hookline import clock
+from hookline.engine.ingest import GroupCommit
+from hookline.engine.relay import OwnOutbox, Relay
+from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.model import LaneEventKind, NewBatch
-from hookline.vault import new_key
+from hookline.security import tokens
+from hookline.security.vault import new_key
+from hookline.services.manage import DEFAULT_ORG
+from hookline.store.outage import Outage
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.cli import Cli
@@ -161,7 +162,7 @@ async def swept(sweeper: Sweeper, logged: Sequence[Any], message: str) -> None:
 
 async def test_what_is_accepted_has_a_line_at_debug(scene: Scene) -> None:
     await scene.endpoint()
-    ingest = Ingest(scene.store)
+    ingest = GroupCommit(scene.store)
     one = factory.new_message(scene.app.no, event_id="order-7-paid")
     several = tuple(factory.new_messages(scene.app.no, 2))
     with capture_logs() as logged:

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
-from hookline.model import Dead, Job, Result
-from hookline.observe import outlet
-from hookline.observe.logs import Journal, LogSettings, chunks, told
-from hookline.observe.outlet import ATOMIC, longest_write
-from hookline.states import ErrorKind, Health, Reason
+from hookline.engine.recorder import Recorder
+from hookline.model import Dead, LeasedDelivery, Result
+from hookline.model.states import ErrorKind, Health, Reason
+from hookline.observe import stderr
+from hookline.observe.attempt_log import AttemptLog, LogSettings, chunks, told
+from hookline.observe.stderr import ATOMIC, longest_write
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -45,12 +45,12 @@ class Paper:
         return [msgspec.json.decode(line) for line in b"".join(self.written).splitlines()]
 
 
-def journal(**settings: Any) -> tuple[Journal, Paper]:
+def journal(**settings: Any) -> tuple[AttemptLog, Paper]:
     paper = Paper()
-    return Journal(LogSettings(**({"json": True} | settings)), paper), paper
+    return AttemptLog(LogSettings(**({"json": True} | settings)), paper), paper
 
 
-async def jobs(scene: Scene, count: int) -> list[Job]:
+async def jobs(scene: Scene, count: int) -> list[LeasedDelivery]:
     await scene.endpoint()
     await scene.send(count)
     return await scene.claim()
@@ -194,7 +194,7 @@ async def test_lines_of_several_processes_on_one_pipe_stay_whole(scene: Scene) -
     reading, writing = os.pipe()
 
     def write(name: str) -> None:
-        own = Journal(LogSettings(json=True), lambda chunk: os.write(writing, chunk))
+        own = AttemptLog(LogSettings(json=True), lambda chunk: os.write(writing, chunk))
         for _ in range(50):
             own.attempts(batch, lambda _no: name)
 
@@ -216,7 +216,7 @@ async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Sc
         raise BrokenPipeError
 
     recorder = Recorder(
-        scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=Journal(LogSettings(), broken)
+        scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=AttemptLog(LogSettings(), broken)
     )
     recorder.add(ended(factory.delivered(job)))
     recorder.close()
@@ -258,10 +258,10 @@ class Slow:
 
 def test_a_slow_reader_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow()
-    monkeypatch.setattr(outlet.clock, "monotonic", slow.monotonic)
-    monkeypatch.setattr(outlet.select, "poll", lambda: slow)
-    monkeypatch.setattr(outlet.os, "write", lambda _number, data: len(data))
-    written = outlet.Outlet()
+    monkeypatch.setattr(stderr.clock, "monotonic", slow.monotonic)
+    monkeypatch.setattr(stderr.select, "poll", lambda: slow)
+    monkeypatch.setattr(stderr.os, "write", lambda _number, data: len(data))
+    written = stderr.StderrWriter()
     for _ in range(1000):
         written.write(b"a line\n")
         slow.now += 0.01

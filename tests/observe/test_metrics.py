@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
-from hookline.flow.relay import OwnOutbox, Relay
-from hookline.flow.sweep import Sweeper, SweepSettings
+from hookline.engine.recorder import Recorder
+from hookline.engine.relay import OwnOutbox, Relay
+from hookline.engine.sources import open_source
+from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.model import CircuitPolicy, PolicyOverride
+from hookline.model.states import ErrorKind
 from hookline.observe.tally import Tally
-from hookline.sources import open_source
-from hookline.states import ErrorKind
-from hookline.store.base import Store
+from hookline.store.outage import Outage
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.measured import Measured, Scrape
 from tests.support.receiver import Behaviour, Receiver

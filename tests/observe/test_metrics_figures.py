@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
+from hookline.engine.recorder import Recorder
 from hookline.model import RetryPolicy
-from hookline.observe.sample import Sampler
+from hookline.model.states import DeliveryState
+from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally
-from hookline.states import DeliveryState
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.measured import Measured, measuring
 from tests.support.receiver import Behaviour, Receiver

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from tests.support.deployed import Deployment, delivered, deployed, read, shows
 from tests.support.measured import Scrape
 from tests.support.ports import free_port

@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from hookline.engine.heartbeat import Heartbeat
 from hookline.errors import StoreUnavailable
-from hookline.flow.beat import Heart
 from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
-from hookline.observe.activity import ALL, MINUTE, Deed
+from hookline.model.activity import ALL, MINUTE, EndpointWork
+from hookline.model.pulses import Pulse, Pulser, sickest, together
+from hookline.model.states import EndpointStatus
 from hookline.observe.instruments import SECONDS
-from hookline.observe.pulse import Pulse, Pulser, sickest, together
-from hookline.observe.tally import MOST_ENDPOINTS, OTHER, Names, Tally
-from hookline.states import EndpointStatus
+from hookline.observe.tally import MAX_ENDPOINTS, OTHER, Names, Tally
 from tests.support import factory
 from tests.support.receiver import Receiver
 from tests.support.scene import Scene
@@ -58,13 +58,13 @@ async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -
     (job,) = await scene.claim()
     tally = Tally()
     pulser = Pulser(tally)
-    jobs = [replace(job, endpoint_no=number) for number in range(1, MOST_ENDPOINTS + 4)]
+    jobs = [replace(job, endpoint_no=number) for number in range(1, MAX_ENDPOINTS + 4)]
     for batch in (jobs, jobs[-5:]):
         tally.recorded([factory.dead(each) for each in batch], RecordReport(recorded=len(batch), stale=0), 0.01)
     pulse = pulser.beat(AT)
-    assert len(pulser.did) == MOST_ENDPOINTS + 1
+    assert len(pulser.did) == MAX_ENDPOINTS + 1
     assert pulser.did[job.app_no, ALL] == [0, 0, 6]
-    assert pulser.did[job.app_no, MOST_ENDPOINTS] == [0, 0, 2]
+    assert pulser.did[job.app_no, MAX_ENDPOINTS] == [0, 0, 2]
     assert sum(sum(row) for row in pulser.did.values()) == len(jobs) + 5
     assert ALL not in pulse.endpoints
 
@@ -157,7 +157,7 @@ async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -
     class Away:
         gone = True
 
-        async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed]) -> None:
+        async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork]) -> None:
             if self.gone:
                 raise StoreUnavailable("away")
             await scene.store.add_pulse(process, pulse, deeds)
@@ -166,7 +166,7 @@ async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -
     await scene.send(5)
     one, *rest = await scene.claim()
     tally, store = Tally(), Away()
-    heart = Heart(store, tally, random.Random(1))  # type: ignore[arg-type]
+    heart = Heartbeat(store, tally, random.Random(1))  # type: ignore[arg-type]
     tally.ingested(3, 0.001)
     tally.recorded([factory.retry(one)], RecordReport(recorded=1, stale=0), 0.01)
     await heart.beat()

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from hookline.clock import EPOCH
 from hookline.errors import StoreUnavailable
 from hookline.model import Depths
-from hookline.observe.labels import EndpointLabels
-from hookline.observe.pulse import Pulse
-from hookline.observe.sample import MOST_NAMED, Sampler
-from hookline.store.base import COUNTING
+from hookline.model.labels import EndpointLabels
+from hookline.model.pulses import Pulse
+from hookline.observe.sampler import MAX_NAMED, Sampler
+from hookline.store.protocols import COUNTING
 from tests.support.measured import measuring
 from tests.support.scene import Scene
 
@@ -109,14 +109,14 @@ async def test_endpoints_are_named_only_where_asked_for(scene: Scene, labels: En
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_only_the_sickest_are_named_and_only_for_a_while(scene: Scene) -> None:
-    endpoints = [await scene.endpoint() for _ in range(MOST_NAMED + 3)]
+    endpoints = [await scene.endpoint() for _ in range(MAX_NAMED + 3)]
     await beat(scene, {each.no: [0, 1 + at] for at, each in enumerate(endpoints)} | {987_654: [0, 99]})
     sampler = Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)
     await sampler.take()
     found = sampler.last()
     assert found is not None
     named = [each.name for each in found.endpoints]
-    assert named == [each.id for each in reversed(endpoints)][: MOST_NAMED - 1]  # the one that is gone has a place
+    assert named == [each.id for each in reversed(endpoints)][: MAX_NAMED - 1]  # the one that is gone has a place
     await scene.age(400)
     await sampler.take()
     assert (after := sampler.last()) is not None

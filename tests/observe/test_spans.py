@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.model import Job
+from hookline.model import LeasedDelivery
 from hookline.observe import spans
 from hookline.observe.spans import Context
-from hookline.tracecontext import well_formed
+from hookline.rules.trace_context import well_formed
 from tests.support import factory
 
 TRACE, PUBLISHER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-def job(**fields: Any) -> Job:
+def job(**fields: Any) -> LeasedDelivery:
     now = factory.instant()
     given: dict[str, Any] = {
         "delivery_id": 4,
@@ -41,7 +41,7 @@ def job(**fields: Any) -> Job:
         "probe": False,
         "trigger": 0,
     }
-    return Job(**given | fields)
+    return LeasedDelivery(**given | fields)
 
 
 @given(

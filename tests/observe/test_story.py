@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, ids, manage, story
-from hookline.cli import life
+from hookline import clock, ids
+from hookline.cli import delivery_bar
 from hookline.model import (
     Actor,
     ActorKind,
@@ -20,8 +20,10 @@ from hookline.model import (
     LaneEventKind,
     Timing,
 )
-from hookline.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
-from hookline.story import Part, Phase, Stretch, Way, reading
+from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
+from hookline.services import explain, manage
+from hookline.services.explain import DeliveryHistory, Part, Phase, Stretch
+from hookline.services.explain import read as explain_read
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -84,9 +86,9 @@ def way(
     events: tuple[LaneEvent, ...] = (),
     holding: tuple[LaneEvent, ...] = (),
     ended: float | None = 100,
-) -> Way:
+) -> DeliveryHistory:
     state = DeliveryState.SCHEDULED if ended is None else DeliveryState.DELIVERED
-    return Way(
+    return DeliveryHistory(
         delivery=delivery(state, ended=ended),
         attempts=list(attempts),
         url=None,
@@ -108,7 +110,7 @@ def drawn(found: list[Stretch]) -> list[tuple[str, float, float]]:
 
 def test_attempts_and_the_waiting_between_them_have_no_gaps() -> None:
     told = way(attempt(1, 10, 5), attempt(2, 99, 1, "delivered"))
-    assert drawn(story.stretches(told, at(500))) == [
+    assert drawn(explain.stretches(told, at(500))) == [
         ("waiting", 0, 10),
         ("failed", 10, 15),
         ("waiting", 15, 99),
@@ -129,7 +131,7 @@ def test_a_circuit_and_a_pause_hold_it() -> None:
         ),
         ended=None,
     )
-    assert drawn(story.stretches(told, at(80))) == [
+    assert drawn(explain.stretches(told, at(80))) == [
         ("waiting", 0, 10),
         ("failed", 10, 15),
         ("held", 15, 40),
@@ -141,17 +143,17 @@ def test_a_circuit_and_a_pause_hold_it() -> None:
 
 def test_a_hold_from_before_it_was_accepted_counts_from_there() -> None:
     told = way(holding=(event(-60, K.CIRCUIT_OPENED),), events=(event(30, K.CIRCUIT_CLOSED),), ended=50)
-    assert drawn(story.stretches(told, at(99))) == [("held", 0, 30), ("waiting", 30, 50)]
-    assert drawn(story.stretches(way(holding=(event(-60, K.ENDPOINT_DISABLED),), ended=None), at(9))) == [
+    assert drawn(explain.stretches(told, at(99))) == [("held", 0, 30), ("waiting", 30, 50)]
+    assert drawn(explain.stretches(way(holding=(event(-60, K.ENDPOINT_DISABLED),), ended=None), at(9))) == [
         ("held", 0, 9)
     ]
 
 
 def test_clocks_that_disagree_never_turn_time_around() -> None:
     told = way(attempt(1, -5, 2), attempt(2, -4, 500, "delivered"), ended=10)
-    for stretch in story.stretches(told, at(99)):
+    for stretch in explain.stretches(told, at(99)):
         assert START <= stretch.since <= stretch.until <= at(10)
-    assert [each.waited for each in story.happenings(told)] == [timedelta(0), timedelta(0)]
+    assert [each.waited for each in explain.happenings(told)] == [timedelta(0), timedelta(0)]
 
 
 # ── phases ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +180,7 @@ def test_clocks_that_disagree_never_turn_time_around() -> None:
     ],
 )
 def test_phases_add_up_to_the_whole(timing: Timing, fields: dict[str, object], expected: list[object]) -> None:
-    assert story.phases(attempt(1, 0, 0, timing=timing, **fields)) == expected
+    assert explain.phases(attempt(1, 0, 0, timing=timing, **fields)) == expected
 
 
 # ── drawn ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -186,28 +188,28 @@ def test_phases_add_up_to_the_whole(timing: Timing, fields: dict[str, object], e
 
 def test_a_life_is_drawn_to_scale_and_a_short_attempt_is_seen() -> None:
     told = way(attempt(1, 50, 0.001), attempt(2, 99.999, 0.001, "delivered"), events=(event(60, K.CIRCUIT_OPENED),))
-    assert life.band(story.stretches(told, at(100)), 10) == "·····✕░░░●"
-    assert life.band([], 10) == ""
-    assert life.band([Stretch(part=Part.DELIVERED, since=START, until=START)], 10) == "●"
-    assert life.legend_of_parts("·✕") == "· waiting   ✕ failed"
+    assert delivery_bar.band(explain.stretches(told, at(100)), 10) == "·····✕░░░●"
+    assert delivery_bar.band([], 10) == ""
+    assert delivery_bar.band([Stretch(part=Part.DELIVERED, since=START, until=START)], 10) == "●"
+    assert delivery_bar.legend_of_parts("·✕") == "· waiting   ✕ failed"
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
     whole = [(Phase.CONNECT, 25), (Phase.ANSWER, 50), (Phase.BODY, 25)]
-    assert life.bar(whole, 100, 8) == "▒▒────██"
-    assert life.bar(whole, 200, 8) == "▒──█"
-    assert life.bar([(Phase.ANSWER, 1)], 10**6, 8) == "─"
-    assert life.bar([], 0, 8) == ""
-    assert life.legend_of_phases("▒█") == "▒ connect   █ body"
+    assert delivery_bar.bar(whole, 100, 8) == "▒▒────██"
+    assert delivery_bar.bar(whole, 200, 8) == "▒──█"
+    assert delivery_bar.bar([(Phase.ANSWER, 1)], 10**6, 8) == "─"
+    assert delivery_bar.bar([], 0, 8) == ""
+    assert delivery_bar.legend_of_phases("▒█") == "▒ connect   █ body"
 
 
 # ── from the database ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read(scene: Scene, message_id: str) -> story.Story:
+async def read(scene: Scene, message_id: str) -> explain.MessageHistory:
     message = await scene.store.message_by_id(message_id)
     assert message is not None
-    return await story.read(scene.store, message, manage.DEFAULT_ORG)
+    return await explain.read(scene.store, message, manage.DEFAULT_ORG)
 
 
 async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> None:
@@ -221,9 +223,9 @@ async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> Non
     await scene.store.open_circuit(endpoint.no, "they deploy", actor=actor)
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert story.standing(told, now) == "held"
-    assert "the circuit is open; next probe" in next(story.prospects(told, now, str))
-    assert story.advice(told, now)[-1] == f"hookline endpoints close {endpoint.id}"
+    assert explain.standing(told, now) == "held"
+    assert "the circuit is open; next probe" in next(explain.prospects(told, now, str))
+    assert explain.advice(told, now)[-1] == f"hookline endpoints close {endpoint.id}"
 
     await scene.age(5)
     await scene.store.reset_circuit(endpoint.no, "well again", actor=actor)
@@ -234,10 +236,10 @@ async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> Non
     assert [each.kind for each in told.events] == [K.CIRCUIT_OPENED, K.CIRCUIT_RESET]
     assert [each.number for each in told.attempts] == [1, 2]
     now = await scene.store.now()
-    assert story.standing(told, now) == "dead"
-    assert Part.HELD in {each.part for each in story.stretches(told, now)}
-    assert list(story.prospects(told, now, str)) == ["gave up: permanent_failure: 422"]
-    assert story.advice(told, now)[-1] == f"hookline dead replay dl_{job.delivery_id}"
+    assert explain.standing(told, now) == "dead"
+    assert Part.HELD in {each.part for each in explain.stretches(told, now)}
+    assert list(explain.prospects(told, now, str)) == ["gave up: permanent_failure: 422"]
+    assert explain.advice(told, now)[-1] == f"hookline dead replay dl_{job.delivery_id}"
 
 
 @pytest.mark.parametrize(
@@ -252,15 +254,15 @@ async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> Non
 )
 def test_each_reason_has_its_own_advice(reason: Reason, words: str) -> None:
     dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
-    assert words in "\n".join(story.advice(replace(way(), delivery=dead), at(0)))
+    assert words in "\n".join(explain.advice(replace(way(), delivery=dead), at(0)))
 
 
 @pytest.mark.parametrize("reason", [Reason.ATTEMPTS_EXHAUSTED, Reason.ENDPOINT_GONE, Reason.ENDPOINT_DELETED])
 def test_commands_name_the_organization_where_it_is_not_the_default_one(reason: Reason) -> None:
     dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
     own = replace(way(), delivery=dead)
-    assert "--org" not in str(story.advice(own, at(0)))
-    commands = story.advice(replace(own, org_id="org_9"), at(0))[1:]
+    assert "--org" not in str(explain.advice(own, at(0)))
+    commands = explain.advice(replace(own, org_id="org_9"), at(0))[1:]
     assert commands
     assert all(" --org org_9" in command for command in commands)
 
@@ -268,17 +270,17 @@ def test_commands_name_the_organization_where_it_is_not_the_default_one(reason: 
 def test_every_reason_has_advice_for_one_and_for_many() -> None:
     for reason in Reason:
         dead = replace(delivery(DeliveryState.DEAD), reason=reason, detail="")
-        told = story.remedy(replace(way(), delivery=dead), at(0))
+        told = explain.remedy(replace(way(), delivery=dead), at(0))
         assert told is not None
-        assert told.words[1] == story.of_dead(reason)[1]
-        many = " ".join(story.of_dead(reason, many=True))
+        assert told.words[1] == explain.of_dead(reason)[1]
+        many = " ".join(explain.of_dead(reason, many=True))
         assert "{" not in many
         assert " replay them" in many or "resolve them" in many
 
 
 def test_advice_is_the_same_for_a_terminal_and_a_page() -> None:
     dead = replace(delivery(DeliveryState.DEAD), reason=Reason.BUDGET_EXHAUSTED, detail="")
-    told = story.remedy(replace(way(), delivery=dead), at(0))
+    told = explain.remedy(replace(way(), delivery=dead), at(0))
     assert told is not None
     assert told.lines == ["its time was over; replay it if it is still of use:", "hookline dead replay dl_7"]
     assert told.sentences == "Its time was over. Replay it if it is still of use."
@@ -290,7 +292,7 @@ async def test_one_that_is_accepted_behind_an_open_circuit_is_held_from_the_star
     [message] = await scene.send()
     told = (await read(scene, message)).ways[0]
     assert [each.kind for each in told.holding] == [K.CIRCUIT_OPENED]
-    assert {each.part for each in story.stretches(told, await scene.store.now())} == {Part.HELD}
+    assert {each.part for each in explain.stretches(told, await scene.store.now())} == {Part.HELD}
 
 
 async def test_one_that_went_well_has_nothing_to_advise(scene: Scene) -> None:
@@ -300,8 +302,8 @@ async def test_one_that_went_well_has_nothing_to_advise(scene: Scene) -> None:
     await scene.record(factory.delivered(job))
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert (story.standing(told, now), story.advice(told, now)) == ("delivered", [])
-    assert list(story.prospects(told, now, str)) == []
+    assert (explain.standing(told, now), explain.advice(told, now)) == ("delivered", [])
+    assert list(explain.prospects(told, now, str)) == []
 
 
 async def test_a_paused_endpoint_is_to_be_resumed(scene: Scene) -> None:
@@ -310,8 +312,8 @@ async def test_a_paused_endpoint_is_to_be_resumed(scene: Scene) -> None:
     [message] = await scene.send()
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert list(story.prospects(told, now, str)) == ["the endpoint is paused"]
-    assert story.advice(told, now)[-1] == f"hookline endpoints resume {endpoint.id}"
+    assert list(explain.prospects(told, now, str)) == ["the endpoint is paused"]
+    assert explain.advice(told, now)[-1] == f"hookline endpoints resume {endpoint.id}"
 
 
 async def test_one_behind_a_retry_after_is_held_by_it(scene: Scene) -> None:
@@ -322,18 +324,18 @@ async def test_one_behind_a_retry_after_is_held_by_it(scene: Scene) -> None:
     await scene.record(factory.retry(job, after=400, hold_until=until))
     [message] = await scene.send()
     told, now = (await read(scene, message)).ways[0], await scene.store.now()
-    assert story.standing(told, now) == "held"
+    assert explain.standing(told, now) == "held"
     words = f"the endpoint asked to be left alone until {until.isoformat(timespec='seconds')}"
-    assert list(story.prospects(told, now, str)) == [words]
-    assert story.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
-    assert [each.part for each in story.stretches(told, now)] == [Part.HELD]
+    assert list(explain.prospects(told, now, str)) == [words]
+    assert explain.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
+    assert [each.part for each in explain.stretches(told, now)] == [Part.HELD]
     # The one that was refused waits for itself: it is due later than that.
     first = (await read(scene, job.message_id)).ways[0]
-    assert story.standing(first, now) == "scheduled"
-    assert next(story.prospects(first, now, str)).startswith("next attempt ")
-    assert story.advice(first, now) == []
+    assert explain.standing(first, now) == "scheduled"
+    assert next(explain.prospects(first, now, str)).startswith("next attempt ")
+    assert explain.advice(first, now) == []
     # Over is over, though the lane still remembers it.
-    assert story.standing(told, until) == "pending"
+    assert explain.standing(told, until) == "pending"
 
 
 async def test_one_behind_another_that_probes_is_held(scene: Scene) -> None:
@@ -345,8 +347,8 @@ async def test_one_behind_another_that_probes_is_held(scene: Scene) -> None:
     assert probe.probe
     assert probe.message_id != message
     told, now = (await read(scene, message)).ways[0], await scene.store.now()
-    assert story.standing(told, now) == "held"
-    assert list(story.prospects(told, now, str)) == ["the circuit is half-open: a probe is under way"]
+    assert explain.standing(told, now) == "held"
+    assert list(explain.prospects(told, now, str)) == ["the circuit is half-open: a probe is under way"]
 
 
 async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene) -> None:
@@ -356,31 +358,31 @@ async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene)
     told = await read(scene, message)
     later = told.now + timedelta(seconds=60)
     free, slow = sorted(told.ways, key=lambda each: each.delivery.endpoint_id == limited.id)
-    assert next(story.prospects(free, later, lambda _: "1 min ago")) == "due 1 min ago: no worker has taken it yet"
-    assert story.advice(free, later) == ["is a worker running?", "hookline top"]
-    assert story.advice(free, told.now + timedelta(seconds=1)) == []
+    assert next(explain.prospects(free, later, lambda _: "1 min ago")) == "due 1 min ago: no worker has taken it yet"
+    assert explain.advice(free, later) == ["is a worker running?", "hookline top"]
+    assert explain.advice(free, told.now + timedelta(seconds=1)) == []
     words = "due 1 min ago: waits for its turn, because the endpoint is sent only so much at a time"
-    assert next(story.prospects(slow, later, lambda _: "1 min ago")) == words
-    assert story.advice(slow, later) == []
+    assert next(explain.prospects(slow, later, lambda _: "1 min ago")) == words
+    assert explain.advice(slow, later) == []
 
 
 async def test_of_very_many_deliveries_those_that_went_well_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_TOLD", 2)
+    monkeypatch.setattr(explain_read, "MAX_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(4)))
     [message] = await scene.send()
     jobs = await scene.claim_all()
     await scene.record(*(factory.delivered(job) for job in jobs[:3]))
     told = await read(scene, message)
     assert (len(told.ways), told.untold) == (2, {"delivered": 2})
-    assert sorted(story.standing(each, told.now) for each in told.ways) == ["delivered", "delivering"]
+    assert sorted(explain.standing(each, told.now) for each in told.ways) == ["delivered", "delivering"]
 
 
 async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_TOLD", 2)
+    monkeypatch.setattr(explain_read, "MAX_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(5)))
     [message] = await scene.send()
     first, second, *_ = await scene.claim_all()
@@ -388,7 +390,7 @@ async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
     told = await read(scene, message)
     assert sum(told.untold.values()) == 3
     assert told.untold["delivered"] == 1
-    assert story.counted(told.untold) != "3 delivered"
+    assert explain.counted(told.untold) != "3 delivered"
 
 
 async def test_when_it_was_published_is_in_an_event_id_of_ours_alone(scene: Scene) -> None:

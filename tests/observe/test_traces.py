@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from hookline.flow.outage import Outage
-from hookline.flow.recorder import Recorder
-from hookline.flow.sweep import Sweeper, SweepSettings
+from hookline.engine.recorder import Recorder
+from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.model import DeadFilter, PolicyOverride
+from hookline.model.states import DeliveryState
 from hookline.observe.otel import tracing
 from hookline.observe.traces import Traces
-from hookline.states import DeliveryState
+from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.collector import Collector, Told
 from tests.support.measured import measuring

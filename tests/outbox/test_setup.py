@@ -18,9 +18,9 @@ from hookline.errors import Conflict, InvalidInput
 from hookline.model import OutboxPlace
 from hookline.outbox import UnknownConnection, marker, publish, setup
 from hookline.outbox.setup import create_table, create_table_async, drop_table
+from hookline.security.vault import Vault, new_key
 from hookline.store import StoreOptions, open_store
 from hookline.testing import Published, published, published_async
-from hookline.vault import Vault, new_key
 from tests.outbox.desks import Desk
 from tests.support.postgres import Databases
 

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import Fresh, InProgress, KeyStoreUnavailable, Mismatch, Replay, encode
 from hookline.receive.stores.postgres import AsyncPostgresKeys, PostgresKeys, table_sql
-from hookline.receive.stores.postgres_lend import MOST_CONNECTIONS
+from hookline.receive.stores.postgres_lend import MAX_CONNECTIONS
 from hookline.receive.stores.redis import RedisKeys
 from tests.receive.conftest import OpenStage
 from tests.receive.stages import (
@@ -100,7 +100,7 @@ async def test_a_function_that_connects_is_called_for_a_few_connections_only(key
             threads.map(lambda n: keys.begin(b"%d" % (n % 50), PRINT, token=b"%d" % n, lease=30), range(400))
         )
     assert answers.count(Fresh(1)) == 50
-    assert len(opened) <= MOST_CONNECTIONS
+    assert len(opened) <= MAX_CONNECTIONS
     keys.close()
     assert all(conn.closed for conn in opened)
 
@@ -127,15 +127,15 @@ async def test_a_function_that_cannot_connect_makes_the_store_unavailable(keys_u
 async def test_a_connection_that_hangs_is_unavailable_to_the_others(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url), timeout=0.1)
     keys.create_table()
-    with psycopg.connect(keys_url) as other, ThreadPoolExecutor(MOST_CONNECTIONS) as threads:
+    with psycopg.connect(keys_url) as other, ThreadPoolExecutor(MAX_CONNECTIONS) as threads:
         other.execute("LOCK TABLE hookline_idempotency")
-        waiting = [threads.submit(keys.renew, KEY, b"1", 30) for _ in range(MOST_CONNECTIONS)]
+        waiting = [threads.submit(keys.renew, KEY, b"1", 30) for _ in range(MAX_CONNECTIONS)]
         while keys._asking._own().free._value:  # type: ignore[attr-defined]
             await asyncio.sleep(0.01)  # until all of them have one
         with pytest.raises(KeyStoreUnavailable, match="became free"):
             keys.renew(KEY, b"1", 30)
         other.rollback()
-        assert [one.result() for one in waiting] == [False] * MOST_CONNECTIONS
+        assert [one.result() for one in waiting] == [False] * MAX_CONNECTIONS
     keys.close()
 
 

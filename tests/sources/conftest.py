@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hookline.sources.setup import install
+from hookline.engine.sources.setup import install
 from tests.support.postgres import Databases
 from tests.support.shop_database import ShopDatabase
 

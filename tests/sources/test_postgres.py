@@ -12,17 +12,17 @@ import pytest
 import structlog
 
 from hookline import clock
+from hookline.engine.relay import Relay
+from hookline.engine.sources import postgres
+from hookline.engine.sources.postgres import PostgresSource
+from hookline.engine.sources.setup import install
+from hookline.engine.sources.status import examine
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.flow.outage import Outage
-from hookline.flow.relay import Relay
 from hookline.model import PolicyOverride, RelayReport
-from hookline.sources import postgres
-from hookline.sources.examine import examine
-from hookline.sources.postgres import PostgresSource
-from hookline.sources.setup import install
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.outage import Outage
 from hookline.store.postgres import relay
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.hands import Hands
 from tests.support.postgres import Databases, PostgresServer, private_server
@@ -98,7 +98,7 @@ async def test_no_more_than_the_limit_is_taken(scene: Scene, shop: ShopDatabase,
 async def test_large_payloads_come_a_few_at_a_time(
     scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "MOST_BYTES", 1000)
+    monkeypatch.setattr(postgres, "MAX_BYTES", 1000)
     for size in (400, 400, 400, 4000, 4000, 1):
         await shop.write(scene.app.id, payload=f"convert_to('\"' || repeat('x', {size}) || '\"', 'UTF8')")
     reports = [await source.move(10) for _ in range(5)]

@@ -18,13 +18,13 @@ import pytest
 import structlog
 
 from hookline import clock
+from hookline.engine.relay import BATCH
+from hookline.engine.sources import sqlite_file, sqlite_rows
+from hookline.engine.sources.sqlite import SqliteSource
+from hookline.engine.sources.sqlite_file import Batch, NotNow, SqliteFile
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.flow.relay import BATCH
 from hookline.model import OutboxPlace, PolicyOverride, RelayReport
-from hookline.sources import sqlite_file, sqlite_rows
-from hookline.sources.sqlite import SqliteSource
-from hookline.sources.sqlite_file import Batch, NotNow, SqliteFile
-from hookline.store.base import Page, Store
+from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.appfile import AppFile
 from tests.support.scene import Scene
@@ -183,7 +183,7 @@ async def test_batches_follow_each_other(scene: Scene, source: SqliteSource, sho
 async def test_a_batch_is_bounded_by_its_bytes(
     scene: Scene, source: SqliteSource, shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_file, "MOST_BYTES", 1000)
+    monkeypatch.setattr(sqlite_file, "MAX_BYTES", 1000)
     for _ in range(3):
         shop.insert(app=scene.app.id, payload=f'"{"x" * 800}"')
     assert (await moved(source)).relayed == 2
@@ -315,7 +315,7 @@ async def test_a_table_made_by_hand_may_hold_anything(scene: Scene, source: Sqli
 async def test_nobody_reaches_the_management_organization_through_a_file(
     scene: Scene, source: SqliteSource, shop: AppFile
 ) -> None:
-    from hookline.operational import MANAGEMENT
+    from hookline.rules.operational_events import MANAGEMENT
 
     await scene.store.save_organization(factory.organization(id=MANAGEMENT))
     own = await scene.store.create_application(MANAGEMENT, factory.new_application(uid=scene.organization.id))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hookline.engine.sources import sqlite_file, sqlite_foreign
+from hookline.engine.sources.sqlite_file import NotNow, SqliteFile
 from hookline.errors import SourceUnavailable
-from hookline.sources import sqlite_file, sqlite_guest
-from hookline.sources.sqlite_file import NotNow, SqliteFile
 from tests.support.appfile import AppFile
 
 
@@ -44,7 +44,7 @@ def test_the_owner_and_root_are_no_guests(shop: AppFile, monkeypatch: pytest.Mon
     owner = shop.path.stat().st_uid
     for user, guest in ((0, False), (owner, False), (owner + 1, True)):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert sqlite_guest.is_guest(shop.path) == guest
+        assert sqlite_foreign.is_guest(shop.path) == guest
 
 
 def test_a_file_that_is_open_is_read(shop: AppFile) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hookline.engine.sources.sqlite import SqliteSource
 from hookline.model import RelayReport
-from hookline.sources.sqlite import SqliteSource
 from tests.support.appfile import AppFile
 from tests.support.scene import Scene
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hookline.model import Application, Organization
-from hookline.observe.activity import ALL, MINUTE, QUARTER, Activity, Deed
-from hookline.observe.pulse import Pulse
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, EndpointWork
+from hookline.model.pulses import Pulse
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw
@@ -18,12 +18,12 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 Numbers = tuple[int, int, int]
 
 
-async def tell(store: Store, *deeds: Deed, process: str = "one") -> None:
+async def tell(store: Store, *deeds: EndpointWork, process: str = "one") -> None:
     await store.add_pulse(process, Pulse(at=AT), deeds)
 
 
-def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> Deed:
-    return Deed(app_no=app.no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
+def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> EndpointWork:
+    return EndpointWork(app_no=app.no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
 
 
 def total(found: list[Activity]) -> Numbers:

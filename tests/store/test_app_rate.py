@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hookline.model import Application, ApplicationChange, Endpoint, Job
-from hookline.states import Circuit, EndpointStatus
+from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery
+from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
@@ -44,9 +44,9 @@ async def slowed(scene: Scene) -> None:
     await scene.raw.execute("UPDATE lane SET app_rate = $1 WHERE app_rate IS NOT NULL", 1 / TURN)
 
 
-async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[Job]:
+async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[LeasedDelivery]:
     """What starts while so many seconds pass, so many times."""
-    jobs: list[Job] = []
+    jobs: list[LeasedDelivery] = []
     for _ in range(times):
         await scene.age(seconds)
         jobs += await scene.claim_all()
@@ -77,7 +77,7 @@ async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -
     app = await limited(scene)
     others = await fill(scene, app, lanes=3, messages=9)
     eager = await scene.endpoint(app, event_types=("fresh",))
-    taken: list[Job] = []
+    taken: list[LeasedDelivery] = []
     for _ in range(8):
         await scene.ingest(factory.new_messages(app.no, 2, event_type="fresh"))
         taken += await scene.claim_all()
@@ -220,7 +220,7 @@ async def test_changing_the_rate_again_and_again_does_not_get_around_it(scene: S
     app = await limited(scene)
     await fill(scene, app, lanes=3, messages=9)
     begun = await scene.store.now()
-    jobs: list[Job] = []
+    jobs: list[LeasedDelivery] = []
     for turn in range(12):
         jobs += await scene.claim_all()
         await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW + (turn + 1) % 2))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from hookline.flow.claim import CROWDED_LONGEST, CROWDED_TOGETHER
 from hookline.model import Application, AppShare, ClaimBatch, Endpoint
-from hookline.states import Circuit
+from hookline.model.states import Circuit
+from hookline.rules.claim.rotation import CROWDED_LONGEST, CROWDED_TOGETHER
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.flow.guard import Guard
+from hookline.engine.alerting import channels as alert_channels
 from hookline.model import Application, Endpoint, EndpointChange, NewApplication, Organization, Secret
-from hookline.observe.alerts import home
-from hookline.observe.alerts.words import Channels
-from hookline.operational import MANAGEMENT
+from hookline.rules.alerts.wording import Channels
+from hookline.rules.guard import Guard
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.rows import seal_secrets
-from hookline.vault import Vault, new_key
 from tests.store.test_migrate import empty, up_to
 from tests.store.test_secrets import at_rest
 from tests.support import factory
@@ -27,8 +27,8 @@ SENTINEL = b"plaintext-sentinel"
 
 
 async def channel(scene: Scene) -> Endpoint:
-    await home.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
-    return (await home.endpoints(scene.store))["slack"]
+    await alert_channels.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
+    return (await alert_channels.endpoints(scene.store))["slack"]
 
 
 async def test_the_url_of_an_alert_channel_is_not_readable_at_rest(scene: Scene, database_url: str) -> None:

@@ -6,19 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.access import Audit, AuditFilter
 from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
-from hookline.store import Store, walk
-from hookline.store.base import Page
-from hookline.store.people import MOST_NAME, MOST_TEXT
+from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.store import Store, listing
+from hookline.store.operators import MAX_NAME, MAX_TEXT
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.people import new_audit
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 
 
-async def _all(store: Store, where: AuditFilter) -> list[Audit]:
+async def _all(store: Store, where: AuditFilter) -> list[AuditEntry]:
     found = await store.audit_log(where, Page(limit=1000))
     assert found.end is None
     return found.rows
@@ -58,8 +58,8 @@ async def test_no_text_keeps_an_entry_from_being_written(store: Store, organizat
     await store.add_audit([entry])
     (found,) = await _all(store, AuditFilter(org_id=organization.id))
     assert found.action == found.actor.name == found.address == "a�b?c"
-    assert found.subject == "s" * (MOST_NAME - 1) + "…"
-    assert found.detail == "d" * (MOST_TEXT - 1) + "…"
+    assert found.subject == "s" * (MAX_NAME - 1) + "…"
+    assert found.detail == "d" * (MAX_TEXT - 1) + "…"
 
 
 async def test_nothing_to_write(store: Store, organization: Organization) -> None:
@@ -143,7 +143,7 @@ async def test_a_filter_that_rarely_matches(
     store: Store, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One call looks at so many entries and no more, and says where to go on; in both directions."""
-    monkeypatch.setattr(walk, "STRIDE", 5)
+    monkeypatch.setattr(listing, "STRIDE", 5)
     await store.add_audit(
         [new_audit(organization.id, subject="rare" if n in (1, 4, 9) else "usual") for n in range(14)]
     )
@@ -166,7 +166,7 @@ async def test_a_filter_that_rarely_matches(
 async def test_what_is_too_old_or_too_new_is_not_even_walked_over(
     store: Store, raw: Raw, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "STRIDE", 4)
+    monkeypatch.setattr(listing, "STRIDE", 4)
     for _ in range(5):
         await store.add_audit([new_audit(organization.id) for _ in range(3)])
         await age(raw, 86_400)

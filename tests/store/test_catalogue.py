@@ -23,8 +23,8 @@ from hookline.model import (
     Scheme,
     Secret,
 )
-from hookline.states import EndpointStatus
-from hookline.store.base import Page, Store
+from hookline.model.states import EndpointStatus
+from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

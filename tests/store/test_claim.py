@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.states import DeliveryState
-from hookline.store.base import Store
+from hookline.model.states import DeliveryState
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Job
-from hookline.states import Circuit, DeliveryState
+from hookline.model import CircuitPolicy, LeasedDelivery
+from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store, StoreOptions
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -28,7 +28,7 @@ async def crowd(scene: Scene, engine: str, options: StoreOptions, open_store_wit
     return [await open_store_with(of_worker) for _ in range(STORES)]
 
 
-async def claims(crowd: Sequence[Store], count: int = CLAIMERS) -> list[Job]:
+async def claims(crowd: Sequence[Store], count: int = CLAIMERS) -> list[LeasedDelivery]:
     """What that many claims get that begin together, over all handles in turn."""
     turns = itertools.islice(itertools.cycle(crowd), count)
     batches = await asyncio.gather(*(store.claim(50, held={}, share=50) for store in turns))
@@ -53,7 +53,7 @@ async def test_one_probe_for_each_lease_of_a_prober_that_dies(scene: Scene, crow
     endpoint = await scene.endpoint()
     await scene.trip(endpoint, 8)
     await scene.age(5000)
-    probes: list[Job] = []
+    probes: list[LeasedDelivery] = []
     for _ in range(3):
         found, *_ = await asyncio.gather(claims(crowd), *(store.sweep_leases() for store in crowd))
         probes += found
@@ -88,7 +88,7 @@ async def test_one_probe_when_its_time_comes_in_the_middle_of_the_claims(scene: 
     await scene.trip(endpoint)
     due = (await scene.lane(endpoint)).probe_at
     assert due is not None
-    probes: list[Job] = []
+    probes: list[LeasedDelivery] = []
     while (now := await scene.store.now()) <= due or not probes:
         probes += await claims(crowd)
         assert (now - due).total_seconds() < 60

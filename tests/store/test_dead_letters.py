@@ -9,8 +9,8 @@ import pytest
 
 from hookline.errors import InvalidInput
 from hookline.model import DeadFilter, DeadOfApplication
-from hookline.states import DeliveryState, Reason
-from hookline.store.base import Page, Store, death
+from hookline.model.states import DeliveryState, Reason
+from hookline.store.protocols import Page, Store, death
 from tests.support import factory
 from tests.support.scene import Scene
 

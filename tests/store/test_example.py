@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import NotFound
-from hookline.states import DeliveryState, EndpointStatus
+from hookline.model.states import DeliveryState, EndpointStatus
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hookline.model import EndpointChange
-from hookline.states import EndpointStatus
-from hookline.store.base import Store
+from hookline.model.states import EndpointStatus
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hookline import story
-from hookline.model import Application, DeadFilter, Delivery, Endpoint, Found, FoundFilter, Ordering
-from hookline.states import EndpointStatus, Health
-from hookline.store import found, walk
-from hookline.store.base import Page, Walk
+from hookline.model import Application, DeadFilter, Delivery, Endpoint, FoundMessage, MessageSearch, Ordering
+from hookline.model.states import EndpointStatus, Health
+from hookline.services import explain
+from hookline.store import listing, message_search
+from hookline.store.protocols import Page, Walk
 from tests.store.test_walks import both_ways, walk_through
 from tests.support import factory
 from tests.support.scene import Scene
@@ -24,13 +24,13 @@ def own_id(each: Any) -> str:
     return message_id
 
 
-async def ids(scene: Scene, where: FoundFilter, *, limit: int = 3) -> list[str]:
+async def ids(scene: Scene, where: MessageSearch, *, limit: int = 3) -> list[str]:
     return await both_ways(
         lambda page: scene.store.found_messages(scene.organization.id, where, page), own_id, limit=limit
     )
 
 
-async def first(scene: Scene, where: FoundFilter) -> list[Found]:
+async def first(scene: Scene, where: MessageSearch) -> list[FoundMessage]:
     return (await scene.store.found_messages(scene.organization.id, where, Page())).rows
 
 
@@ -39,7 +39,7 @@ async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.
     """The application that is asked for: by each of the three ways through messages."""
     await scene.store.create_application(scene.organization.id, factory.new_application())
     if request.param == "few":
-        monkeypatch.setattr(found, "FIRST", 1)
+        monkeypatch.setattr(message_search, "FIRST", 1)
     return scene.app.no if request.param == "app" else None
 
 
@@ -95,7 +95,7 @@ async def test_messages_are_filtered(
     ]
     await scene.ingest(sent)
     expected = sorted((message.id for message in sent if matches(message)), reverse=True)
-    assert await ids(scene, FoundFilter(app_no=way, **where)) == expected
+    assert await ids(scene, MessageSearch(app_no=way, **where)) == expected
 
 
 async def test_a_stretch_of_time(scene: Scene, stranger: Application, way: int | None) -> None:
@@ -104,8 +104,8 @@ async def test_a_stretch_of_time(scene: Scene, stranger: Application, way: int |
     at = [start + timedelta(seconds=n - 2) for n in range(5)]
     for instant, message in zip(at, sent, strict=True):
         await scene.raw.execute("UPDATE message SET created_at = $1 WHERE id = $2", instant, message)
-    assert await ids(scene, FoundFilter(app_no=way, after=at[0], before=at[4])) == sent[3:0:-1]
-    assert await ids(scene, FoundFilter(app_no=way, after=at[3])) == sent[4:]
+    assert await ids(scene, MessageSearch(app_no=way, after=at[0], before=at[4])) == sent[3:0:-1]
+    assert await ids(scene, MessageSearch(app_no=way, after=at[3])) == sent[4:]
 
 
 async def test_all_applications_of_the_organization_together(
@@ -117,12 +117,12 @@ async def test_all_applications_of_the_organization_together(
     theirs = sorted((message.id for message in sent if message.app_no == neighbour.no), reverse=True)
 
     for few, at_first in ((50, 500), (50, 1), (1, 500), (1, 1)):
-        monkeypatch.setattr(found, "FEW", few)
-        monkeypatch.setattr(found, "FIRST", at_first)
-        assert await ids(scene, FoundFilter()) == expected
-    assert await ids(scene, FoundFilter(app_no=neighbour.no)) == theirs
-    assert await ids(scene, FoundFilter(app_no=stranger.no)) == []
-    assert {each.message.app_id for each in await first(scene, FoundFilter())} == {scene.app.id, neighbour.id}
+        monkeypatch.setattr(message_search, "FEW", few)
+        monkeypatch.setattr(message_search, "FIRST", at_first)
+        assert await ids(scene, MessageSearch()) == expected
+    assert await ids(scene, MessageSearch(app_no=neighbour.no)) == theirs
+    assert await ids(scene, MessageSearch(app_no=stranger.no)) == []
+    assert {each.message.app_id for each in await first(scene, MessageSearch())} == {scene.app.id, neighbour.id}
 
 
 async def test_a_deleted_application_s_are_gone(scene: Scene, neighbour: Application, way: int | None) -> None:
@@ -130,7 +130,7 @@ async def test_a_deleted_application_s_are_gone(scene: Scene, neighbour: Applica
     await scene.ingest(factory.new_messages(neighbour.no, 2))
     await scene.store.delete_application(neighbour.no)
     for where in ({}, {"state": "open"}):
-        assert await ids(scene, FoundFilter(app_no=way and neighbour.no, **where)) == []  # type: ignore[arg-type]
+        assert await ids(scene, MessageSearch(app_no=way and neighbour.no, **where)) == []  # type: ignore[arg-type]
 
 
 # ── states ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +173,7 @@ async def test_each_message_with_the_states_of_its_deliveries(
     scene: Scene, stranger: Application, endpoints: list[Endpoint], way: int | None
 ) -> None:
     made = await states_of(scene, endpoints)
-    shown = {each.message.id: each.states for each in await first(scene, FoundFilter(app_no=way))}
+    shown = {each.message.id: each.states for each in await first(scene, MessageSearch(app_no=way))}
     assert {name: shown[message_id] for name, message_id in made.items()} == {
         "delivered": {"delivered": 2},
         "half": {"delivered": 1, "pending": 1},
@@ -183,7 +183,7 @@ async def test_each_message_with_the_states_of_its_deliveries(
         "pending": {"pending": 1, "delivering": 1},
         "none": {},
     }
-    assert all(each.message.payload is None for each in await first(scene, FoundFilter(app_no=way)))
+    assert all(each.message.payload is None for each in await first(scene, MessageSearch(app_no=way)))
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ async def test_by_state(
 ) -> None:
     made = await states_of(scene, endpoints)
     expected = sorted((made[name] for name in names), reverse=True)
-    assert await ids(scene, FoundFilter(app_no=way, state=state), limit=1) == expected
-    typed = FoundFilter(app_no=way, state=state, event_types=("other",))
+    assert await ids(scene, MessageSearch(app_no=way, state=state), limit=1) == expected
+    typed = MessageSearch(app_no=way, state=state, event_types=("other",))
     assert await ids(scene, typed) == ([made["none"]] if state == "none" else [])
     for name, message_id in made.items():
-        by_ref = await ids(scene, FoundFilter(app_no=way, state=state, ref=message_id))
+        by_ref = await ids(scene, MessageSearch(app_no=way, state=state, ref=message_id))
         assert by_ref == ([message_id] if name in names else []), name
 
 
@@ -227,7 +227,7 @@ async def test_the_deliveries_of_a_message_in_pages(scene: Scene) -> None:
         listed: list[Delivery] = []
         while found := await scene.store.deliveries_page(message, word, after=listed[-1].id if listed else 0, limit=1):
             listed += found
-        assert listed == [each for each in every if word in (None, story.word(each))]
+        assert listed == [each for each in every if word in (None, explain.word(each))]
 
 
 async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoint], way: int | None) -> None:
@@ -237,8 +237,8 @@ async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoin
     await scene.store.release([two])
 
     async def seen() -> dict[str, int]:
-        [shown] = await first(scene, FoundFilter(app_no=way, state="open"))
-        told = Counter(story.word(each) for each in await scene.store.deliveries(shown.message.id))
+        [shown] = await first(scene, MessageSearch(app_no=way, state="open"))
+        told = Counter(explain.word(each) for each in await scene.store.deliveries(shown.message.id))
         assert told == shown.states == await scene.store.delivery_words(shown.message)
         return shown.states
 
@@ -258,7 +258,7 @@ async def test_what_is_due_before_its_lane_may_be_sent_to_is_held(scene: Scene, 
     until = job.claimed_at + timedelta(seconds=90)
     await scene.record(factory.retry(job, after=120, health=Health.NONE, hold_until=until))
     states: Counter[str] = Counter()
-    for shown in await first(scene, FoundFilter(state="open")):
+    for shown in await first(scene, MessageSearch(state="open")):
         states.update(shown.states)
     assert states == {"held": 1, "scheduled": 1, "pending": 2}
 
@@ -266,7 +266,7 @@ async def test_what_is_due_before_its_lane_may_be_sent_to_is_held(scene: Scene, 
 async def test_queued_ones_are_open(scene: Scene, way: int | None) -> None:
     await scene.endpoint(ordering=Ordering.KEY)
     sent = await scene.send(2, ordering_key="k")
-    waiting = {each.message.id: each.states for each in await first(scene, FoundFilter(app_no=way, state="open"))}
+    waiting = {each.message.id: each.states for each in await first(scene, MessageSearch(app_no=way, state="open"))}
     assert set(waiting) == set(sent)
     assert list(waiting.values()) == [{"queued": 1}, {"queued": 1}]
 
@@ -283,16 +283,16 @@ async def test_by_its_id_or_an_event_s(
     await scene.ingest([mine, theirs, foreign, *factory.new_messages(scene.app.no, 3)])
 
     both = sorted((mine.id, theirs.id), reverse=True)
-    assert await ids(scene, FoundFilter(app_no=way, ref="order-1"), limit=1) == (both if way is None else [mine.id])
-    assert await ids(scene, FoundFilter(app_no=way, ref=mine.id)) == [mine.id]
-    assert await ids(scene, FoundFilter(app_no=way, ref=theirs.id)) == ([] if way else [theirs.id])
-    assert await ids(scene, FoundFilter(app_no=way, ref=foreign.id)) == []
-    assert await ids(scene, FoundFilter(app_no=way, ref="order-1", event_types=("a",))) == [mine.id]
+    assert await ids(scene, MessageSearch(app_no=way, ref="order-1"), limit=1) == (both if way is None else [mine.id])
+    assert await ids(scene, MessageSearch(app_no=way, ref=mine.id)) == [mine.id]
+    assert await ids(scene, MessageSearch(app_no=way, ref=theirs.id)) == ([] if way else [theirs.id])
+    assert await ids(scene, MessageSearch(app_no=way, ref=foreign.id)) == []
+    assert await ids(scene, MessageSearch(app_no=way, ref="order-1", event_types=("a",))) == [mine.id]
     now = await scene.store.now()
-    assert await ids(scene, FoundFilter(app_no=way, ref=mine.id, before=now - timedelta(days=1))) == []
-    assert await ids(scene, FoundFilter(app_no=way, ref=mine.id, after=now - timedelta(days=1))) == [mine.id]
+    assert await ids(scene, MessageSearch(app_no=way, ref=mine.id, before=now - timedelta(days=1))) == []
+    assert await ids(scene, MessageSearch(app_no=way, ref=mine.id, after=now - timedelta(days=1))) == [mine.id]
     for wrong in ("msg_unknown", "order-2", "a\x00b", "\ud800", "%", "x" * 500):
-        assert await ids(scene, FoundFilter(app_no=way, ref=wrong)) == []
+        assert await ids(scene, MessageSearch(app_no=way, ref=wrong)) == []
 
 
 # ── bounded looks ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -302,21 +302,21 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few applications, each with its own part of the step; an empty page says where to go on."""
-    monkeypatch.setattr(walk, "STRIDE", 6)
-    monkeypatch.setattr(found, "FIRST", 1)
+    monkeypatch.setattr(listing, "STRIDE", 6)
+    monkeypatch.setattr(message_search, "FIRST", 1)
     sent = [factory.new_message((scene.app.no, neighbour.no)[n % 2], tags=None) for n in range(20)]
     await scene.ingest(sent)
     newest = sorted(message.id for message in sent)
     for backwards in (False, True):
         rows, requests = await walk_through(
-            lambda page: scene.store.found_messages(scene.organization.id, FoundFilter(tag="rare"), page),
+            lambda page: scene.store.found_messages(scene.organization.id, MessageSearch(tag="rare"), page),
             own_id,
             limit=2,
             backwards=backwards,
         )
         assert rows == []
         assert requests >= 4
-    page = await scene.store.found_messages(scene.organization.id, FoundFilter(tag="rare"), Page(limit=2))
+    page = await scene.store.found_messages(scene.organization.id, MessageSearch(tag="rare"), Page(limit=2))
     assert page.end is not None
     assert page.end >= newest[-7]
 
@@ -325,8 +325,8 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 async def test_what_is_open_or_dead_is_found_among_everybody_s(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(found, "FIRST", 2)
-    monkeypatch.setattr(found, "HELD", 4)
+    monkeypatch.setattr(message_search, "FIRST", 2)
+    monkeypatch.setattr(message_search, "HELD", 4)
     for app in (neighbour, scene.app):
         await scene.store.create_endpoint(app.no, factory.new_endpoint())
         await scene.store.create_endpoint(app.no, factory.new_endpoint())
@@ -335,13 +335,13 @@ async def test_what_is_open_or_dead_is_found_among_everybody_s(
     if state == "dead":
         await scene.record(*[factory.dead(job) for job in await scene.claim(100)])
     expected = sorted((message.id for message in sent if message.app_no == scene.app.no), reverse=True)
-    where = FoundFilter(app_no=scene.app.no, state=state)
+    where = MessageSearch(app_no=scene.app.no, state=state)
     assert await ids(scene, where, limit=2) == expected
 
-    async def ask(page: Page) -> Walk[Found]:
+    async def ask(page: Page) -> Walk[FoundMessage]:
         return await scene.store.found_messages(scene.organization.id, where, page)
 
     _, requests = await walk_through(ask, own_id, limit=2)
     assert requests >= 6
-    every = FoundFilter(state=state)
+    every = MessageSearch(state=state)
     assert await ids(scene, every, limit=2) == sorted((message.id for message in sent), reverse=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from hookline.access import Guesses
+from hookline.model.operators import Guesses
 from hookline.store import Store
-from hookline.store.people import GUESSES_KEPT
+from hookline.store.operators import GUESSES_KEPT
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 

@@ -10,8 +10,8 @@ import pytest
 
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import IngestStatus, NewBatch, NewMessage, PolicyOverride, RetryPolicy
-from hookline.states import DeliveryState
-from hookline.store.base import Store
+from hookline.model.states import DeliveryState
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene

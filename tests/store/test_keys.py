@@ -7,23 +7,23 @@ from datetime import timedelta
 
 import pytest
 
-from hookline import keys
 from hookline.errors import NotFound
 from hookline.model import Application, NewApiKey, Organization, Scope
+from hookline.security import api_keys
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 
 
 def new_key(**fields: object) -> NewApiKey:
-    key = keys.make()
+    key = api_keys.make()
     given = {
         "name": f"key {factory.number()}",
         "scope": Scope.PUBLISH,
-        "hash": keys.hashed(key),
-        "hint": keys.hint(key),
+        "hash": api_keys.hashed(key),
+        "hint": api_keys.hint(key),
         "expires_at": factory.instant() + timedelta(days=3650),
     }
     return NewApiKey(**(given | fields))  # type: ignore[arg-type]
@@ -111,8 +111,8 @@ async def test_last_use_is_written_once_a_minute(store: Store, organization: Org
 
 
 async def test_the_key_itself_is_nowhere(store: Store, organization: Organization, raw: Raw) -> None:
-    key = keys.make()
-    await store.create_api_key(organization.id, new_key(hash=keys.hashed(key), hint=keys.hint(key)))
+    key = api_keys.make()
+    await store.create_api_key(organization.id, new_key(hash=api_keys.hashed(key), hint=api_keys.hint(key)))
     (row,) = await raw.rows("SELECT * FROM api_key")
     assert not [value for value in row.values() if key[3:20] in str(value)]
 

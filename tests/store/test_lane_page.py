@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline.dashboard import health
+from hookline.dashboard import endpoint_health
 from hookline.model import LaneView
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -40,7 +40,7 @@ async def test_pages_have_each_lane_once_and_as_it_is(scene: Scene) -> None:
 
 
 async def test_only_those_in_a_state_which_is_that_of_the_pages(scene: Scene) -> None:
-    made = {name: await scene.endpoint() for name in health.WORDS}
+    made = {name: await scene.endpoint() for name in endpoint_health.WORDS}
     sets = {
         "open": "circuit = 1",
         "half_open": "circuit = 2, pace = 1.0",
@@ -58,9 +58,9 @@ async def test_only_those_in_a_state_which_is_that_of_the_pages(scene: Scene) ->
     now = await scene.store.now()
     for name, endpoint in made.items():
         (view,) = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state=name)
-        assert (view.endpoint_id, health.condition(view.lane, now).name) == (endpoint.id, name)
+        assert (view.endpoint_id, endpoint_health.condition(view.lane, now).name) == (endpoint.id, name)
     sick = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state="sick")
-    assert {view.endpoint_id for view in sick} == {made[name].id for name in health.SICK}
+    assert {view.endpoint_id for view in sick} == {made[name].id for name in endpoint_health.SICK}
 
 
 async def test_only_what_the_url_has(scene: Scene) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from hookline.errors import MigrationNeeded
 from hookline.model import Application, OnDeath, Ordering, Secret
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store import migrations as migrations_package
-from hookline.store.base import SCHEMA_VERSION, Page
+from hookline.store.protocols import SCHEMA_VERSION, Page
 from hookline.store.rows import seal_secrets
 from hookline.store.sqlite import SqliteStore
 from hookline.store.sqlite.migrate import apply
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.raw import open_raw
 
@@ -63,7 +63,7 @@ async def up_to(store: Store, number: int, monkeypatch: pytest.MonkeyPatch) -> N
     """As a release of that version left it."""
     if store.engine == "postgres":
         with monkeypatch.context() as patch:
-            patch.setattr("hookline.store.postgres.life.SCHEMA_VERSION", number)
+            patch.setattr("hookline.store.postgres.schema_version.SCHEMA_VERSION", number)
             await store.migrate()
     else:
         assert isinstance(store, SqliteStore)

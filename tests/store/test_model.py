@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from hookline.flow.order import queue_of
-from hookline.model import CircuitPolicy, DeadFilter, EndpointChange, Job, OnDeath, Ordering, PolicyOverride
-from hookline.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
+from hookline.model import CircuitPolicy, DeadFilter, EndpointChange, LeasedDelivery, OnDeath, Ordering, PolicyOverride
+from hookline.model.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
+from hookline.rules.ordering import queue_of
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.raw import Raw, open_raw
 from tests.support.timeshift import age
@@ -83,7 +83,7 @@ class Known:
         self.state = S.PENDING if queue is None else S.QUEUED
         self.attempts = 0
         self.sent = 0
-        self.job: Job | None = None
+        self.job: LeasedDelivery | None = None
         self.aged = 0.0  # since it was leased
 
     def go(self, state: DeliveryState) -> None:
@@ -110,7 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.caps: dict[int, int | None] = {}
         self.ordering: dict[int, Ordering] = {}
         self.on_death: dict[int, OnDeath] = {}
-        self.stale: list[Job] = []
+        self.stale: list[LeasedDelivery] = []
         self.accepted = 0
         self.messages = 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from hookline.model import Application
 from hookline.store import names
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from hookline import manage
 from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound
 from hookline.model import (
     ApplicationChange,
     DeadFilter,
     Endpoint,
     EndpointChange,
-    Job,
+    LeasedDelivery,
     NewApplication,
     Organization,
     PolicyOverride,
 )
-from hookline.operational import FAILING, MANAGEMENT, Kind
-from hookline.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
-from hookline.store.base import Page, Store
+from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
+from hookline.rules.operational_events import FAILING, MANAGEMENT, Kind
+from hookline.services import manage
+from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.operational import Told, forget, listen, told
 from tests.support.scene import Scene
@@ -62,7 +62,7 @@ def who(scene: Scene, endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-async def fail(scene: Scene, times: int, **fields: Any) -> Job:
+async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
     """The one delivery that there is: claimed, with so many failed attempts behind it. They say nothing about health."""
     for _ in range(times):
         (job,) = await scene.claim_all()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.access import NewSession, Operator
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Organization, Scope
+from hookline.model.operators import NewSession, Operator
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.people import new_operator, new_session
 from tests.support.raw import Raw

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import DeadFilter, Endpoint, EndpointChange, Job, OnDeath, Ordering, PolicyOverride
-from hookline.states import DeliveryState, EndpointStatus, Reason
+from hookline.model import DeadFilter, Endpoint, EndpointChange, LeasedDelivery, OnDeath, Ordering, PolicyOverride
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
@@ -37,7 +37,7 @@ async def deliver_all(scene: Scene) -> list[str]:
     return sent
 
 
-async def only(scene: Scene) -> Job:
+async def only(scene: Scene) -> LeasedDelivery:
     (job,) = await scene.claim_all()
     return job
 

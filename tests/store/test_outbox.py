@@ -10,8 +10,8 @@ import pytest
 
 from hookline.errors import InvalidInput
 from hookline.model import OutboxPlace, OutboxRow, PolicyOverride, RelayReport
-from hookline.operational import MANAGEMENT
-from hookline.store.base import Page, Store
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.store.protocols import Page, Store
 from tests.store.test_relay import publish
 from tests.support import factory
 from tests.support.scene import Scene

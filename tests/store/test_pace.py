@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.flow.lane import burst, effective_rate
-from hookline.flow.pace import FLOOR, QUIET
-from hookline.model import CircuitPolicy, Endpoint, EndpointChange, Job, LaneEventKind
-from hookline.states import Circuit
-from hookline.store.base import Store
+from hookline.model import CircuitPolicy, Endpoint, EndpointChange, LaneEventKind, LeasedDelivery
+from hookline.model.states import Circuit
+from hookline.rules.lane.admission import burst, effective_rate
+from hookline.rules.lane.pace import FLOOR, QUIET
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -21,12 +21,12 @@ START = CircuitPolicy().recovery_window * CircuitPolicy().recovery_rate
 K = LaneEventKind
 
 
-async def complain(scene: Scene, *jobs: Job, after: float = 500.0) -> tuple[LaneEventKind, ...]:
+async def complain(scene: Scene, *jobs: LeasedDelivery, after: float = 500.0) -> tuple[LaneEventKind, ...]:
     report = await scene.record(*(factory.retry(job, after=after, slow_down=True) for job in jobs))
     return tuple(event.kind for event in report.events)
 
 
-async def slowed(scene: Scene, count: int = 60, **fields: object) -> tuple[Endpoint, list[Job]]:
+async def slowed(scene: Scene, count: int = 60, **fields: object) -> tuple[Endpoint, list[LeasedDelivery]]:
     """An endpoint that has just complained, and jobs of it that were claimed before."""
     endpoint = await scene.endpoint(**fields)
     await scene.send(count)

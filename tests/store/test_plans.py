@@ -16,15 +16,15 @@ from hookline.model import (
     AttemptFilter,
     DeadFilter,
     Endpoint,
-    FoundFilter,
     Message,
     MessageFilter,
+    MessageSearch,
     NewTask,
     TaskKind,
     TaskWork,
 )
-from hookline.states import Reason
-from hookline.store.base import Page, Store
+from hookline.model.states import Reason
+from hookline.store.protocols import Page, Store
 from hookline.store.sql import load
 from hookline.store.sqlite.views import OUTCOMES
 from tests.support import bulk, factory
@@ -180,10 +180,10 @@ class TestPostgres:
         """By every way, for each state, of one application and of all."""
         await store.create_application(endpoint.org_id, factory.new_application())
         for app_no in (endpoint.app_no, None):
-            await store.found_messages(endpoint.org_id, FoundFilter(app_no=app_no, ref=message.id), Page())
+            await store.found_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
             for state in (None, "open", "dead", "delivered", "none"):
                 for tag in (None, "x"):
-                    where = FoundFilter(app_no=app_no, state=state, tag=tag)
+                    where = MessageSearch(app_no=app_no, state=state, tag=tag)
                     for page in (Page(), Page(backwards=True)):
                         await store.found_messages(endpoint.org_id, where, page)
 

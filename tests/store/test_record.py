@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.model import Sent
-from hookline.states import DeliveryState, ErrorKind, Health, Reason
-from hookline.store.base import Store
+from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

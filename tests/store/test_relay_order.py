@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hookline.model import Endpoint, Job, OutboxPlace, OutboxRow
+from hookline.model import Endpoint, LeasedDelivery, OutboxPlace, OutboxRow
 from hookline.store import Store
 from tests.store.test_relay import publish
 from tests.support import factory
@@ -77,7 +77,7 @@ async def sent_in_turn(scene: Scene) -> Sequences:
     return sent
 
 
-def _turn(job: Job) -> int:
+def _turn(job: LeasedDelivery) -> int:
     turn: int = json.loads(job.payload)["turn"]
     return turn
 

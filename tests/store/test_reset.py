@@ -9,7 +9,7 @@ import pytest
 
 from hookline.errors import NotFound, Overtaken
 from hookline.model import EndpointChange, LaneEventKind
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene

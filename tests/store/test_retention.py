@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hookline.model import AttemptFilter, DeadFilter
-from hookline.states import DeliveryState
-from hookline.store.base import Page, Store
+from hookline.model.states import DeliveryState
+from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hookline.model import Endpoint, EndpointChange, Secret
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
-from hookline.store.base import Page
-from hookline.vault import Vault, new_key
+from hookline.store.protocols import Page
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.scene import Scene

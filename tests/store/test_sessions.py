@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.access import NewSession
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import ApiKey, Application, Organization, Scope
+from hookline.model.operators import NewSession
 from hookline.store import Store
-from hookline.store.base import IDLE
+from hookline.store.protocols import IDLE
 from tests.store.test_keys import new_key
 from tests.support import factory
 from tests.support.people import new_operator, new_session

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.model import DeadFilter, Endpoint, Job, Result, Stats, StatsFilter
+from hookline.model import DeadFilter, Endpoint, LeasedDelivery, Result, Stats, StatsFilter
 from hookline.store import Store
 from hookline.store import stats as counting
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from hookline.store.stats import Figures, stats_of
 from tests.support import factory
 from tests.support.scene import Scene
@@ -33,7 +33,7 @@ def tried_at(result: Result, at: datetime) -> Result:
     return replace(result, attempt_id=ids.mint(ids.ATTEMPT, at))
 
 
-async def claimed(scene: Scene, count: int) -> list[Job]:
+async def claimed(scene: Scene, count: int) -> list[LeasedDelivery]:
     await scene.send(count)
     jobs = await scene.claim_all()
     assert len(jobs) == count
@@ -146,13 +146,13 @@ async def test_a_figure_stops_at_the_bound_and_says_so(scene: Scene, monkeypatch
     assert (before.delivered, before.complete) == (6, True)
     engine = __import__(f"hookline.store.{scene.store.engine}.stats", fromlist=["stats"])
     for module in (counting, engine):
-        monkeypatch.setattr(module, "MOST_COUNTED", 4)
+        monkeypatch.setattr(module, "MAX_COUNTED", 4)
     found = await count(scene, endpoint_no=endpoint.no)
     assert (found.delivered, found.complete) == (4, False)
 
 
 def test_complete_looks_at_every_figure() -> None:
-    most = counting.MOST_COUNTED
+    most = counting.MAX_COUNTED
     least = Figures(
         messages=0, waiting=(0, 0), queued=0, delivering=0, attempts=0, failed=(0, 0), dead=(0, 0), dead_open=0
     )

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from hookline.model import EndpointChange, LaneEventKind, PolicyOverride
-from hookline.states import DeliveryState, EndpointStatus, Reason
-from hookline.store.base import Store
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

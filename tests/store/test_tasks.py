@@ -11,9 +11,19 @@ import pytest
 
 from hookline import ids
 from hookline.errors import Conflict, NotFound
-from hookline.model import DeadFilter, Endpoint, Job, NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
-from hookline.states import DeliveryState, EndpointStatus, Reason
-from hookline.store.base import MOST_RUNNING, Page, Store
+from hookline.model import (
+    DeadFilter,
+    Endpoint,
+    LeasedDelivery,
+    NewTask,
+    Task,
+    TaskFilter,
+    TaskKind,
+    TaskStatus,
+    TaskWork,
+)
+from hookline.model.states import DeliveryState, EndpointStatus, Reason
+from hookline.store.protocols import MAX_RUNNING, Page, Store
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -56,7 +66,7 @@ async def bury(scene: Scene, count: int = 1, reason: Reason = Reason.PERMANENT_F
     return messages
 
 
-def messages_of(jobs: Sequence[Job]) -> list[str]:
+def messages_of(jobs: Sequence[LeasedDelivery]) -> list[str]:
     return sorted(job.message_id for job in jobs)
 
 
@@ -115,8 +125,8 @@ async def test_tasks_are_listed_both_ways_and_filtered(scene: Scene) -> None:
 
 
 async def test_an_application_has_only_so_many_at_a_time(scene: Scene) -> None:
-    tasks = [await add(scene, TaskKind.REPLAY_DEAD) for _ in range(MOST_RUNNING)]
-    with pytest.raises(Conflict, match=str(MOST_RUNNING)):
+    tasks = [await add(scene, TaskKind.REPLAY_DEAD) for _ in range(MAX_RUNNING)]
+    with pytest.raises(Conflict, match=str(MAX_RUNNING)):
         await add(scene, TaskKind.REPLAY_DEAD)
     sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.store.add_task(

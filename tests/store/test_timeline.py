@@ -8,9 +8,9 @@ import pytest
 
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEventFilter, LaneEventKind
-from hookline.states import EndpointStatus
-from hookline.store import walk
-from hookline.store.base import Page, Walk
+from hookline.model.states import EndpointStatus
+from hookline.store import listing
+from hookline.store.protocols import Page, Walk
 from tests.support.scene import Scene
 
 K = LaneEventKind
@@ -84,7 +84,7 @@ async def test_in_the_order_of_the_changes_whatever_their_clocks_say(scene: Scen
 
 async def test_one_request_looks_at_a_stride(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that matches rarely goes on in the next request; one that ends in time does not."""
-    monkeypatch.setattr(walk, "STRIDE", 4)
+    monkeypatch.setattr(listing, "STRIDE", 4)
     endpoint = await scene.endpoint()
     rare = LaneEventFilter(kinds=(K.CIRCUIT_OPENED,))
     instants = await happen(scene, endpoint, K.CIRCUIT_OPENED, *[K.LANE_HELD] * 9, apart=7200.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.model import AttemptedFilter, DeadFilter, Message, MessageFilter, NewBatch, OutboxRow
-from hookline.store.base import Page
-from hookline.tracecontext import well_formed
+from hookline.rules.trace_context import well_formed
+from hookline.store.protocols import Page
 from tests.store.test_relay import publish
 from tests.support import factory
 from tests.support.operational import listen

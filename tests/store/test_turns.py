@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from hookline.model import Application, ApplicationChange, Endpoint, Job
-from hookline.states import EndpointStatus
-from hookline.store.base import Store
+from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery
+from hookline.model.states import EndpointStatus
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -18,7 +18,7 @@ WANT = 8
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look for turns that took long is not repeated for a while: how long it takes is the machine's affair."""
-    monkeypatch.setattr("hookline.flow.claim.LOOK_REST", 0.0)
+    monkeypatch.setattr("hookline.rules.claim.rotation.LOOK_REST", 0.0)
 
 
 async def neighbour(scene: Scene, lanes: int = 1) -> Application:
@@ -40,7 +40,7 @@ async def busy(scene: Scene, lanes: int = 80, messages: int = 6) -> list[Endpoin
     return made
 
 
-def of(app: Application, jobs: list[Job]) -> list[Job]:
+def of(app: Application, jobs: list[LeasedDelivery]) -> list[LeasedDelivery]:
     return [job for job in jobs if job.app_no == app.no]
 
 

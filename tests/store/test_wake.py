@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from hookline.model import DeadFilter, OnDeath
-from hookline.states import EndpointStatus
-from hookline.store.base import Store
+from hookline.model.states import EndpointStatus
+from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

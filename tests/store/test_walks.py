@@ -10,10 +10,19 @@ import pytest
 
 from hookline import ids
 from hookline.errors import NotFound
-from hookline.model import AttemptedFilter, AttemptFilter, DeadFilter, Endpoint, Job, Message, MessageFilter, Result
-from hookline.states import DeliveryState, ErrorKind, Health, Reason
-from hookline.store import walk
-from hookline.store.base import Page, Walk
+from hookline.model import (
+    AttemptedFilter,
+    AttemptFilter,
+    DeadFilter,
+    Endpoint,
+    LeasedDelivery,
+    Message,
+    MessageFilter,
+    Result,
+)
+from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
+from hookline.store import listing
+from hookline.store.protocols import Page, Walk
 from tests.support import bulk, factory
 from tests.support.scene import Scene
 
@@ -125,7 +134,7 @@ async def test_payloads_come_where_asked_for(scene: Scene) -> None:
 
 @pytest.mark.parametrize("backwards", [False, True])
 async def test_a_page_of_large_payloads_is_cut_off_and_goes_on(scene: Scene, backwards: bool) -> None:
-    large = b'"%s"' % (b"x" * (walk.MOST_BYTES // 5 * 2))  # two of them fit, three do not
+    large = b'"%s"' % (b"x" * (listing.MAX_BYTES // 5 * 2))  # two of them fit, three do not
     for _ in range(5):
         await scene.ingest([factory.new_message(scene.app.no, payload=large)])
     expected = [message.id for message in (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows]
@@ -178,7 +187,7 @@ async def mixed_attempts(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
     return {result.attempt_id: name for name, result in results.items()}
 
 
-def _failed(job: Job, kind: ErrorKind) -> Result:
+def _failed(job: LeasedDelivery, kind: ErrorKind) -> Result:
     result = factory.retry(job, after=900)
     return factory.result(job, result.judgement.verdict, result.judgement.health, factory.failed(kind))
 
@@ -290,7 +299,7 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
     endpoint, _ = await scene.endpoint(), await scene.endpoint()
     delivered, retried, dead, leased = await scene.send(4)
 
-    async def claim() -> dict[str, Job]:
+    async def claim() -> dict[str, LeasedDelivery]:
         return {job.message_id: job for job in await scene.claim_all() if job.endpoint_no == endpoint.no}
 
     jobs = await claim()
@@ -389,7 +398,7 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
     rows, requests = await walk_through(ask, key, limit=2, backwards=backwards)
     found = [row.id if kind == "messages" else row.message_id if kind == "attempts" else row.message.id for row in rows]
     assert found == rare[::-1]
-    assert requests in (bulk.ROWS // walk.STRIDE + 1, bulk.ROWS // walk.STRIDE + 2)
+    assert requests in (bulk.ROWS // listing.STRIDE + 1, bulk.ROWS // listing.STRIDE + 2)
 
 
 # ── what is removed for good ──

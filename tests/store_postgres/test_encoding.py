@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from hookline.errors import ConfigError
+from hookline.security.vault import Vault
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import PostgresServer
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import MigrationNeeded
-from hookline.model import Counts, Delivered, Endpoint, Job, Result
-from hookline.states import Circuit, DeliveryState, EndpointStatus, Health
+from hookline.model import Counts, Delivered, Endpoint, LeasedDelivery, Result
+from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
+from hookline.security.vault import Vault
 from hookline.store import open_store
-from hookline.store.base import Store, StoreOptions
 from hookline.store.postgres.database import Connection, Database
-from hookline.vault import Vault
+from hookline.store.protocols import Store, StoreOptions
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.raw import RawPostgres
@@ -114,7 +114,7 @@ def finished(counts: Counts) -> bool:
     return counts.pending + counts.scheduled + counts.delivering == 0
 
 
-def late(job: Job) -> Result:
+def late(job: LeasedDelivery) -> Result:
     """A failure that says nothing of the endpoint, and is retried at once."""
     return factory.retry(job, after=0, health=Health.NONE)
 

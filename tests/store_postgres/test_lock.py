@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookline.errors import StoreUnavailable
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store, sealed
-from hookline.store.base import SCHEMA_VERSION
-from hookline.store.postgres import life, lock
-from hookline.vault import Vault
+from hookline.store.postgres import schema_version, table_locks
+from hookline.store.protocols import SCHEMA_VERSION
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -24,11 +24,11 @@ STEP = "ALTER TABLE hookline.wake ADD COLUMN of_the_next_release bigint"
 
 def install_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that alters the table which every ingest writes to; and it is quick to lose patience."""
-    known = life.migrations()
-    monkeypatch.setattr(life, "migrations", lambda: [*known, (NEXT, STEP)])
-    monkeypatch.setattr(life, "SCHEMA_VERSION", NEXT)
-    monkeypatch.setattr(lock, "TIMEOUT", 0.3)
-    monkeypatch.setattr(lock, "FIRST_PAUSE", 0.1)
+    known = schema_version.migrations()
+    monkeypatch.setattr(schema_version, "migrations", lambda: [*known, (NEXT, STEP)])
+    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", NEXT)
+    monkeypatch.setattr(table_locks, "TIMEOUT", 0.3)
+    monkeypatch.setattr(table_locks, "FIRST_PAUSE", 0.1)
 
 
 async def test_a_dump_keeps_a_migration_waiting_and_no_ingest(
@@ -58,7 +58,7 @@ async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
     store: Store, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_next_release(monkeypatch)
-    monkeypatch.setattr(lock, "TRIES", 2)
+    monkeypatch.setattr(table_locks, "TRIES", 2)
     async with other.connection.transaction():
         await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")
         with pytest.raises(StoreUnavailable, match=r"migration \d+ has changed nothing: it waited 2 times for a lock"):
@@ -87,7 +87,7 @@ async def test_endpoints_are_read_while_indexes_on_sealed_values_are_built(
     store = await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2))
     raw = await RawPostgres.connect(empty_url)
     with monkeypatch.context() as patch:
-        patch.setattr(life, "SCHEMA_VERSION", sealed.MIGRATION - 1)
+        patch.setattr(schema_version, "SCHEMA_VERSION", sealed.MIGRATION - 1)
         await store.migrate()
     await raw.connection.execute(WATCH)
     await store.migrate()

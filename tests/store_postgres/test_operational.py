@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from hookline.operational import MANAGEMENT
+from hookline.rules.operational_events import MANAGEMENT
 from hookline.store.postgres import PostgresStore
 from tests.store_postgres.plans import buffers, explain, indexes, scanned
 from tests.support.operational import listen

@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from hookline.model import Counts, Endpoint, Job, Ordering, PolicyOverride
-from hookline.states import DeliveryState
+from hookline.model import Counts, Endpoint, LeasedDelivery, Ordering, PolicyOverride
+from hookline.model.states import DeliveryState
 from hookline.store import Store
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.ingest import _columns
@@ -32,7 +32,7 @@ async def send(scene: Scene, key: str | None = "k") -> str:
     return message
 
 
-async def only(scene: Scene) -> Job:
+async def only(scene: Scene) -> LeasedDelivery:
     (job,) = await scene.claim_all()
     return job
 

@@ -13,10 +13,10 @@ import pytest
 
 from hookline.errors import StoreUnavailable
 from hookline.model import IngestStatus, NewBatch
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres import database
 from hookline.store.postgres.database import translated
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.postgres import PostgresServer, private_server
 from tests.support.raw import RawPostgres

@@ -14,12 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookline import clock
-from hookline.flow.outage import Outage
-from hookline.flow.relay import OwnOutbox, Relay
-from hookline.store.base import Page, Store
-from hookline.store.postgres import watch as watching
+from hookline.engine.relay import OwnOutbox, Relay
+from hookline.store.outage import Outage
+from hookline.store.postgres import outbox_listener as watching
+from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.relay import messages
-from hookline.store.postgres.watch import OutboxWatch
+from hookline.store.protocols import Page, Store
 from tests.conftest import OpenStoreWith
 from tests.store.test_relay import publish
 from tests.store_postgres.plans import buffers, explain, explain_kept, keep, scanned

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.store.base import Page
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt
+from hookline.store.protocols import Page
 from hookline.store.sql import load as load_sql
 from tests.store_postgres.plans import Plan, buffers, explain, explain_kept, indexes, keep, nodes, scanned
 from tests.support import bulk, factory

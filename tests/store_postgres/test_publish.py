@@ -13,12 +13,12 @@ import pytest
 
 from hookline.cli.outbox_setup import grants
 from hookline.errors import InvalidInput
-from hookline.messages import LARGEST_PAYLOAD
 from hookline.model import PolicyOverride
-from hookline.operational import MANAGEMENT
 from hookline.outbox import event
+from hookline.rules.checks.message import LARGEST_PAYLOAD
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 

@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
-from hookline.flow.claim import Division
 from hookline.model import DeadFilter
-from hookline.states import DeliveryState, Reason
-from hookline.store.base import Page, Store
+from hookline.model.states import DeliveryState, Reason
+from hookline.rules.claim.rotation import Division
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres import claim as claiming
+from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hookline.security.vault import Vault
 from hookline.store.postgres import PostgresStore
 from hookline.store.sealed import Place, others
-from hookline.vault import Vault
 from tests.store_postgres.plans import explain, nodes
 from tests.support.scene import Scene
 from tests.support.sealing import crowd

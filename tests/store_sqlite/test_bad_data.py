@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.errors import InvalidInput
-from hookline.model import Job, Result
-from hookline.states import DeliveryState
+from hookline.model import LeasedDelivery, Result
+from hookline.model.states import DeliveryState
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -26,7 +26,7 @@ def poison(result: Result, kind: str) -> Result:
             raise AssertionError(kind)
 
 
-async def leased(scene: Scene, count: int) -> list[Job]:
+async def leased(scene: Scene, count: int) -> list[LeasedDelivery]:
     await scene.endpoint()
     await scene.send(count)
     return await scene.claim()

@@ -8,7 +8,7 @@ import pytest
 
 from hookline import clock
 from hookline.clock import from_micros, to_micros, wall
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
 from hookline.store.sqlite.clock import StoreClock, instant
 from tests.support import factory
 from tests.support.scene import Scene

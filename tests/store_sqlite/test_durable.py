@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.store.sqlite import SqliteStore
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.transaction import Tx
 from tests.support.scene import Scene
 
 FULL = 2

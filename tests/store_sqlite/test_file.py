@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import InvalidInput, MigrationNeeded, StoreUnavailable
+from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
-from hookline.store.base import SCHEMA_VERSION
+from hookline.store.protocols import SCHEMA_VERSION
 from hookline.store.sqlite import writer
 from hookline.store.sqlite.connect import path_of
-from hookline.vault import Vault, new_key
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.scene import Scene
@@ -121,7 +121,7 @@ async def test_processes_may_open_a_new_file_at_the_same_time(tmp_path: Path) ->
     code = (
         "import asyncio, sys\n"
         "from hookline.store import open_store, StoreOptions\n"
-        "from hookline.vault import Vault, new_key\n"
+        "from hookline.security.vault import Vault, new_key\n"
         "async def main():\n"
         "    store = await open_store(sys.argv[1], vault=Vault([new_key()]), options=StoreOptions())\n"
         "    await store.migrate()\n"

@@ -11,7 +11,7 @@ from tests.support.scene import Scene
 CHILD = """
 import asyncio, sys
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault, new_key
+from hookline.security.vault import Vault, new_key
 from tests.support import factory
 
 async def main():

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from hookline.store.sqlite import outbox
 from tests.support.scene import Scene
 

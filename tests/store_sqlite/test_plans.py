@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from hookline.store.sql import load
-from hookline.store.sqlite.dead import _CONDITIONS
+from hookline.store.sqlite.dead_letters import _CONDITIONS
 from hookline.store.sqlite.migrate import scripts, statements
 from hookline.store.sqlite.views import OUTCOMES
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import StoreUnavailable
+from hookline.security.vault import Vault, new_key
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault, new_key
 from tests.support import factory
 
 

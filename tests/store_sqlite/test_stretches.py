@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from hookline.model import DeadFilter, EndpointChange, Secret
-from hookline.states import EndpointStatus, Reason
+from hookline.model.states import EndpointStatus, Reason
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -14,7 +14,7 @@ from hookline.errors import Conflict, NotFound, StoreUnavailable
 from hookline.model import IngestStatus
 from hookline.store import Store
 from hookline.store.sqlite import SqliteStore, writer
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.transaction import Tx
 from tests.support import factory
 from tests.support.scene import Scene
 

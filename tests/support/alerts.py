@@ -9,24 +9,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hookline.flow.beat import Heart
-from hookline.flow.guard import Guard
-from hookline.model import Job, Result
-from hookline.observe.alerts.alert import Alert
-from hookline.observe.alerts.rules import Thresholds
-from hookline.observe.alerts.watch import Watch, WatchSettings
-from hookline.observe.alerts.words import Channels
+from hookline.engine.alerting.watch import Watch, WatchSettings
+from hookline.engine.heartbeat import Heartbeat
+from hookline.model import LeasedDelivery, Result
+from hookline.model.alerts import Alert
+from hookline.model.states import Health
 from hookline.observe.tally import Tally
-from hookline.states import Health
+from hookline.rules.alerts.conditions import Thresholds
+from hookline.rules.alerts.wording import Channels
+from hookline.rules.guard import Guard
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene
 
 EVERY = 15.0
 OFF: dict[str, Any] = dict.fromkeys(Thresholds.__struct_fields__, 0) | {"circuits": False, "endpoint_for": 900.0}
 
-Outcome = Callable[[Job], Result]
+Outcome = Callable[[LeasedDelivery], Result]
 
 
 def only(**thresholds: Any) -> Thresholds:
@@ -34,7 +34,7 @@ def only(**thresholds: Any) -> Thresholds:
     return Thresholds(**(OFF | thresholds))
 
 
-def fails(job: Job) -> Result:
+def fails(job: LeasedDelivery) -> Result:
     """Without a word on the endpoint's health: its circuit stays closed."""
     return factory.retry(job, after=0.0, health=Health.NONE)
 
@@ -52,7 +52,7 @@ class Fleet:
         self.scene = scene
         self.store = store or scene.store
         self.tally = Tally()
-        self._heart = Heart(self.store, self.tally, random.Random(factory.number()))
+        self._heart = Heartbeat(self.store, self.tally, random.Random(factory.number()))
         settings = WatchSettings(
             thresholds=thresholds or Thresholds(),
             channels=channels or Channels(),

@@ -21,9 +21,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from hookline.sources.sqlite import SqliteSource
+from hookline.engine.sources.sqlite import SqliteSource
+from hookline.security.vault import Vault, new_key
 from hookline.store import StoreOptions, open_store
-from hookline.vault import Vault, new_key
 from tests.support import factory
 from tests.support.appfile import AppFile
 

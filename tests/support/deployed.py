@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from hookline import clock
+from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.measured import Scrape
 from tests.support.ports import free_port

@@ -14,8 +14,8 @@ from hookline.model import (
     Dead,
     Delivered,
     EventType,
-    Job,
     Judgement,
+    LeasedDelivery,
     NewApplication,
     NewEndpoint,
     NewMessage,
@@ -32,7 +32,7 @@ from hookline.model import (
     Timing,
     Verdict,
 )
-from hookline.states import ErrorKind, Health, Reason
+from hookline.model.states import ErrorKind, Health, Reason
 
 _number = itertools.count(1)
 _START = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
@@ -182,7 +182,7 @@ def failed(kind: ErrorKind = ErrorKind.REFUSED, **fields: Any) -> Sent:
     return Sent(**(given | fields))
 
 
-def result(job: Job, verdict: Verdict, health: Health, sent: Sent, **judgement: Any) -> Result:
+def result(job: LeasedDelivery, verdict: Verdict, health: Health, sent: Sent, **judgement: Any) -> Result:
     return Result(
         job=job,
         attempt_id=ids.mint(ids.ATTEMPT, clock.wall()),
@@ -191,12 +191,17 @@ def result(job: Job, verdict: Verdict, health: Health, sent: Sent, **judgement: 
     )
 
 
-def delivered(job: Job, **sent: Any) -> Result:
+def delivered(job: LeasedDelivery, **sent: Any) -> Result:
     return result(job, Delivered(), Health.GOOD, answered(200, **sent))
 
 
 def retry(
-    job: Job, *, after: float = 30.0, health: Health = Health.BAD, spends: bool | None = None, **judgement: Any
+    job: LeasedDelivery,
+    *,
+    after: float = 30.0,
+    health: Health = Health.BAD,
+    spends: bool | None = None,
+    **judgement: Any,
 ) -> Result:
     """As the judge does: a failed probe spends no attempt."""
     spent = not job.probe if spends is None else spends
@@ -204,17 +209,17 @@ def retry(
     return result(job, verdict, health, answered(503), **judgement)
 
 
-def dead(job: Job, reason: Reason = Reason.PERMANENT_FAILURE, **judgement: Any) -> Result:
+def dead(job: LeasedDelivery, reason: Reason = Reason.PERMANENT_FAILURE, **judgement: Any) -> Result:
     given = {"gone": reason == Reason.ENDPOINT_GONE} | judgement
     status = 410 if reason == Reason.ENDPOINT_GONE else 422
     verdict = Dead(reason=reason, detail=f"{reason.value} ({number()})")
     return result(job, verdict, Health.GOOD, answered(status), **given)
 
 
-def all_delivered(jobs: Sequence[Job]) -> list[Result]:
+def all_delivered(jobs: Sequence[LeasedDelivery]) -> list[Result]:
     return [delivered(job) for job in jobs]
 
 
-def with_claim(job: Job, claim: int) -> Job:
+def with_claim(job: LeasedDelivery, claim: int) -> LeasedDelivery:
     """The same job under a fence that is not its own."""
     return replace(job, claim=claim)

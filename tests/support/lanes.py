@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.flow.circuit import LaneOutcome, fold
-from hookline.flow.lane import CROWDED_PAUSE, admit, after_claim
 from hookline.model import CircuitPolicy, Lane, LaneEvent
-from hookline.states import Circuit, EndpointStatus, Health
+from hookline.model.states import Circuit, EndpointStatus, Health
+from hookline.rules.lane.admission import CROWDED_PAUSE, admit, after_claim
+from hookline.rules.lane.circuit import LaneOutcome, fold
 
 BEGIN = datetime(2025, 6, 2, 9, 30, 11, 40, tzinfo=UTC)
 UNKNOWN_EPOCH = -1  # what a sweep knows of a lease that somebody lost

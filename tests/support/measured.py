@@ -10,17 +10,18 @@ from contextlib import asynccontextmanager
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from hookline import clock, config, tokens
-from hookline.api.metrics import Gate, Metrics, route
-from hookline.cli import http as server
-from hookline.cli import listener as listeners
-from hookline.cli.site import compose, services
-from hookline.flow.ingest import Ingest
-from hookline.observe.fleet import Fleet
-from hookline.observe.sample import Sampler
+from hookline import clock, config
+from hookline.engine.ingest import GroupCommit
+from hookline.observe.process_reports import ProcessReports
+from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.vault import new_key
+from hookline.security import tokens
+from hookline.security.vault import new_key
+from hookline.server import http as server
+from hookline.server import sockets as listeners
+from hookline.server.site import compose, services
+from hookline.web.metrics import Metrics, MetricsAccess, route
 from tests.support.scene import Scene
 
 JWT_SECRET = "a test's own secret, of more than 32 letters"
@@ -115,8 +116,8 @@ class Measured:
 async def measuring(
     scene: Scene,
     *,
-    gate: Gate | None = None,
-    fleet: Fleet | None = None,
+    gate: MetricsAccess | None = None,
+    fleet: ProcessReports | None = None,
     sampler: Sampler | None = None,
     tally: Tally | None = None,
     traces: Traces | None = None,
@@ -131,9 +132,9 @@ async def measuring(
     tally = tally or Tally()
     sampler = sampler or Sampler(scene.store, every=0.0)
     shown = Metrics(tally, sampler, version="9.9.9", engine=scene.store.engine, fleet=fleet, fresh=0.0)
-    ingest = Ingest(scene.store, tally=tally)
+    ingest = GroupCommit(scene.store, tally=tally)
     given = services(scene.store, settings, ingest, tally, traces)
-    app = compose(given, [route(shown, gate or Gate(None, is_open=False))])
+    app = compose(given, [route(shown, gate or MetricsAccess(None, is_open=False))])
     listener, stop = listeners.bind("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:

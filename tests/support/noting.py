@@ -14,9 +14,9 @@ import structlog
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from hookline.api.forwarded import Forwarded, Proxies
-from hookline.cli import http
-from hookline.cli import listener as listeners
+from hookline.server import http
+from hookline.server import sockets as listeners
+from hookline.web.forwarded import Forwarded, Proxies
 
 
 async def noting(scope: Scope, receive: Receive, send: Send) -> None:

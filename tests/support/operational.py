@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hookline import manage
-from hookline.flow.guard import Guard
 from hookline.model import Endpoint
-from hookline.operational import MANAGEMENT
+from hookline.rules.guard import Guard
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.services import manage
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from hookline.access import NewAudit, NewSession, Operator
 from hookline.model import Actor, ActorKind, Scope
+from hookline.model.operators import NewAuditEntry, NewSession, Operator
 from tests.support import factory
 
 
@@ -32,7 +32,7 @@ def new_session(org_id: str, **fields: object) -> NewSession:
     return NewSession(**(given | fields))  # type: ignore[arg-type]
 
 
-def new_audit(org_id: str, **fields: object) -> NewAudit:
+def new_audit(org_id: str, **fields: object) -> NewAuditEntry:
     number = factory.number()
     given: dict[str, object] = {
         "org_id": org_id,
@@ -43,4 +43,4 @@ def new_audit(org_id: str, **fields: object) -> NewAudit:
         "detail": f"detail {number}",
         "address": f"192.0.2.{number % 250}",
     }
-    return NewAudit(**(given | fields))  # type: ignore[arg-type]
+    return NewAuditEntry(**(given | fields))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hookline.flow.guard import REFUSED_PORTS
+from hookline.rules.guard import REFUSED_PORTS
 
 LOWEST = 15_000
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")

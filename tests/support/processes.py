@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hookline.vault import new_key
+from hookline.security.vault import new_key
 
 # Quick enough for a test: short deadlines, short waits, and the shortest lease that these allow.
 QUICK = {

@@ -17,11 +17,11 @@ from typing import Self
 import msgspec
 
 from hookline.model import Attempt, PolicyOverride, Secret
+from hookline.model.states import DeliveryState
 from hookline.receive import inbox
+from hookline.security.vault import Vault
 from hookline.signing import new_secret
-from hookline.states import DeliveryState
 from hookline.store import Store, StoreOptions, open_store
-from hookline.vault import Vault
 from tests.support import factory, merchant
 from tests.support.ports import free_port
 from tests.support.processes import environment, running

@@ -10,14 +10,14 @@ from hookline.model import (
     Application,
     Delivery,
     Endpoint,
-    Job,
     Lane,
+    LeasedDelivery,
     NewMessage,
     Organization,
     RecordReport,
     Result,
 )
-from hookline.states import Circuit, DeliveryState
+from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw, Row
@@ -46,13 +46,13 @@ class Scene:
 
     async def claim(
         self, want: int = 100, *, by: Store | None = None, held: Mapping[int, int] | None = None, share: int = 1000
-    ) -> list[Job]:
+    ) -> list[LeasedDelivery]:
         batch = await (by or self.store).claim(want, held=held or {}, share=share)
         return batch.jobs
 
-    async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[Job]:
+    async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[LeasedDelivery]:
         """Claim until nothing comes: one claim need not visit every lane."""
-        jobs: list[Job] = []
+        jobs: list[LeasedDelivery] = []
         while more := await self.claim(want, by=by):
             jobs += more
         return jobs
@@ -91,12 +91,12 @@ class Scene:
         assert (await self.lane(endpoint)).circuit == Circuit.OPEN
         return messages
 
-    async def half_open(self, endpoint: Endpoint) -> Job:
+    async def half_open(self, endpoint: Endpoint) -> LeasedDelivery:
         """Open the circuit, wait for the cooldown, and claim the probe."""
         await self.trip(endpoint)
         return await self.probe(endpoint)
 
-    async def probe(self, endpoint: Endpoint) -> Job:
+    async def probe(self, endpoint: Endpoint) -> LeasedDelivery:
         """Wait for the cooldown, whatever it is, and claim the probe."""
         await self.age(5000)
         jobs = [job for job in await self.claim_all() if job.endpoint_no == endpoint.no]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hookline.model import Secret
+from hookline.security.vault import Vault
 from hookline.store.rows import seal_headers, seal_secrets
-from hookline.vault import Vault
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.scene import Scene

@@ -9,10 +9,10 @@ from ipaddress import ip_network
 from types import TracebackType
 from typing import Any, Self
 
-from hookline.flow.guard import Guard
-from hookline.flow.resolve import Resolver
-from hookline.flow.send import Request, Results, Sender
+from hookline.engine.sender.dns import Resolver
+from hookline.engine.sender.loop import Request, Results, Sender
 from hookline.model import Sent
+from hookline.rules.guard import Guard
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PATIENCE = 90.0  # seconds: longer than a request has, on a machine that has much else to do

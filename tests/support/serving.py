@@ -10,7 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hookline import clock, manage, tokens
+from hookline import clock
+from hookline.security import tokens
+from hookline.services import manage
 from tests.support.ports import free_port
 from tests.support.processes import Process, environment, running
 

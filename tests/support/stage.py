@@ -5,7 +5,7 @@ from __future__ import annotations
 from hookline import ids
 from hookline.model import DeadFilter, Organization
 from hookline.store import Store
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from tests.support import factory
 
 

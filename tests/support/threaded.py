@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much else to do
-HEAD_MOST = 1 << 20
+MAX_HEAD = 1 << 20
 
 
 class ThreadedServer:
@@ -37,7 +37,7 @@ class ThreadedServer:
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(
-            self._connected, self.host, self.port, ssl=self._tls, limit=HEAD_MOST, backlog=4_096
+            self._connected, self.host, self.port, ssl=self._tls, limit=MAX_HEAD, backlog=4_096
         )
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()

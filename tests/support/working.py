@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookline.flow.outage import Outage
-from hookline.flow.send import Results
-from hookline.flow.send_frames import Settings
-from hookline.flow.send_process import SenderProcess
+from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.loop import Results
+from hookline.engine.sender.process import SenderProcess
+from hookline.engine.worker import Worker, WorkerSettings
 from hookline.model import Delivery, RetryPolicy
+from hookline.model.states import OPEN, DeliveryState
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.states import OPEN, DeliveryState
 from hookline.store import Store
-from hookline.worker import Worker, WorkerSettings
+from hookline.store.outage import Outage
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
 MakeSender = Callable[[Callable[[Results], None]], SenderProcess]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.flow import backoff
 from hookline.model import PolicyOverride, RetryPolicy, Strategy
+from hookline.rules import backoff
 
 seeds = st.integers(0, 2**32).map(random.Random)
 seconds = st.floats(0.0, 1e7)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from hookline import catalogue, ids, messages, signing
+from hookline import ids, signing
 from hookline.errors import BlockedAddress, InvalidInput
-from hookline.flow.guard import Guard
 from hookline.model import (
     Endpoint,
     EndpointChange,
@@ -32,7 +31,10 @@ from hookline.model import (
     Secret,
     Strategy,
 )
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.rules.checks import catalogue
+from hookline.rules.checks import message as message_checks
+from hookline.rules.guard import Guard
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 FIRST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))  # neither can be written in UTC
@@ -84,7 +86,7 @@ def test_names_that_do_not(name: str) -> None:
 def test_a_uid_is_never_taken_for_an_id() -> None:
     assert "app_" in fault(catalogue.check_uid, "app_mine", ids.APP)
     assert "ep_" in fault(catalogue.check_uid, "ep_mine", ids.ENDPOINT)
-    assert "msg_" in fault(messages.check_message, replace(MESSAGE, event_id="msg_mine"), now=NOW)
+    assert "msg_" in fault(message_checks.check_message, replace(MESSAGE, event_id="msg_mine"), now=NOW)
     catalogue.check_uid("ep_mine", ids.APP)
     catalogue.check_uid("org_23rb8YdGqMT0qIzpgGwdXfHirMu", ids.APP)  # the application of operational webhooks
     catalogue.check_uid("application_1", ids.APP)
@@ -312,7 +314,7 @@ def test_new_secrets_must_fit_the_scheme_that_stays() -> None:
     ],
 )
 def test_policies_that_fit(policy: PolicyOverride | RetryPolicy) -> None:
-    messages.check_policy(policy)
+    message_checks.check_policy(policy)
 
 
 @pytest.mark.parametrize(
@@ -349,17 +351,17 @@ def test_policies_that_fit(policy: PolicyOverride | RetryPolicy) -> None:
     ],
 )
 def test_policies_that_do_not(changes: dict[str, Any], field: str) -> None:
-    assert fault(messages.check_policy, PolicyOverride(**changes)).startswith(f"policy.{field}: ")
+    assert fault(message_checks.check_policy, PolicyOverride(**changes)).startswith(f"policy.{field}: ")
 
 
 @settings(deadline=None)
 @given(st.sampled_from(["base", "factor", "cap", "max_age", "retry_after_cap"]), st.floats())
 def test_a_number_that_passes_is_finite_and_in_bounds(field: str, value: float) -> None:
     try:
-        messages.check_policy(replace(PolicyOverride(), **{field: value}))
+        message_checks.check_policy(replace(PolicyOverride(), **{field: value}))
     except InvalidInput:
         return
-    lowest, highest = messages.POLICY_BOUNDS[field]
+    lowest, highest = message_checks.POLICY_BOUNDS[field]
     assert math.isfinite(value)
     assert lowest <= value <= highest
 
@@ -377,7 +379,7 @@ def test_a_full_message_comes_back_as_it_was() -> None:
         deliver_at=NOW + timedelta(days=30),
         policy=PolicyOverride(max_age=60.0),
     )
-    assert messages.check_message(full, now=NOW) == full
+    assert message_checks.check_message(full, now=NOW) == full
 
 
 @pytest.mark.parametrize(
@@ -409,12 +411,12 @@ def test_a_full_message_comes_back_as_it_was() -> None:
     ],
 )
 def test_a_message_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
-    assert fault(messages.check_message, replace(MESSAGE, **changes), now=NOW).startswith(field)
+    assert fault(message_checks.check_message, replace(MESSAGE, **changes), now=NOW).startswith(field)
 
 
 def test_a_message_may_be_due_already() -> None:
     past = replace(MESSAGE, deliver_at=NOW - timedelta(days=400))
-    assert messages.check_message(past, now=NOW) == past
+    assert message_checks.check_message(past, now=NOW) == past
 
 
 @pytest.mark.parametrize(
@@ -433,7 +435,7 @@ def test_a_message_may_be_due_already() -> None:
     ],
 )
 def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
-    messages.check_payload(payload)
+    message_checks.check_payload(payload)
 
 
 @pytest.mark.parametrize(
@@ -455,14 +457,14 @@ def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
     ],
 )
 def test_what_is_not_json_is_no_payload(payload: bytes, said: str) -> None:
-    assert said in fault(messages.check_payload, payload)
+    assert said in fault(message_checks.check_payload, payload)
 
 
 def test_the_payload_is_bounded() -> None:
-    messages.check_payload(b'"' + b"x" * (1024 * 1024 - 2) + b'"')
-    assert "1048577" in fault(messages.check_payload, b'"' + b"x" * (1024 * 1024 - 1) + b'"')
-    assert fault(messages.check_message, MESSAGE, now=NOW, max_payload=8).startswith("payload: 9 bytes")
-    messages.check_message(MESSAGE, now=NOW, max_payload=9)
+    message_checks.check_payload(b'"' + b"x" * (1024 * 1024 - 2) + b'"')
+    assert "1048577" in fault(message_checks.check_payload, b'"' + b"x" * (1024 * 1024 - 1) + b'"')
+    assert fault(message_checks.check_message, MESSAGE, now=NOW, max_payload=8).startswith("payload: 9 bytes")
+    message_checks.check_message(MESSAGE, now=NOW, max_payload=9)
 
 
 @settings(deadline=None)
@@ -473,7 +475,7 @@ def test_the_payload_is_bounded() -> None:
 )
 def test_a_payload_that_passes_is_json_to_others_too(payload: bytes) -> None:
     try:
-        messages.check_payload(payload)
+        message_checks.check_payload(payload)
     except InvalidInput:
         return
     json.loads(payload.decode())

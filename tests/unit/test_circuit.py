@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.circuit import Fold, LaneOutcome, cooldown, fold, reset
-from hookline.flow.lane import admit, burst, effective_rate
-from hookline.flow.pace import FLOOR
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
-from hookline.states import Circuit, EndpointStatus, Health
+from hookline.model.states import Circuit, EndpointStatus, Health
+from hookline.rules.lane.admission import admit, burst, effective_rate
+from hookline.rules.lane.circuit import Fold, LaneOutcome, cooldown, fold, reset
+from hookline.rules.lane.pace import FLOOR
 from tests.support.lanes import BEGIN, World
 
 POLICY = CircuitPolicy()

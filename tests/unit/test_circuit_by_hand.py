@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.circuit import Fold, LaneOutcome, close_by_hand, fold, open_by_hand
-from hookline.flow.lane import admit
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
-from hookline.states import Circuit, Health
+from hookline.model.states import Circuit, Health
+from hookline.rules.lane.admission import admit
+from hookline.rules.lane.circuit import Fold, LaneOutcome, close_by_hand, fold, open_by_hand
 from tests.support.lanes import BEGIN, Token, World
 
 POLICY = CircuitPolicy()

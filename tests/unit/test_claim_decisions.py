@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.claim import (
+from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.rules.claim.rotation import (
     CROWDED_LONGEST,
     CROWDED_TOGETHER,
     FARTHEST_TURN,
-    MOST_APPS,
+    MAX_APPS,
     Division,
-    Turns,
+    Rotation,
     fair_quota,
     in_turn,
 )
-from hookline.flow.lane import CROWDED_PAUSE, Admission, burst
-from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
-from hookline.states import Circuit, EndpointStatus
+from hookline.rules.lane.admission import CROWDED_PAUSE, Admission, burst
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def test_lanes_share_what_is_wanted_evenly_and_leave_nothing_over(want: int, cou
 
 
 def test_there_is_a_line_while_more_are_ready_than_are_looked_at() -> None:
-    turns = Turns()
+    turns = Rotation()
     seen = []
     for apps, tokens, more in ([1], 2, False), ([1, 2], 2, True), ([1, 2], 3, True), ([1, 2], 2, True), ([1], 2, False):
         turns.note(apps, tokens, more=more)
@@ -57,13 +57,13 @@ def test_there_is_a_line_while_more_are_ready_than_are_looked_at() -> None:
 
 
 def test_turns_are_for_half_of_a_claim_and_for_so_many_applications_at_most() -> None:
-    turns = Turns()
+    turns = Rotation()
     turns.note([5, 5], 2, more=True)
-    assert [turns.apps(lanes, 0.0) for lanes in (1, 2, 9, 10_000)] == [0, 1, 4, MOST_APPS]
+    assert [turns.apps(lanes, 0.0) for lanes in (1, 2, 9, 10_000)] == [0, 1, 4, MAX_APPS]
 
 
 def test_a_round_begins_again_when_nobody_is_left() -> None:
-    turns = Turns()
+    turns = Rotation()
     places = [turns.below]
     for last in (9, 4, None, 9):
         turns.came(last, took=0.0, now=0.0)
@@ -72,7 +72,7 @@ def test_a_round_begins_again_when_nobody_is_left() -> None:
 
 
 def test_a_look_that_took_long_is_not_repeated_at_once() -> None:
-    turns = Turns()
+    turns = Rotation()
     turns.note([5, 5], 2, more=True)
     seen = []
     for took in (0.01, 0.1, 60.0):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hookline.flow.crowd import Crowd
-from hookline.model import ClaimBatch, Job
+from hookline.model import ClaimBatch, LeasedDelivery
+from hookline.rules.claim.budgets import Crowd
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
 
-def a_job(endpoint_no: int, app_no: int) -> Job:
-    return Job(
+def a_job(endpoint_no: int, app_no: int) -> LeasedDelivery:
+    return LeasedDelivery(
         delivery_id=endpoint_no * 10,
         claim=5,
         message_id="msg_7",
@@ -34,7 +34,9 @@ def a_job(endpoint_no: int, app_no: int) -> Job:
     )
 
 
-def a_batch(*jobs: Job, crowded: tuple[int, ...] = (), crowded_apps: dict[int, int] | None = None) -> ClaimBatch:
+def a_batch(
+    *jobs: LeasedDelivery, crowded: tuple[int, ...] = (), crowded_apps: dict[int, int] | None = None
+) -> ClaimBatch:
     return ClaimBatch(jobs=list(jobs), now=NOW, next_at=None, crowded=crowded, crowded_apps=crowded_apps or {})
 
 

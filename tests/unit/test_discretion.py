@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hookline import discretion, model
-from hookline.flow.judge import describe, judge
-from hookline.flow.record import cause_of
+from hookline import model
 from hookline.model import Dead, Result, RetryPolicy, Sent
-from hookline.states import ErrorKind, Health, Reason
+from hookline.model.states import ErrorKind, Health, Reason
+from hookline.rules import redaction
+from hookline.rules.judge import describe, judge
+from hookline.rules.outcomes import cause_of
 from hookline.store import Store
 from tests.support import factory
 from tests.unit.test_judge import a_job
@@ -35,7 +36,7 @@ texts = st.one_of(
 @pytest.mark.parametrize("kind", ErrorKind)
 @given(detail=texts)
 def test_a_failure_is_told_in_fixed_words(kind: ErrorKind, detail: str) -> None:
-    told = discretion.failure(kind, detail)
+    told = redaction.failure(kind, detail)
     assert told
     assert told.replace(": ", "").isascii()
     assert INSIDE not in told
@@ -52,33 +53,33 @@ def test_what_the_judge_says_of_a_death_is_recognised(kind: ErrorKind, attempts:
     ).verdict
     assert isinstance(verdict, Dead)
     assert INSIDE in verdict.detail
-    told = discretion.death(verdict.detail)
+    told = redaction.death(verdict.detail)
     assert INSIDE not in told
-    assert told.endswith(discretion.failure(kind, ""))
+    assert told.endswith(redaction.failure(kind, ""))
     assert told.startswith(f"gave up after {attempts + 1} attempt") or "gave up" not in verdict.detail
 
 
 @pytest.mark.parametrize("status", [199, 302, 410, 422, 503])
 def test_what_the_endpoint_itself_answered_is_theirs_to_read(status: int) -> None:
     said = describe(Sent(status=status, headers={"location": "https://elsewhere.example/"}, started_at=NOW))
-    assert discretion.death(said) == said
+    assert redaction.death(said) == said
 
 
 @given(detail=texts)
 def test_a_death_that_is_not_recognised_says_nothing(detail: str) -> None:
-    assert INSIDE not in discretion.death(detail)
+    assert INSIDE not in redaction.death(detail)
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_what_is_kept_of_a_lane_is_recognised(kind: ErrorKind) -> None:
     for detail in ("", f"connecting: {INSIDE}"):
         sent = Sent(error=kind, detail=detail, started_at=NOW)
-        assert discretion.cause(cause_of(gone(sent))) == discretion.failure(kind, detail)
+        assert redaction.cause(cause_of(gone(sent))) == redaction.failure(kind, detail)
 
 
 def test_of_an_answer_that_broke_off_the_status_is_told() -> None:
     cut = Sent(status=503, detail=f"the body was cut off: {INSIDE}", started_at=NOW)
-    assert discretion.cause(cause_of(gone(cut))) == "status 503"
+    assert redaction.cause(cause_of(gone(cut))) == "status 503"
 
 
 def gone(sent: Sent) -> Result:
@@ -97,7 +98,7 @@ def test_every_text_for_operators_has_a_rule() -> None:
         for name, each in vars(model).items()
         if inspect.isclass(each) and issubclass(each, Struct) and FREE & set(each.__struct_fields__)
     }
-    assert found - NOT_READ == {each.__name__ for each in discretion.RULES}
+    assert found - NOT_READ == {each.__name__ for each in redaction.RULES}
 
 
 def test_all_that_a_store_reads_is_awaited() -> None:

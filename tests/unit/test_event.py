@@ -24,12 +24,12 @@ from opentelemetry import trace as otel
 
 from hookline import clock
 from hookline.errors import ConfigError, InvalidInput
-from hookline.messages import check_message
 from hookline.model import NewMessage
-from hookline.operational import MANAGEMENT
 from hookline.outbox import Event, event
 from hookline.outbox.adapters.statements import COLUMNS, as_document, as_rows
 from hookline.outbox.event import _most_payload
+from hookline.rules.checks.message import check_message
+from hookline.rules.operational_events import MANAGEMENT
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

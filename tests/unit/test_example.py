@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.example import MOST_SIZE, payload
+from hookline.services.example_payload import MAX_SIZE, payload
 from tests.support import factory
 
 NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -20,7 +20,7 @@ FALLBACK = {"type": "order.paid", "timestamp": "2026-05-06T07:08:09Z", "data": {
 
 def made(schemas: dict[str, Any] | None) -> Any:
     raw = payload(factory.event_type("org_1", name="order.paid", schemas=schemas), NOW)
-    assert len(raw) <= MOST_SIZE + 1024
+    assert len(raw) <= MAX_SIZE + 1024
     return msgspec.json.decode(raw)
 
 

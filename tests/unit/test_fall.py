@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.flow.circuit import Fold, LaneOutcome, fold
-from hookline.flow.lane import effective_rate
-from hookline.flow.pace import LOADED, QUIET, STAY
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
-from hookline.states import Circuit, Health
+from hookline.model.states import Circuit, Health
+from hookline.rules.lane.admission import effective_rate
+from hookline.rules.lane.circuit import Fold, LaneOutcome, fold
+from hookline.rules.lane.pace import LOADED, QUIET, STAY
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=2, recovery_rate=10.0, recovery_step=1.0, recovery_done=128)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.flow import fanout
-from hookline.flow.fanout import Plan, Route, Target, matches, max_age, merge
 from hookline.model import PolicyOverride, RetryPolicy
+from hookline.rules import fanout
+from hookline.rules.fanout import Plan, Route, Target, matches, max_age, merge
 
 
 @pytest.mark.parametrize(

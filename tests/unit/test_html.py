@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.html import tag
+from hookline.web.html import tag
 
 
 def test_markup_escapes_texts_and_attributes() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow import backoff
-from hookline.flow.judge import describe, http_date, judge, retry_after
-from hookline.model import Dead, Delivered, Job, Judgement, Retry, RetryPolicy, Sent, Strategy
-from hookline.states import DeliveryState, ErrorKind, Health, Reason, move
+from hookline.model import Dead, Delivered, Judgement, LeasedDelivery, Retry, RetryPolicy, Sent, Strategy
+from hookline.model.states import DeliveryState, ErrorKind, Health, Reason, move
+from hookline.rules import backoff
+from hookline.rules.judge import describe, http_date, judge, retry_after
 
 NOW = datetime(2025, 3, 9, 14, 5, 7, 250_000, tzinfo=UTC)
 POLICY = RetryPolicy(base=2.0, factor=3.0, cap=900.0, max_attempts=7, max_age=7200.0, retry_after_cap=600.0)
@@ -28,8 +28,8 @@ def ahead(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def a_job(**changes: object) -> Job:
-    job = Job(
+def a_job(**changes: object) -> LeasedDelivery:
+    job = LeasedDelivery(
         delivery_id=41,
         claim=909,
         message_id="msg_2tQ",

@@ -8,41 +8,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline import keys
 from hookline.errors import SignatureError
+from hookline.security import api_keys
 
 
 def test_the_form_that_scanners_look_for() -> None:
-    made = {keys.make() for _ in range(200)}
+    made = {api_keys.make() for _ in range(200)}
     assert len(made) == 200
     assert all(re.fullmatch(r"hk_[0-9A-Za-z]{38}", key) for key in made)
-    assert all(keys.check(key) == key for key in made)
+    assert all(api_keys.check(key) == key for key in made)
 
 
 def test_a_key_of_an_earlier_release_still_fits() -> None:
-    assert keys.check("hk_0123456789abcdefghijklmnopqrstuv2CRUDD")
+    assert api_keys.check("hk_0123456789abcdefghijklmnopqrstuv2CRUDD")
 
 
 @given(st.integers(3, 40), st.sampled_from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
 def test_one_wrong_character_is_noticed(position: int, letter: str) -> None:
-    key = keys.make()
+    key = api_keys.make()
     wrong = key[:position] + letter + key[position + 1 :]
     if wrong != key:
         with pytest.raises(SignatureError, match="mistyped"):
-            keys.check(wrong)
+            api_keys.check(wrong)
 
 
 @given(st.text())
 def test_whatever_else_is_no_key(text: str) -> None:
     for wrong in (text, f"hk_{text}"):
         with pytest.raises(SignatureError):
-            keys.check(wrong)
+            api_keys.check(wrong)
 
 
 def test_hash_and_hint() -> None:
-    key = keys.make()
-    assert len(keys.hashed(key)) == 32
-    assert keys.hashed(key) == keys.hashed(str(key))
-    assert keys.hashed(key) != keys.hashed(keys.make())
-    assert key.endswith(keys.hint(key))
-    assert len(keys.hint(key)) == 4
+    key = api_keys.make()
+    assert len(api_keys.hashed(key)) == 32
+    assert api_keys.hashed(key) == api_keys.hashed(str(key))
+    assert api_keys.hashed(key) != api_keys.hashed(api_keys.make())
+    assert key.endswith(api_keys.hint(key))
+    assert len(api_keys.hint(key)) == 4

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from hookline.flow.lane import (
+from hookline.model import CircuitPolicy, Lane
+from hookline.model.states import Circuit, EndpointStatus, Health
+from hookline.rules.lane.admission import (
     CROWDED_PAUSE,
     Admission,
     admit,
@@ -24,9 +26,7 @@ from hookline.flow.lane import (
     room_at_pace,
     window_of,
 )
-from hookline.flow.pace import FLOOR, QUIET
-from hookline.model import CircuitPolicy, Lane
-from hookline.states import Circuit, EndpointStatus, Health
+from hookline.rules.lane.pace import FLOOR, QUIET
 from tests.support.lanes import BEGIN, Flight, Token, World
 
 POLICY = CircuitPolicy()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import Job
-from hookline.operational import DESCRIPTIONS, FAILING, Kind, of_lanes, of_results, recovers
+from hookline.model import LeasedDelivery
+from hookline.rules.operational_events import DESCRIPTIONS, FAILING, Kind, of_lanes, of_results, recovers
 from tests.support import factory
 from tests.unit.test_record_decisions import job
 
 
-def tried(sent: int, *, attempts: int | None = None, trigger: int = 0) -> Job:
+def tried(sent: int, *, attempts: int | None = None, trigger: int = 0) -> LeasedDelivery:
     return job(7, sent=sent, attempts=sent if attempts is None else attempts, trigger=trigger)
 
 
@@ -42,7 +42,7 @@ def test_a_death_is_not_a_failing_too() -> None:
         (tried(1, attempts=0), False),  # a failed probe
     ],
 )
-def test_recovery(given: Job, expected: bool) -> None:
+def test_recovery(given: LeasedDelivery, expected: bool) -> None:
     assert recovers(factory.delivered(given)) is expected
     assert not recovers(factory.retry(given))
     assert not recovers(factory.dead(given))

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.circuit import LaneOutcome, fold
-from hookline.flow.lane import Admission, admit, after_claim, effective_rate
-from hookline.flow.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgotten, quicker, slower
 from hookline.model import CircuitPolicy, Lane, LaneEventKind
-from hookline.states import Circuit, Health
+from hookline.model.states import Circuit, Health
+from hookline.rules.lane.admission import Admission, admit, after_claim, effective_rate
+from hookline.rules.lane.circuit import LaneOutcome, fold
+from hookline.rules.lane.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgotten, quicker, slower
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=3, recovery_rate=8.0, recovery_step=1.0, recovery_done=64)

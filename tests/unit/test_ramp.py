@@ -13,10 +13,10 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.flow.circuit import LaneOutcome, fold
-from hookline.flow.lane import admit, after_claim
 from hookline.model import CircuitPolicy, Lane
-from hookline.states import Circuit, Health
+from hookline.model.states import Circuit, Health
+from hookline.rules.lane.admission import admit, after_claim
+from hookline.rules.lane.circuit import LaneOutcome, fold
 from tests.support.lanes import BEGIN
 
 SLOTS = 128  # that one lane may hold of one worker

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.flow.record import (
+from hookline.model import Dead, LeasedDelivery, Timing
+from hookline.model.states import ErrorKind, Health, Reason
+from hookline.rules.outcomes import (
     DETAIL_LIMIT,
     EARLIEST,
     LATEST,
@@ -25,15 +27,13 @@ from hookline.flow.record import (
     outcomes_of,
     released_outcomes,
 )
-from hookline.model import Dead, Job, Timing
-from hookline.states import ErrorKind, Health, Reason
 from tests.support import factory
 
 
-def job(number: int, **fields: object) -> Job:
+def job(number: int, **fields: object) -> LeasedDelivery:
     at = factory.instant()
     return replace(
-        Job(
+        LeasedDelivery(
             delivery_id=number,
             claim=number * 3,
             message_id=f"msg_{number}",

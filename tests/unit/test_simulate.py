@@ -14,8 +14,8 @@ from bench.simulate.outage import MESSAGES, SOON, Away, Fragile, Limited, Outcom
 from bench.simulate.plans import DECORRELATED, EXPONENTIAL, OURS
 from bench.simulate.plot import Axis, Curve, Page, Span, chart, panels
 from bench.simulate.world import BEGIN, Plan, Watch, World
-from hookline.model import CircuitPolicy, Job, RetryPolicy, Sent
-from hookline.worker import WorkerSettings
+from hookline.engine.worker import WorkerSettings
+from hookline.model import CircuitPolicy, LeasedDelivery, RetryPolicy, Sent
 
 STALE = "docs/simulations is not what the code makes: run `make simulate`"
 
@@ -109,7 +109,7 @@ class Account(Watch):
         self.ended: list[int] = []
         self.dead = 0
 
-    def delivered(self, job: Job, now: datetime) -> None:
+    def delivered(self, job: LeasedDelivery, now: datetime) -> None:
         self.ended.append(job.delivery_id)
 
     def died(self, no: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.spreadsheet import Cell, cell, lines
+from hookline.dashboard.csv import Cell, cell, lines
 
 FORMULA = "=+-@\t\r\n＝＋－＠"
 # As spreadsheets of different countries, and careless programs, may cut a line into cells.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.errors import IllegalMove
-from hookline.states import ACTIVE, MOVES, OPEN, WAITING, DeliveryState, Reason, move
+from hookline.model.states import ACTIVE, MOVES, OPEN, WAITING, DeliveryState, Reason, move
 
 S = DeliveryState
 LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline import catalogue, config, signing
+from hookline import config, signing
 from hookline.errors import ConfigError, InvalidInput
-from hookline.flow.guard import Guard
 from hookline.model import EndpointChange, NewEndpoint, Scheme, Secret
-from hookline.strength import weakness, weakness_of_text
-from hookline.vault import new_key
+from hookline.rules.checks import catalogue
+from hookline.rules.guard import Guard
+from hookline.security.strength import weakness, weakness_of_text
+from hookline.security.vault import new_key
 from tests.unit.test_catalogue import CURRENT
 
 GUARD = Guard()

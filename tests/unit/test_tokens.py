@@ -17,7 +17,7 @@ from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import ConfigError, InvalidInput, SignatureError
 from hookline.model import Scope
-from hookline.tokens import Grant, hashed, issue, read, read_any, secret_id
+from hookline.security.tokens import Grant, hashed, issue, read, read_any, secret_id
 
 SECRET, OTHER_SECRET = "a secret of more than thirty-two bytes", "another one that is just as long as it"
 NOW = datetime(2026, 5, 17, 4, 8, 15, 162_342, tzinfo=UTC)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline import clock
-from hookline.messages import check_message
-from hookline.tracecontext import MOST_STATE, header_lines, joined, of_headers, trace_id, well_formed
+from hookline.rules.checks.message import check_message
+from hookline.rules.trace_context import MAX_STATE, header_lines, joined, of_headers, trace_id, well_formed
 from tests.support import factory
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -159,7 +159,7 @@ def test_a_trace_becomes_header_lines() -> None:
 def test_whatever_it_is_no_line_holds_more_than_one_header(trace: str) -> None:
     lines = header_lines(trace)
     assert all(line.isascii() and line.isprintable() for line in lines)
-    assert sum(map(len, lines)) <= len("traceparent: tracestate: ") + len(PARENT) + MOST_STATE
+    assert sum(map(len, lines)) <= len("traceparent: tracestate: ") + len(PARENT) + MAX_STATE
     kept = well_formed(trace)
     assert kept is None or well_formed(kept) == kept
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.errors import ConfigError, VaultError
-from hookline.vault import Vault, new_key
+from hookline.security.vault import Vault, new_key
 
 OLD, NEW, STRANGER = (base64.b64encode(bytes([letter]) * 32).decode() for letter in b"onx")
 PLAIN, ROW = b'["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]', "ep_2y7XqmB0cVtP4nSdLwRk9uEfGhJ"

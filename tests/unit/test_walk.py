@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hookline import ids
 from hookline.model import AttemptedFilter, AttemptFilter, Message, MessageFilter
-from hookline.store import walk
-from hookline.store.base import Page
+from hookline.store import listing
+from hookline.store.protocols import Page
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 instants = st.integers(0, 80 * 365 * 86_400).map(
@@ -24,22 +24,22 @@ def minted(at: datetime) -> str:
 
 
 def test_without_bounds_everything_lies_between() -> None:
-    forwards = walk.span(ids.MESSAGE, MessageFilter(), Page())
-    backwards = walk.span(ids.MESSAGE, MessageFilter(), Page(backwards=True))
+    forwards = listing.span(ids.MESSAGE, MessageFilter(), Page())
+    backwards = listing.span(ids.MESSAGE, MessageFilter(), Page(backwards=True))
     assert forwards.near > minted(NOON) > forwards.far
     assert backwards.near < minted(NOON) < backwards.far
 
 
 def test_the_iterator_is_where_it_begins() -> None:
     here = minted(NOON)
-    assert walk.span(ids.MESSAGE, MessageFilter(), Page(iterator=here)).near == here
-    assert walk.span(ids.MESSAGE, MessageFilter(), Page(iterator=here, backwards=True)).near == here
+    assert listing.span(ids.MESSAGE, MessageFilter(), Page(iterator=here)).near == here
+    assert listing.span(ids.MESSAGE, MessageFilter(), Page(iterator=here, backwards=True)).near == here
 
 
 @given(instants, instants, st.booleans())
 def test_what_is_in_the_bounds_of_time_is_in_the_walk(one: datetime, other: datetime, backwards: bool) -> None:
     after, before = sorted((one, other))
-    found = walk.span(ids.MESSAGE, MessageFilter(after=after, before=before), Page(backwards=backwards))
+    found = listing.span(ids.MESSAGE, MessageFilter(after=after, before=before), Page(backwards=backwards))
     low, high = sorted((found.near, found.far))
     for skew in (-9, 0, 9):
         assert low <= minted(after + timedelta(seconds=skew)) <= high
@@ -51,10 +51,10 @@ def test_what_is_in_the_bounds_of_time_is_in_the_walk(one: datetime, other: date
 def test_the_nearer_of_iterator_and_bound_counts() -> None:
     where = MessageFilter(after=NOON, before=NOON + timedelta(hours=1))
     early, late = minted(NOON - timedelta(days=1)), minted(NOON + timedelta(days=1))
-    assert walk.span(ids.MESSAGE, where, Page(iterator=late)).near < late
-    assert walk.span(ids.MESSAGE, where, Page(iterator=early)).near == early
-    assert walk.span(ids.MESSAGE, where, Page(iterator=early, backwards=True)).near > early
-    assert walk.span(ids.MESSAGE, where, Page(iterator=late, backwards=True)).near == late
+    assert listing.span(ids.MESSAGE, where, Page(iterator=late)).near < late
+    assert listing.span(ids.MESSAGE, where, Page(iterator=early)).near == early
+    assert listing.span(ids.MESSAGE, where, Page(iterator=early, backwards=True)).near > early
+    assert listing.span(ids.MESSAGE, where, Page(iterator=late, backwards=True)).near == late
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_nearer_of_iterator_and_bound_counts() -> None:
     ],
 )
 def test_a_filter_that_may_match_rarely_gets_an_end(where: MessageFilter, rare: bool) -> None:
-    assert walk.rare(where) == rare
+    assert listing.rare(where) == rare
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_filter_that_may_match_rarely_gets_an_end(where: MessageFilter, rare: 
 def test_a_class_without_success_is_looked_for_among_what_failed(
     delivered: bool | None, code_class: int | None, outcome: bool | None
 ) -> None:
-    assert walk.outcome(AttemptFilter(delivered=delivered, code_class=code_class)) == outcome
+    assert listing.outcome(AttemptFilter(delivered=delivered, code_class=code_class)) == outcome
 
 
 def sized(*sizes: int | None) -> list[Message]:
@@ -105,15 +105,15 @@ def sized(*sizes: int | None) -> list[Message]:
 
 
 def test_a_page_holds_what_fits_and_one_at_least() -> None:
-    most = walk.MOST_BYTES
-    assert walk.fits(sized(most, 1)) == 1
-    assert walk.fits(sized(most - 1, 1, 1)) == 2
-    assert walk.fits(sized(most + 1, 1)) == 1
-    assert walk.fits(sized(None, most, None)) == 3
+    most = listing.MAX_BYTES
+    assert listing.fits(sized(most, 1)) == 1
+    assert listing.fits(sized(most - 1, 1, 1)) == 2
+    assert listing.fits(sized(most + 1, 1)) == 1
+    assert listing.fits(sized(None, most, None)) == 3
 
 
 def test_the_end_of_a_walk_matters_only_where_the_page_is_not_full() -> None:
-    assert walk.walked([3, 2], Page(limit=2), "end").end is None
-    short = walk.walked([3, 2], Page(limit=3), "end")
+    assert listing.walked([3, 2], Page(limit=2), "end").end is None
+    short = listing.walked([3, 2], Page(limit=3), "end")
     assert (short.rows, short.end) == ([3, 2], "end")
-    assert walk.walked([2, 3], Page(limit=3, backwards=True), None).rows == [3, 2]
+    assert listing.walked([2, 3], Page(limit=3, backwards=True), None).rows == [3, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline import ids
-from hookline.api.schemas import REF, Schema
+from hookline.api.openapi.schemas import REF, Schema
 
 _DEEPEST = 4
 

@@ -8,8 +8,8 @@ from typing import Any
 from hookline.api.docs import parts
 from hookline.api.docs.examples import Examples
 from hookline.api.openapi import PROBLEMS
-from hookline.api.schemas import REF, Schema
-from hookline.html import Child, Safe, join, page, tag
+from hookline.api.openapi.schemas import REF, Schema
+from hookline.web.html import Child, Safe, join, page, tag
 
 
 class Reference:

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from hookline.api.schemas import Schema
-from hookline.html import Child, Safe, join, tag
+from hookline.api.openapi.schemas import Schema
+from hookline.web.html import Child, Safe, join, tag
 
 NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
 

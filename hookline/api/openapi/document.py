@@ -11,11 +11,11 @@ import msgspec
 
 from hookline import __version__
 from hookline.api.openapi.problems import PROBLEMS, HttpErrorOut, HTTPValidationError, described, problems
+from hookline.api.openapi.schemas import Schema, Shapes, without_null
 from hookline.api.openapi.webhooks import header, webhooks
 from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS, TAGS
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
-from hookline.api.schemas import Schema, Shapes, without_null
 from hookline.model import EventType
 
 

@@ -1,10 +1,10 @@
-"""What goes wrong, in the shapes that `hookline.api.errors` answers with."""
+"""What goes wrong, in the shapes that `hookline.web.errors` answers with."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.api.schemas import Schema, Shapes
+from hookline.api.openapi.schemas import Schema, Shapes
 
 
 class HttpErrorOut(Struct, frozen=True, kw_only=True):

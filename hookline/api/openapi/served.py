@@ -8,19 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hookline.api import catalogue_pages
-from hookline.api.errors import on_error
-from hookline.api.gate import identify
 from hookline.api.openapi.document import describe, general
 from hookline.api.operation import PREFIX
-from hookline.api.services import Services
 from hookline.model import Scope
-from hookline.store.base import Page
+from hookline.services import event_type_pages
+from hookline.store.protocols import Page
+from hookline.web.authorize import identify
+from hookline.web.context import WebContext
+from hookline.web.errors import on_error
 
-MOST_EVENT_TYPES = 1000  # in the `webhooks` section
+MAX_EVENT_TYPES = 1000  # in the `webhooks` section
 
 
-def routes(services: Services) -> list[BaseRoute]:
+def routes(services: WebContext) -> list[BaseRoute]:
     making = asyncio.Lock()  # one at a time: with a large catalogue it takes most of a second
 
     async def show(request: Request) -> Response:
@@ -36,7 +36,7 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers={"vary": "authorization"})
 
 
-async def _for_caller(services: Services, request: Request, making: asyncio.Lock) -> bytes:
+async def _for_caller(services: WebContext, request: Request, making: asyncio.Lock) -> bytes:
     if "authorization" not in request.headers:
         return general()
     caller = await identify(services, request.scope)
@@ -47,7 +47,7 @@ async def _for_caller(services: Services, request: Request, making: asyncio.Lock
         return await _with_event_types(services, caller.org_id)
 
 
-async def _with_event_types(services: Services, org_id: str) -> bytes:
-    page = Page(limit=MOST_EVENT_TYPES)
-    found = await catalogue_pages.event_types(services.store, org_id, page, archived=False, content=True)
+async def _with_event_types(services: WebContext, org_id: str) -> bytes:
+    page = Page(limit=MAX_EVENT_TYPES)
+    found = await event_type_pages.event_types(services.store, org_id, page, archived=False, content=True)
     return describe(found.rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hookline.api.schemas import Schema
+from hookline.api.openapi.schemas import Schema
 from hookline.model import EventType
-from hookline.schema import newest
+from hookline.services.schemas.validate import newest
 
 _HEADERS = {
     "webhook-id": "The message's id: the same on every attempt.",

@@ -3,7 +3,7 @@ from __future__ import annotations
 from msgspec import UNSET
 from starlette.responses import Response
 
-from hookline import catalogue, ids, manage
+from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, NoFilter, Operation, OrderedQuery, Query
 from hookline.api.wire.applications import (
@@ -17,6 +17,8 @@ from hookline.api.wire.applications import (
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Application, ApplicationChange
+from hookline.rules.checks import catalogue
+from hookline.services import manage
 
 
 class ApplicationsQuery(OrderedQuery, frozen=True, kw_only=True):

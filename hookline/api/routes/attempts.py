@@ -7,9 +7,9 @@ from msgspec import Meta
 from msgspec.structs import asdict
 from starlette.responses import Response
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.history import HistoryQuery
+from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Expanded, ListQuery, Needs, Operation, Query
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
@@ -35,8 +35,9 @@ from hookline.model import (
     Message,
     MessageFilter,
 )
-from hookline.states import EndpointStatus
-from hookline.store.base import Page, Walk
+from hookline.model.states import EndpointStatus
+from hookline.services import manage
+from hookline.store.protocols import Page, Walk
 
 _FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
 

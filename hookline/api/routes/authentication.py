@@ -7,11 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline.api.call import Call, nothing, respond
-from hookline.api.errors import Refused
 from hookline.api.operation import Needs, Operation
-from hookline.api.place import links_lead_to
 from hookline.api.routes.applications import make_named
-from hookline.api.services import Services
 from hookline.api.wire.authentication import (
     CREATE_MESSAGES,
     WEEK,
@@ -21,6 +18,9 @@ from hookline.api.wire.authentication import (
 )
 from hookline.errors import InvalidInput
 from hookline.model import Application, Scope
+from hookline.web.context import WebContext
+from hookline.web.errors import Refused
+from hookline.web.public_url import links_lead_to
 
 
 async def portal_access(call: Call) -> Response:
@@ -48,14 +48,14 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
 
 
 def portal_link(
-    services: Services, address: str, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
+    services: WebContext, address: str, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
 ) -> AppPortalAccessOut:
     token = services.auth.issue(app, lifetime=lifetime, scope=scope, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
     return AppPortalAccessOut(url=f"{address}/login#key={login}", token=token)
 
 
-def link_address(services: Services, request: Request) -> str:
+def link_address(services: WebContext, request: Request) -> str:
     host = request.headers.get("host", "")
     return links_lead_to(services.public_url, local=services.local, scheme=request.url.scheme, host=host)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
-from hookline import ids, manage, signing, steering
+from hookline import ids, signing
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery
 from hookline.api.wire.base import ListResponse, Policy
@@ -28,7 +28,8 @@ from hookline.api.wire.endpoints import (
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import Conflict, NotFound
 from hookline.model import Application, Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.services import endpoint_state, manage
 
 T = TypeVar("T")
 
@@ -180,7 +181,7 @@ async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: b
     if disabled is UNSET:
         return changed
     cause = "disabled through the API" if disabled else "enabled through the API"
-    return await steering.set_disabled(call.store, changed, disabled, cause, call.caller.actor)
+    return await endpoint_state.set_disabled(call.store, changed, disabled, cause, call.caller.actor)
 
 
 async def delete(call: Call) -> Response:

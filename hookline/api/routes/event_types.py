@@ -7,13 +7,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from hookline import manage
-from hookline.api import catalogue_pages
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
 from hookline.model import EventType, PolicyOverride
+from hookline.services import event_type_pages, manage
 
 
 class EventTypesQuery(OrderedQuery, frozen=True, kw_only=True):
@@ -35,7 +34,7 @@ async def create(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     asked = call.query(EventTypesQuery)
     page = page_of(asked)
-    found = await catalogue_pages.event_types(
+    found = await event_type_pages.event_types(
         call.store, call.organization(), page, archived=asked.include_archived, content=asked.with_content
     )
     shown = [event_type(each, with_content=asked.with_content) for each in found.rows]

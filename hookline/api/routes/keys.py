@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import ListQuery, Operation
 from hookline.api.wire import ListResponse
 from hookline.api.wire.keys import ApiKeyIn, ApiKeyMadeOut, ApiKeyOut, api_key, api_key_made
 from hookline.errors import NotFound
+from hookline.services import manage
 
 
 async def create(call: Call) -> Response:

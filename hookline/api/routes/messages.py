@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.history import HistoryQuery
+from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Needs, Operation, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message

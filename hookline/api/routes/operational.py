@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery
 from hookline.api.routes.endpoints import apply, either, found_or_made, rotate, set_headers, status_of, verified_with
@@ -24,6 +24,7 @@ from hookline.api.wire.operational import (
 )
 from hookline.errors import NotFound
 from hookline.model import Endpoint, EndpointChange, NewEndpoint, Secret
+from hookline.services import manage
 
 
 async def _look(call: Call) -> Endpoint | None:

@@ -4,13 +4,14 @@ from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
-from hookline import catalogue, texts
 from hookline.api.call import Call, respond
 from hookline.api.operation import Needs, Operation, Query
 from hookline.api.routes.endpoints import find
 from hookline.api.wire import statistics as wire
 from hookline.api.wire.base import Instant
 from hookline.model import StatsFilter
+from hookline.rules.checks import catalogue
+from hookline.rules.checks import text as text_checks
 
 LONGEST = timedelta(days=30)
 DAY = timedelta(hours=24)
@@ -46,8 +47,8 @@ async def _shown(call: Call, where: StatsFilter) -> Response:
 def _window(call: Call, usual: timedelta) -> tuple[datetime, datetime]:
     """Up to now, and as long as usual, unless the caller says otherwise."""
     asked = call.query(WindowQuery)
-    until = call.services.wall() if asked.until is None else texts.check_instant("until", asked.until)
-    since = until - usual if asked.since is None else texts.check_instant("since", asked.since)
+    until = call.services.wall() if asked.until is None else text_checks.check_instant("until", asked.until)
+    since = until - usual if asked.since is None else text_checks.check_instant("since", asked.since)
     catalogue.check_span(since, until, LONGEST)
     return since, until
 

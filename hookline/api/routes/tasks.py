@@ -4,15 +4,18 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from hookline import catalogue, ids, manage, texts
+from hookline import ids
 from hookline.api.call import Call, listing, page_of, respond
 from hookline.api.operation import ListQuery, Needs, Operation, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.flow.replay import refusal
 from hookline.model import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
-from hookline.states import DeliveryState
+from hookline.model.states import DeliveryState
+from hookline.rules.checks import catalogue
+from hookline.rules.checks import text as text_checks
+from hookline.rules.replay import refusal
+from hookline.services import manage
 
 # What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
 _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
@@ -52,8 +55,8 @@ async def bulk_replay(call: Call) -> Response:
 
 
 def _window(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None]:
-    texts.check_instant("since", since)
-    if until is not None and texts.check_instant("until", until) <= since:
+    text_checks.check_instant("since", since)
+    if until is not None and text_checks.check_instant("until", until) <= since:
         raise InvalidInput("until: is not after since")
     return since, until
 

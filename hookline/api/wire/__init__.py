@@ -3,7 +3,7 @@
 from hookline.api.wire.applications import ApplicationIn, ApplicationOut, application
 from hookline.api.wire.attempts import AttemptOut, DeliveryOut, attempt, delivery
 from hookline.api.wire.base import In, ListResponse, Out, Policy, encode, policy
-from hookline.api.wire.dead import DeadLetterOut, DeadStatsOut, dead_letter, dead_stats
+from hookline.api.wire.dead_letters import DeadLetterOut, DeadStatsOut, dead_letter, dead_stats
 from hookline.api.wire.endpoints import EndpointIn, EndpointOut, LaneEventOut, LaneOut, endpoint, lane, lane_event
 from hookline.api.wire.event_types import EventTypeOut, event_type
 from hookline.api.wire.messages import MessageOut, message

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hookline.api.wire.base import Instant, Out
-from hookline.observe.alerts import words
-from hookline.observe.alerts.alert import Alert, Severity
+from hookline.model.alerts import Alert, Severity
+from hookline.rules.alerts import wording
 
 
 class AlertOut(Out, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ def alert(found: Alert) -> AlertOut:
         value=found.value,
         threshold=found.threshold,
         text=found.text,
-        look=words.look(found),
+        look=wording.look(found),
         began_at=found.began_at,
         fired_at=found.fired_at,
         resolved_at=found.resolved_at,

@@ -14,7 +14,7 @@ from hookline.api.wire.base import Instant, Out
 from hookline.api.wire.endpoints import rate
 from hookline.api.wire.messages import MessageOut, payload, payload_size, trace_id
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
-from hookline.states import DeliveryState, EndpointStatus, ErrorKind, Reason
+from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Reason
 
 _MILLI = 1000  # microseconds
 

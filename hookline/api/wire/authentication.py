@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.base import In, Out
-from hookline.tokens import PORTAL_LIFETIME
+from hookline.security.tokens import PORTAL_LIFETIME
 
 HOUR, WEEK = 3600, int(PORTAL_LIFETIME)
 CREATE_MESSAGES = "CreateMessages"

@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
 from hookline.api.wire.base import In, Instant, Out, Policy, Unsupported, policy
-from hookline.flow.guard import is_sensitive
 from hookline.model import ActorKind, Endpoint, LaneEvent, LaneEventKind, LaneView, OnDeath, Ordering, Scheme
-from hookline.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.rules.guard import is_sensitive
 
 _NAMED = r"^[a-zA-Z0-9\-_.]+$"
 

@@ -10,9 +10,9 @@ from msgspec.structs import astuple
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.base import In, Instant, Out, Policy
 from hookline.api.wire.messages import MessageOut
-from hookline.messages import MAX_MESSAGE_CHANNELS, MAX_TAGS
+from hookline.rules.checks.message import MAX_MESSAGE_CHANNELS, MAX_TAGS
 
-MOST_IN_BATCH = 1000
+MAX_IN_BATCH = 1000
 
 _NAME = r"^[a-zA-Z0-9\-_.]+$"
 
@@ -58,14 +58,14 @@ class MessageIn(In, frozen=True, kw_only=True):
 class MessageBatchIn(In, frozen=True, kw_only=True):
     """Messages that are accepted in one transaction. One that is refused leaves the others as they are."""
 
-    messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+    messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=MAX_IN_BATCH)]
     application: Annotated[ApplicationIn | None, Meta(description="As of a message, for all of them.")] = None
 
 
 # A list that is given up at the first entry too many. `max_length` would first make millions of them.
 _Unread = defstruct(
     "_Unread",
-    [(f"message_{number}", Raw, Raw()) for number in range(MOST_IN_BATCH)],
+    [(f"message_{number}", Raw, Raw()) for number in range(MAX_IN_BATCH)],
     array_like=True,
     forbid_unknown_fields=True,
 )

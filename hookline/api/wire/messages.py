@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Raw
 
-from hookline import tracecontext
 from hookline.api.wire.base import Instant, Out
 from hookline.model import Message
+from hookline.rules import trace_context
 
 _NOT_ASKED_FOR = Raw(b"{}")
 _GONE = Raw(b'{"expired":true}')
@@ -59,7 +59,7 @@ def payload(found: Message, *, with_payload: bool) -> Raw:
 
 
 def trace_id(found: Message) -> str | None:
-    return None if found.trace is None else tracecontext.trace_id(found.trace)
+    return None if found.trace is None else trace_context.trace_id(found.trace)
 
 
 def payload_size(found: Message) -> int | None:

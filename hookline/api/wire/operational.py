@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, UnsetType, field
 from hookline.api.wire.base import In, Instant, Out
 from hookline.api.wire.endpoints import Description, Key, Rate, Uid, Url, rate
 from hookline.model import Endpoint
-from hookline.operational import Kind
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.rules.operational_events import Kind
 
 Kinds = Annotated[tuple[Kind, ...], Meta(min_length=1, max_length=100)]
 

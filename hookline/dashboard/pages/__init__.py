@@ -9,43 +9,43 @@ from hookline.dashboard.pages import (
     applications,
     attempt,
     audit,
-    contract,
-    dead,
-    endpoint,
-    endpoint_actions,
-    endpoint_form,
-    endpoint_headers,
-    endpoint_replay,
-    endpoint_secret,
+    delivery_contract,
     endpoints,
     event_types,
     keys,
-    message,
-    message_actions,
-    message_deliveries,
     messages,
     overview,
     settings,
     tasks,
 )
+from hookline.dashboard.pages.dead_letters import list as dead_letter_list
+from hookline.dashboard.pages.endpoint import actions as endpoint_actions
+from hookline.dashboard.pages.endpoint import form as endpoint_form
+from hookline.dashboard.pages.endpoint import headers as endpoint_headers
+from hookline.dashboard.pages.endpoint import page as endpoint_page
+from hookline.dashboard.pages.endpoint import replay as endpoint_replay
+from hookline.dashboard.pages.endpoint import secret as endpoint_secret
+from hookline.dashboard.pages.message import actions as message_actions
+from hookline.dashboard.pages.message import deliveries as message_deliveries
+from hookline.dashboard.pages.message import page as message_page
 
 _MODULES = (
     overview,
     messages,
-    message,
+    message_page,
     message_actions,
     message_deliveries,
     attempt,
-    dead,
+    dead_letter_list,
     tasks,
     endpoints,
-    endpoint,
+    endpoint_page,
     endpoint_actions,
     endpoint_form,
     endpoint_headers,
     endpoint_replay,
     endpoint_secret,
-    contract,
+    delivery_contract,
     applications,
     application,
     event_types,

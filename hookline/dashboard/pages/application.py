@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline import manage
 from hookline.api.routes.authentication import link_address, portal_link
-from hookline.dashboard import charts, parts, series
-from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
+from hookline.dashboard import components
+from hookline.dashboard.charts import figures, series
+from hookline.dashboard.charts.series import Series
+from hookline.dashboard.page import Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.application_form import Draft
 from hookline.dashboard.pages.endpoints import Sight
-from hookline.dashboard.series import Series
 from hookline.errors import Conflict, InvalidInput
-from hookline.html import Child, Safe, tag
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
-from hookline.store.base import MOST_WAITING
-from hookline.store.base import Page as Rows
-from hookline.texts import lasting
+from hookline.rules.checks.text import lasting
+from hookline.services import manage
+from hookline.store.protocols import MAX_WAITING
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, tag
 
 LIFETIMES = (("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))
 
@@ -28,28 +29,28 @@ def path(app: Application, rest: str = "") -> str:
     return f"/applications/{app.id}{rest}"
 
 
-async def find(look: Look) -> Application:
-    return await look.application(look.path("app_id"))
+async def find(context: PageContext) -> Application:
+    return await context.application(context.path("app_id"))
 
 
-def done(look: Look, app: Application, notice: str, detail: str = "", to: str | None = None) -> Done:
-    return Done(to=to or look.link(path(app)), notice=notice, subject=app.id, detail=detail, app_id=app.id)
+def done(context: PageContext, app: Application, notice: str, detail: str = "", to: str | None = None) -> Done:
+    return Done(to=to or context.link(path(app)), notice=notice, subject=app.id, detail=detail, app_id=app.id)
 
 
-async def show(look: Look) -> Page:
-    app = await find(look)
-    sight = await endpoints.read(look, app.no)
-    dead = await look.store.dead_summary(DeadFilter(org_id=look.org_id, app_no=app.no))
-    since = series.begins(look.span, look.now)
-    did = await look.store.activity(since, org_id=look.org_id, app_no=app.no, grain=look.span.grain)
-    laid = series.laid_out(did, series.steps(look.span, look.now))
+async def show(context: PageContext) -> Page:
+    app = await find(context)
+    sight = await endpoints.read(context, app.no)
+    dead = await context.store.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
+    since = series.begins(context.span, context.now)
+    did = await context.store.activity(since, org_id=context.org_id, app_no=app.no, grain=context.span.grain)
+    laid = series.laid_out(did, series.steps(context.span, context.now))
     body: list[Child] = [
-        look.live("health", _verdict(look, app, sight, dead), _numbers(look, app, sight.backlog, dead, laid)),
-        look.live("activity", _activity(look, laid)) if sight.backlog.lanes else None,
-        look.live("endpoints", await _endpoints(look, app, sight)),
-        _settings(look, app),
-        _portal(look, app),
-        _danger(look, app),
+        context.live("health", _verdict(context, app, sight, dead), _numbers(context, app, sight.backlog, dead, laid)),
+        context.live("activity", _activity(context, laid)) if sight.backlog.lanes else None,
+        context.live("endpoints", await _endpoints(context, app, sight)),
+        _settings(context, app),
+        _portal(context, app),
+        _danger(context, app),
     ]
     return Page(title=app.name, rail="applications", body=body)
 
@@ -57,144 +58,146 @@ async def show(look: Look) -> Page:
 # ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _verdict(look: Look, app: Application, sight: Sight, dead: DeadSummary) -> Safe:
+def _verdict(context: PageContext, app: Application, sight: Sight, dead: DeadSummary) -> Safe:
     if not sight.backlog.lanes:
-        return parts.verdict("scheduled", "It has no endpoints: its messages go nowhere. Add one below.")
+        return components.verdict("scheduled", "It has no endpoints: its messages go nowhere. Add one below.")
     if not sight.sick and dead.dead:
-        link = tag("a", "Look at them", href=look.link("/dead-letters", app=app.id))
-        letters = parts.count(dead.dead, "dead letter", dead.more)
-        return parts.verdict("dead", f"Its endpoints are well; {letters} can be replayed. ", link, ".")
-    return endpoints.verdict(look, sight)
+        link = tag("a", "Look at them", href=context.link("/dead-letters", app=app.id))
+        letters = components.count(dead.dead, "dead letter", dead.more)
+        return components.verdict("dead", f"Its endpoints are well; {letters} can be replayed. ", link, ".")
+    return endpoints.verdict(context, sight)
 
 
-def _numbers(look: Look, app: Application, backlog: Backlog, dead: DeadSummary, did: Series) -> Safe:
+def _numbers(context: PageContext, app: Application, backlog: Backlog, dead: DeadSummary, did: Series) -> Safe:
     letters = f"{dead.dead:,}{'+' if dead.more else ''}"
     waiting = endpoints.counted(backlog.waiting + backlog.held)
-    opened = look.link("/messages", app=app.id, state="open")
-    return parts.numbers(
-        parts.number(
+    opened = context.link("/messages", app=app.id, state="open")
+    return components.numbers(
+        components.number(
             "scheduled" if did.failed else "delivered",
             series.percent(did.success),
-            f"of attempts delivered, {look.span.words.lower()}",
+            f"of attempts delivered, {context.span.words.lower()}",
         ),
-        parts.number("delivered", f"{backlog.lanes:,}", "endpoints", href=look.link("/endpoints", app=app.id)),
-        parts.number("pending", waiting, "deliveries waiting or held", href=opened),
-        parts.number("dead", letters, "dead letters", href=look.link("/dead-letters", app=app.id)),
+        components.number("delivered", f"{backlog.lanes:,}", "endpoints", href=context.link("/endpoints", app=app.id)),
+        components.number("pending", waiting, "deliveries waiting or held", href=opened),
+        components.number("dead", letters, "dead letters", href=context.link("/dead-letters", app=app.id)),
     )
 
 
-def _activity(look: Look, did: Series) -> Safe:
-    label = f"Attempts {series.rate_words(look.span)}, {look.span.words.lower()}"
-    return parts.section("Attempts over time", charts.areas(label, did.curves(), did.times))
+def _activity(context: PageContext, did: Series) -> Safe:
+    label = f"Attempts {series.rate_words(context.span)}, {context.span.words.lower()}"
+    return components.section("Attempts over time", figures.areas(label, did.curves(), did.times))
 
 
-async def _endpoints(look: Look, app: Application, sight: Sight) -> Safe:
+async def _endpoints(context: PageContext, app: Application, sight: Sight) -> Safe:
     add = None
-    if look.may_change:
-        add = parts.link_button(look.link("/endpoints/new", app=app.id), "Add an endpoint", kind="main")
+    if context.may_change:
+        add = components.link_button(context.link("/endpoints/new", app=app.id), "Add an endpoint", kind="main")
     if not sight.backlog.lanes:
         command = f"hookline listen --register {app.uid or app.id} --ping"
-        empty = parts.empty("No endpoints yet. Make one that prints what arrives:", command)
-        return parts.section("Endpoints", empty, aside=add)
+        empty = components.empty("No endpoints yet. Make one that prints what arrives:", command)
+        return components.section("Endpoints", empty, aside=add)
     known = {view.endpoint_id for view in sight.sick}
-    rest = await look.store.lane_page(look.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
+    rest = await context.store.lane_page(context.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
     listed = [*sight.sick, *(view for view in rest if view.endpoint_id not in known)]
     left = sight.backlog.lanes - len(listed)
-    more = tag("p", tag("a", f"and {left:,} more", href=look.link("/endpoints", app=app.id))) if left > 0 else None
-    return parts.section("Endpoints", await endpoints.table(look, listed, {}, sight), more, aside=add)
+    more = tag("p", tag("a", f"and {left:,} more", href=context.link("/endpoints", app=app.id))) if left > 0 else None
+    return components.section("Endpoints", await endpoints.table(context, listed, {}, sight), more, aside=add)
 
 
-def _settings(look: Look, app: Application) -> Safe:
+def _settings(context: PageContext, app: Application) -> Safe:
     throttle = (
         "none" if app.throttle_rate is None else f"{app.throttle_rate:,} requests a second, all endpoints together"
     )
     metadata = ", ".join(f"{name}: {value}" for name, value in app.metadata.items())
     rows: list[tuple[str, Child]] = [
-        ("Id", parts.ident(app.id)),
-        ("Uid", None if app.uid is None else parts.ident(app.uid)),
+        ("Id", components.ident(app.id)),
+        ("Uid", None if app.uid is None else components.ident(app.uid)),
         ("Throttle", throttle),
         ("Metadata", metadata or None),
-        ("Added", parts.clock(app.created_at)),
-        ("Changed", parts.clock(app.updated_at)),
+        ("Added", components.clock(app.created_at)),
+        ("Changed", components.clock(app.updated_at)),
     ]
-    edit = parts.link_button(look.link(path(app, "/edit")), "Edit") if look.may_change else None
-    return parts.section("Settings", parts.fields(rows), aside=edit)
+    edit = components.link_button(context.link(path(app, "/edit")), "Edit") if context.may_change else None
+    return components.section("Settings", components.fields(rows), aside=edit)
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_edit(look: Look) -> Page:
-    app = await find(look)
-    return _edit_page(look, app, drafts.of(app), None)
+async def show_edit(context: PageContext) -> Page:
+    app = await find(context)
+    return _edit_page(context, app, drafts.of(app), None)
 
 
-def _edit_page(look: Look, app: Application, draft: Draft, error: str | None) -> Page:
-    form = parts.form(
-        look,
-        look.link(path(app, "/edit")),
+def _edit_page(context: PageContext, app: Application, draft: Draft, error: str | None) -> Page:
+    form = components.form(
+        context,
+        context.link(path(app, "/edit")),
         *drafts.fields(draft, error),
-        parts.actions(tag("button", "Save", class_="button main")),
+        components.actions(tag("button", "Save", class_="button main")),
         class_="fill",
     )
     return Page(
         title="Edit the application",
         rail="applications",
         body=[form],
-        aside=tag("a", "Back to the application", href=look.link(path(app))),
+        aside=tag("a", "Back to the application", href=context.link(path(app))),
         every=None,
         status=422 if error else 200,
     )
 
 
-async def edit(look: Look, form: Form) -> Done | Page:
-    app, draft = await find(look), drafts.read_draft(form)
+async def edit(context: PageContext, form: Form) -> Done | Page:
+    app, draft = await find(context), drafts.read_draft(form)
     try:
-        changed = await manage.change_application(look.store, app, draft.change())
+        changed = await manage.change_application(context.store, app, draft.change())
     except (InvalidInput, Conflict) as error:
-        return _edit_page(look, app, draft, str(error))
-    look.services.auth.forget_application(changed)
-    return done(look, changed, "Saved.")
+        return _edit_page(context, app, draft, str(error))
+    context.services.auth.forget_application(changed)
+    return done(context, changed, "Saved.")
 
 
 # ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _portal(look: Look, app: Application) -> Safe | None:
-    if not look.may_change:
+def _portal(context: PageContext, app: Application) -> Safe | None:
+    if not context.may_change:
         return None
     options = (tag("option", words, value=key) for key, words in LIFETIMES)
-    form = parts.form(
-        look,
-        look.link(path(app, "/portal-link")),
+    form = components.form(
+        context,
+        context.link(path(app, "/portal-link")),
         tag("label", "For ", for_="field-lifetime"),
         tag("select", *options, name="lifetime", id="field-lifetime"),
         tag("label", tag("input", type="checkbox", name="read_only", value="1"), " may only look"),
         tag("button", "Make a link to its portal", class_="button"),
         class_="inline",
     )
-    end = parts.button(look, look.link(path(app, "/end-portal")), "End all links and sessions", kind="danger")
+    end = components.button(
+        context, context.link(path(app, "/end-portal")), "End all links and sessions", kind="danger"
+    )
     words = "Whoever opens the link sees this application and nothing else: its endpoints, messages and dead letters."
     ends = "Ending them takes back every link with its sessions, and every API token of the application, at once. API keys stay."
-    return parts.section("Portal", tag("p", words), parts.actions(form, end), tag("p", ends, class_="quiet"))
+    return components.section("Portal", tag("p", words), components.actions(form, end), tag("p", ends, class_="quiet"))
 
 
-async def make_link(look: Look, form: Form) -> Shown:
-    app, lifetime = await find(look), form.text("lifetime")
+async def make_link(context: PageContext, form: Form) -> ResultPage:
+    app, lifetime = await find(context), form.text("lifetime")
     if lifetime not in dict(LIFETIMES):
         raise InvalidInput(f"lifetime: takes one of {', '.join(key for key, _ in LIFETIMES)}")
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
-    address = link_address(look.services, look.request)
-    made = portal_link(look.services, address, app, lifetime=float(lifetime), scope=scope)
+    address = link_address(context.services, context.request)
+    made = portal_link(context.services, address, app, lifetime=float(lifetime), scope=scope)
     words = f"Opens the portal of {app.name} for {lasting(float(lifetime))}. It is not shown again."
-    return Shown(
+    return ResultPage(
         title="Link to the portal",
         rail="applications",
         body=[
-            parts.verdict("scheduled", words),
-            parts.code(made.url, name="link"),
+            components.verdict("scheduled", words),
+            components.code(made.url, name="link"),
             tag("p", "Send it to the customer, or put it in an iframe of a site in HOOKLINE_PORTAL_ORIGINS."),
-            parts.actions(parts.link_button(look.link(path(app)), "Back to the application")),
+            components.actions(components.link_button(context.link(path(app)), "Back to the application")),
         ],
         every=None,
         subject=app.id,
@@ -203,63 +206,67 @@ async def make_link(look: Look, form: Form) -> Shown:
     )
 
 
-async def hidden(look: Look) -> Response:
+async def hidden(context: PageContext) -> Response:
     """Whoever comes back to the address without asking again: the link is not shown."""
-    return RedirectResponse(look.link(path(await find(look))), 303)
+    return RedirectResponse(context.link(path(await find(context))), 303)
 
 
-async def end_portal(look: Look, form: Form) -> Done | Page:
-    app = await find(look)
+async def end_portal(context: PageContext, form: Form) -> Done | Page:
+    app = await find(context)
     if not form.flag("sure"):
-        return _asked(look, app)
-    await look.services.auth.revoke_all(app.org_id, app)
-    return done(look, app, "Every link to its portal, and every token of the application, is void.")
+        return _asked(context, app)
+    await context.services.auth.revoke_all(app.org_id, app)
+    return done(context, app, "Every link to its portal, and every token of the application, is void.")
 
 
-def _asked(look: Look, app: Application) -> Page:
+def _asked(context: PageContext, app: Application) -> Page:
     words = "Every link to its portal, every session that was begun with one, and every API token of the application ends now."
-    end = parts.button(look, look.link(path(app, "/end-portal")), "End them all", kind="danger", hidden={"sure": "1"})
-    back = parts.link_button(look.link(path(app)), "Go back")
-    body: list[Child] = [parts.verdict("dead", words), parts.actions(end, back)]
+    end = components.button(
+        context, context.link(path(app, "/end-portal")), "End them all", kind="danger", hidden={"sure": "1"}
+    )
+    back = components.link_button(context.link(path(app)), "Go back")
+    body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
     return Page(title=f"End all links and sessions of {app.name}?", rail="applications", body=body, every=None)
 
 
 # ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _danger(look: Look, app: Application) -> Safe | None:
-    if not look.may_change:
+def _danger(context: PageContext, app: Application) -> Safe | None:
+    if not context.may_change:
         return None
-    delete = parts.link_button(look.link(path(app, "/delete")), "Delete…", kind="danger")
-    return parts.section("End it", tag("p", delete, " With its endpoints, for good."))
+    delete = components.link_button(context.link(path(app, "/delete")), "Delete…", kind="danger")
+    return components.section("End it", tag("p", delete, " With its endpoints, for good."))
 
 
-async def show_delete(look: Look) -> Page:
-    app = await find(look)
-    backlog = await look.store.backlog(look.org_id, app.no)
-    dead = await look.store.dead_summary(DeadFilter(org_id=look.org_id, app_no=app.no))
+async def show_delete(context: PageContext) -> Page:
+    app = await find(context)
+    backlog = await context.store.backlog(context.org_id, app.no)
+    dead = await context.store.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
     waiting = backlog.waiting + backlog.held
     body: list[Child] = [
-        parts.verdict(
+        components.verdict(
             "dead",
-            f"Deleting {app.name} deletes {parts.count(backlog.lanes, 'endpoint')}, turns "
-            f"{parts.count(waiting, 'open delivery', waiting >= MOST_WAITING)} into dead letters, and "
-            f"{parts.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
+            f"Deleting {app.name} deletes {components.count(backlog.lanes, 'endpoint')}, turns "
+            f"{components.count(waiting, 'open delivery', waiting >= MAX_WAITING)} into dead letters, and "
+            f"{components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
         ),
         tag("p", "Its API keys, tokens and portal links end at once."),
-        parts.actions(
-            parts.button(look, look.link(path(app, "/delete"), app=None), "Delete the application", kind="danger"),
-            parts.link_button(look.link(path(app)), "Keep it"),
+        components.actions(
+            components.button(
+                context, context.link(path(app, "/delete"), app=None), "Delete the application", kind="danger"
+            ),
+            components.link_button(context.link(path(app)), "Keep it"),
         ),
     ]
     return Page(title="Delete the application", rail="applications", body=body, every=None)
 
 
-async def delete(look: Look, _form: Form) -> Done:
-    app = await find(look)
-    await look.store.delete_application(app.no)
-    look.services.auth.forget_application(app)
-    return done(look, app, "The application is deleted.", app.name[:200], look.link("/applications", app=None))
+async def delete(context: PageContext, _form: Form) -> Done:
+    app = await find(context)
+    await context.store.delete_application(app.no)
+    context.services.auth.forget_application(app)
+    return done(context, app, "The application is deleted.", app.name[:200], context.link("/applications", app=None))
 
 
 _ONE = "/applications/{app_id}"

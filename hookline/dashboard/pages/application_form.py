@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from hookline.dashboard import parts
+from hookline.dashboard import components
 from hookline.dashboard.page import Form
 from hookline.errors import InvalidInput
-from hookline.html import Child
 from hookline.model import Application, ApplicationChange, NewApplication
-from hookline.texts import shown
+from hookline.rules.checks.text import shown
+from hookline.web.html import Child
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -61,19 +61,19 @@ def fields(draft: Draft, error: str | None) -> list[Child]:
     name, colon, words = (error or "").partition(": ")
     faults = {name: words} if colon and name in Draft.__struct_fields__ else {}
     return [
-        parts.verdict("dead", error) if error and not faults else None,
-        parts.field("name", "Name", draft.name, error=faults.get("name"), required=True, maxlength="1024"),
-        parts.field(
+        components.verdict("dead", error) if error and not faults else None,
+        components.field("name", "Name", draft.name, error=faults.get("name"), required=True, maxlength="1024"),
+        components.field(
             "uid", "Uid", draft.uid, hint="Your own name for this customer, in the API.", error=faults.get("uid")
         ),
-        parts.field(
+        components.field(
             "throttle_rate",
             "Requests a second at most, to all of its endpoints together",
             draft.throttle_rate,
             error=faults.get("throttle_rate"),
             inputmode="numeric",
         ),
-        parts.field(
+        components.field(
             "metadata", "Metadata, as JSON", draft.metadata, error=faults.get("metadata"), type_="textarea", rows="2"
         ),
     ]

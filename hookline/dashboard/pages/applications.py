@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hookline import manage
-from hookline.dashboard import health, parts
-from hookline.dashboard.look import Look
+from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.application_form import Draft, fields, read_draft
 from hookline.errors import Conflict, InvalidInput
-from hookline.html import Child, Safe, tag
 from hookline.model import AppHealth, Application
-from hookline.store.base import MOST_LISTED
-from hookline.store.base import Page as Rows
+from hookline.services import manage
 from hookline.store.names import LOOKED
+from hookline.store.protocols import MAX_LISTED
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50  # on one page
-MOST_LANES = 200  # endpoints of one application that are looked at, and ...
-MOST_TROUBLED = 100  # ... of all applications, to see who needs somebody
+MAX_LANES = 200  # endpoints of one application that are looked at, and ...
+MAX_TROUBLED = 100  # ... of all applications, to see who needs somebody
 
 
 class Listed(Struct, frozen=True):
@@ -39,38 +39,42 @@ class Troubles(Struct, frozen=True):
     more: bool  # than were looked at
 
 
-async def show(look: Look) -> Page:
-    text = look.param("q")
-    listed = await (_listed(look) if text is None else _called(look, text))
-    if not listed.rows and text is None and look.param("after") is None:
-        return Page(title="Applications", rail="applications", body=[look.live("applications", _none(look))])
-    rows = await _table(look, listed.rows) if listed.rows else _nothing(listed)
+async def show(context: PageContext) -> Page:
+    text = context.param("q")
+    listed = await (_listed(context) if text is None else _called(context, text))
+    if not listed.rows and text is None and context.param("after") is None:
+        return Page(title="Applications", rail="applications", body=[context.live("applications", _none(context))])
+    rows = await _table(context, listed.rows) if listed.rows else _nothing(listed)
     return Page(
         title="Applications",
         rail="applications",
         body=[
-            look.live("health", _verdict(look, await _troubles(look))),
-            parts.filters(look, parts.field("q", "Part of its name or uid, or its id", text or "", type_="search")),
-            look.live("applications", rows, _further(listed), parts.more(look, listed.following, _more_words(listed))),
+            context.live("health", _verdict(context, await _troubles(context))),
+            components.filters(
+                context, components.field("q", "Part of its name or uid, or its id", text or "", type_="search")
+            ),
+            context.live(
+                "applications", rows, _further(listed), components.more(context, listed.following, _more_words(listed))
+            ),
         ],
-        aside=_add(look),
+        aside=_add(context),
     )
 
 
-async def _listed(look: Look) -> Listed:
+async def _listed(context: PageContext) -> Listed:
     """One more than is shown is asked for, to know whether there are others."""
-    found = await look.store.applications(look.org_id, Rows(limit=SHOWN + 1, iterator=look.param("after")))
+    found = await context.store.applications(context.org_id, Rows(limit=SHOWN + 1, iterator=context.param("after")))
     return Listed(found[:SHOWN], found[SHOWN - 1].id if len(found) > SHOWN else None)
 
 
-async def _called(look: Look, text: str) -> Listed:
+async def _called(context: PageContext, text: str) -> Listed:
     """The one that has this id or uid, and those with a part of it in their name: no index has these, so that one page looks
     through a bounded number of applications."""
-    after = look.param("after")
-    one = await look.store.application(look.org_id, text) if after is None else None
+    after = context.param("after")
+    one = await context.store.application(context.org_id, text) if after is None else None
     if one is not None and one.id == text:
         return Listed([one])
-    found = await look.store.applications_called(look.org_id, text, Rows(limit=SHOWN + 1, iterator=after))
+    found = await context.store.applications_called(context.org_id, text, Rows(limit=SHOWN + 1, iterator=after))
     called = found.rows[:SHOWN]
     rows = [*([] if one is None else [one]), *(app for app in called if one is None or app.id != one.id)]
     whole = called[-1].id if len(found.rows) > SHOWN else None
@@ -78,7 +82,9 @@ async def _called(look: Look, text: str) -> Listed:
 
 
 def _nothing(listed: Listed) -> Safe:
-    return parts.empty("None so far." if listed.stopped else "No application has this id, or this in its name or uid.")
+    return components.empty(
+        "None so far." if listed.stopped else "No application has this id, or this in its name or uid."
+    )
 
 
 def _further(listed: Listed) -> Safe | None:
@@ -91,115 +97,117 @@ def _more_words(listed: Listed) -> str:
     return "Look through the next" if listed.stopped else "More"
 
 
-def _add(look: Look) -> Safe | None:
-    if not look.may_change:
+def _add(context: PageContext) -> Safe | None:
+    if not context.may_change:
         return None
-    return parts.link_button(look.link("/applications/new"), "Add an application", kind="main")
+    return components.link_button(context.link("/applications/new"), "Add an application", kind="main")
 
 
-def _none(look: Look) -> Safe:
+def _none(context: PageContext) -> Safe:
     words = "No applications yet. An application is one customer of yours; its endpoints get its messages."
-    return parts.empty(words, "hookline listen --register demo --ping", _add(look))
+    return components.empty(words, "hookline listen --register demo --ping", _add(context))
 
 
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _troubles(look: Look) -> Troubles:
-    found = await look.store.troubled(MOST_TROUBLED, org_id=look.org_id, counted=1)
-    sick = {each.view.app_id for each in found if not health.condition(each.view.lane, look.now).well}
+async def _troubles(context: PageContext) -> Troubles:
+    found = await context.store.troubled(MAX_TROUBLED, org_id=context.org_id, counted=1)
+    sick = {each.view.app_id for each in found if not endpoint_health.condition(each.view.lane, context.now).well}
     dying = {each.view.app_id for each in found if each.dead}
-    return Troubles(len(sick), len(dying), len(found) == MOST_TROUBLED)
+    return Troubles(len(sick), len(dying), len(found) == MAX_TROUBLED)
 
 
-def _verdict(look: Look, troubles: Troubles) -> Safe:
+def _verdict(context: PageContext, troubles: Troubles) -> Safe:
     if troubles.sick:
-        link = tag("a", "Look at the endpoints", href=look.link("/endpoints", state="sick", app=None))
-        return parts.verdict("held", f"{_many(troubles.sick, troubles)} with endpoints that are not well. ", link, ".")
+        link = tag("a", "Look at the endpoints", href=context.link("/endpoints", state="sick", app=None))
+        return components.verdict(
+            "held", f"{_many(troubles.sick, troubles)} with endpoints that are not well. ", link, "."
+        )
     if troubles.dying:
-        link = tag("a", "Look at them", href=look.link("/dead-letters", app=None))
-        return parts.verdict("dead", f"{_many(troubles.dying, troubles)} with dead letters. ", link, ".")
-    return parts.verdict("delivered", "All applications are well.")
+        link = tag("a", "Look at them", href=context.link("/dead-letters", app=None))
+        return components.verdict("dead", f"{_many(troubles.dying, troubles)} with dead letters. ", link, ".")
+    return components.verdict("delivered", "All applications are well.")
 
 
 def _many(applications: int, troubles: Troubles) -> str:
-    words = parts.count(applications, "application", troubles.more)
+    words = components.count(applications, "application", troubles.more)
     return f"{words[0].upper()}{words[1:]}"
 
 
-async def _table(look: Look, found: Sequence[Application]) -> Safe:
-    how = await look.store.app_health([app.no for app in found], lanes=MOST_LANES, counted=MOST_LISTED)
-    return parts.table(
+async def _table(context: PageContext, found: Sequence[Application]) -> Safe:
+    how = await context.store.app_health([app.no for app in found], lanes=MAX_LANES, counted=MAX_LISTED)
+    return components.table(
         ("Application", "State", "Dead letters", "Throttle", "Id", "Added"),
-        [_row(look, app, how[app.no]) for app in found],
+        [_row(context, app, how[app.no]) for app in found],
         caption="Applications",
         keys=[app.id for app in found],
         numeric=(2,),
     )
 
 
-def _row(look: Look, app: Application, how: AppHealth) -> list[Child]:
+def _row(context: PageContext, app: Application, how: AppHealth) -> list[Child]:
     dead: Child = "–"
     if how.dead:
-        words = f"{how.dead:,}{'+' if how.dead == MOST_LISTED else ''}"
-        dead = tag("a", parts.state("dead", words), href=look.link("/dead-letters", app=app.id))
+        words = f"{how.dead:,}{'+' if how.dead == MAX_LISTED else ''}"
+        dead = tag("a", components.state("dead", words), href=context.link("/dead-letters", app=app.id))
     return [
-        tag("a", app.name, href=look.link(f"/applications/{app.id}")),
-        _state(look, app, how),
+        tag("a", app.name, href=context.link(f"/applications/{app.id}")),
+        _state(context, app, how),
         dead,
         "–" if app.throttle_rate is None else f"{app.throttle_rate:,}/s",
-        parts.ident(app.uid or app.id),
-        parts.ago(app.created_at, look.now),
+        components.ident(app.uid or app.id),
+        components.ago(app.created_at, context.now),
     ]
 
 
-def _state(look: Look, app: Application, how: AppHealth) -> Safe:
-    more = how.lanes == MOST_LANES
+def _state(context: PageContext, app: Application, how: AppHealth) -> Safe:
+    more = how.lanes == MAX_LANES
     if not how.sick and more:
-        return tag("a", "look", href=look.link(f"/applications/{app.id}"))
+        return tag("a", "look", href=context.link(f"/applications/{app.id}"))
     if not how.sick:
-        return parts.state("delivered", "well")
-    words = f"{parts.count(how.sick, 'endpoint', more)} not well"
+        return components.state("delivered", "well")
+    words = f"{components.count(how.sick, 'endpoint', more)} not well"
     if how.held:
-        words += f", {parts.count(how.held, 'delivery', how.held == MOST_LISTED)} held"
-    link = look.link("/endpoints", app=app.id, state="sick")
-    return tag("a", parts.state("held" if how.stopped else "scheduled", words), href=link)
+        words += f", {components.count(how.held, 'delivery', how.held == MAX_LISTED)} held"
+    link = context.link("/endpoints", app=app.id, state="sick")
+    return tag("a", components.state("held" if how.stopped else "scheduled", words), href=link)
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_new(look: Look) -> Page:
-    return _new_page(look, Draft(), None)
+async def show_new(context: PageContext) -> Page:
+    return _new_page(context, Draft(), None)
 
 
-def _new_page(look: Look, draft: Draft, error: str | None) -> Page:
-    form = parts.form(
-        look,
-        look.link("/applications/new"),
+def _new_page(context: PageContext, draft: Draft, error: str | None) -> Page:
+    form = components.form(
+        context,
+        context.link("/applications/new"),
         *fields(draft, error),
-        parts.actions(tag("button", "Add the application", class_="button main")),
+        components.actions(tag("button", "Add the application", class_="button main")),
         class_="fill",
     )
     return Page(
         title="Add an application",
         rail="applications",
         body=[form],
-        aside=tag("a", "Back to the applications", href=look.link("/applications")),
+        aside=tag("a", "Back to the applications", href=context.link("/applications")),
         every=None,
         status=422 if error else 200,
     )
 
 
-async def create(look: Look, form: Form) -> Done | Page:
+async def create(context: PageContext, form: Form) -> Done | Page:
     draft = read_draft(form)
     try:
-        await manage.open_organization(look.store, look.org_id, await look.store.now())
-        made = await manage.add_application(look.store, look.org_id, draft.new())
+        await manage.open_organization(context.store, context.org_id, await context.store.now())
+        made = await manage.add_application(context.store, context.org_id, draft.new())
     except (InvalidInput, Conflict) as error:
-        return _new_page(look, draft, str(error))
+        return _new_page(context, draft, str(error))
     return Done(
-        to=look.link(f"/applications/{made.id}"),
+        to=context.link(f"/applications/{made.id}"),
         notice="The application is there. Add an endpoint to it.",
         subject=made.id,
         detail=made.name[:200],

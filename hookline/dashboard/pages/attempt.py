@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-from hookline import curl, story
-from hookline.dashboard import exchange, parts, preview
-from hookline.dashboard.look import Look
+from hookline.dashboard import components, curl, request_preview, request_response
+from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page import Action, Page, View
-from hookline.dashboard.pages import message_way as way
-from hookline.dashboard.scales import length
+from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.pages.message import delivery as way
 from hookline.errors import NotFound
-from hookline.html import Child, Safe, tag
 from hookline.model import Attempt, Endpoint, Message
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.services import explain
+from hookline.web.html import Child, Safe, tag
 
 WHOLE = 64 * 1024  # bytes: no more is kept of an answer
 INLINE = 16 * 1024  # bytes of a payload that is part of a command; a larger one is a file beside it
 
 
-async def show(look: Look) -> Page:
-    message = await look.message(look.path("message_id"))
-    attempt = await look.store.attempt(message, look.path("attempt_id"))
+async def show(context: PageContext) -> Page:
+    message = await context.message(context.path("message_id"))
+    attempt = await context.store.attempt(message, context.path("attempt_id"))
     if attempt is None:
         raise NotFound("this message has no such attempt; retention may have taken it")
-    found = await look.store.endpoints_for([attempt.endpoint_no])
+    found = await context.store.endpoints_for([attempt.endpoint_no])
     endpoint = next((each for each in found if each.status != EndpointStatus.DELETED), None)
     request = None
     if endpoint is not None:
-        request = preview.request(endpoint, message, number=attempt.number, at=attempt.started_at)
+        request = request_preview.request(endpoint, message, number=attempt.number, at=attempt.started_at)
     changed = endpoint is not None and endpoint.updated_at > attempt.started_at
     return Page(
         title=f"Attempt {attempt.number}",
         rail="messages",
         body=[
             _verdict(attempt),
-            _fields(look, message, attempt, endpoint),
+            _fields(context, message, attempt, endpoint),
             way.phases([attempt], attempt.started_at),
-            exchange.sides(request, attempt, most=WHOLE, changed=changed),
-            parts.actions(_as_curl(look, message, endpoint)) if endpoint is not None else None,
+            request_response.sides(request, attempt, most=WHOLE, changed=changed),
+            components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
         ],
-        aside=_back(look, message),
+        aside=_back(context, message),
         every=None,
     )
 
 
 def _verdict(attempt: Attempt) -> Safe:
     words = _VERDICTS.get(attempt.outcome, attempt.outcome)
-    said = exchange.text(attempt.detail.encode(errors="replace"))
-    return parts.verdict(way.OUTCOMES.get(attempt.outcome, "scheduled"), words, f" {said}" if said else None)
+    said = request_response.text(attempt.detail.encode(errors="replace"))
+    return components.verdict(way.OUTCOMES.get(attempt.outcome, "scheduled"), words, f" {said}" if said else None)
 
 
 _VERDICTS = {
@@ -56,65 +56,65 @@ _VERDICTS = {
 }
 
 
-def _fields(look: Look, message: Message, attempt: Attempt, endpoint: Endpoint | None) -> Safe:
-    where = None if endpoint is None else look.link(f"/endpoints/{endpoint.id}")
+def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: Endpoint | None) -> Safe:
+    where = None if endpoint is None else context.link(f"/endpoints/{endpoint.id}")
     pairs: list[tuple[str, Child]] = [
-        ("Attempt", parts.ident(attempt.id)),
-        ("Message", parts.ident(message.id, href=look.link(f"/messages/{message.id}"))),
-        ("Endpoint", parts.ident(attempt.endpoint_url, href=where, most=70)),
+        ("Attempt", components.ident(attempt.id)),
+        ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
+        ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
         ("Result", way.outcome(attempt)),
-        ("Started", parts.clock(attempt.started_at)),
+        ("Started", components.clock(attempt.started_at)),
         ("Took", length(attempt.timing.total / 1e6)),
     ]
     if attempt.address:
-        pairs.append(("Address", parts.ident(attempt.address)))
+        pairs.append(("Address", components.ident(attempt.address)))
     if attempt.probe:
         pairs.append(("Probe", "It tested whether the endpoint is well again, and used up no attempt."))
     elif attempt.trigger:
         pairs.append(("Sent", "by hand"))
-    slowest = max(story.phases(attempt), key=lambda each: each[1], default=None)
+    slowest = max(explain.phases(attempt), key=lambda each: each[1], default=None)
     if slowest is not None:
         pairs.append(("Longest phase", f"{slowest[0].value}, {length(slowest[1] / 1e6)}"))
-    return parts.fields(pairs)
+    return components.fields(pairs)
 
 
 # ── copy as curl ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_curl(look: Look) -> Page:
+async def show_curl(context: PageContext) -> Page:
     """Signed for those who may resend it anyway; others see the headers without a signature that opens a door."""
-    message = await look.message(look.path("message_id"))
-    endpoint = await look.endpoint(look.path("endpoint_id"))
+    message = await context.message(context.path("message_id"))
+    endpoint = await context.endpoint(context.path("endpoint_id"))
     if endpoint.app_no != message.app_no:
         raise NotFound(f"no endpoint {endpoint.id!r} in the application of this message")
-    attempts = [each.sent for each in await look.store.deliveries(message.id) if each.endpoint_no == endpoint.no]
-    request = preview.request(
-        endpoint, message, number=max(attempts, default=0) + 1, at=look.now, signed=look.may_change
+    attempts = [each.sent for each in await context.store.deliveries(message.id) if each.endpoint_no == endpoint.no]
+    request = request_preview.request(
+        endpoint, message, number=max(attempts, default=0) + 1, at=context.now, signed=context.may_change
     )
     return Page(
         title="Copy as curl",
         rail="messages",
         body=[
             tag("p", "The request as it would be sent now, for bash, zsh and any POSIX shell."),
-            *_command(look, message, request),
+            *_command(context, message, request),
             *(tag("p", note, class_="quiet") for note in _notes(message, request)),
         ],
-        aside=_back(look, message),
+        aside=_back(context, message),
         every=None,
     )
 
 
-def _command(look: Look, message: Message, request: preview.Request) -> list[Child]:
+def _command(context: PageContext, message: Message, request: request_preview.Request) -> list[Child]:
     payload = message.payload or b""
     if len(payload) <= INLINE:
-        return [parts.code(curl.command(request.url, request.lines, payload), name="command")]
+        return [components.code(curl.command(request.url, request.lines, payload), name="command")]
     name = f"{message.id}.json"
-    link = tag("a", f"Download {name}", href=look.link(f"/messages/{message.id}/payload"), class_="button")
+    link = tag("a", f"Download {name}", href=context.link(f"/messages/{message.id}/payload"), class_="button")
     words = tag("p", f"The payload has {len(payload):,} bytes: keep it beside, then run the command there. ", link)
-    return [words, parts.code(curl.command_with_file(request.url, request.lines, name), name="command")]
+    return [words, components.code(curl.command_with_file(request.url, request.lines, name), name="command")]
 
 
-def _notes(message: Message, request: preview.Request) -> list[str]:
+def _notes(message: Message, request: request_preview.Request) -> list[str]:
     found = []
     if message.payload is None:
         found.append("The payload was removed: the body is empty.")
@@ -122,17 +122,17 @@ def _notes(message: Message, request: preview.Request) -> list[str]:
         found.append("The signature is of this moment: receivers refuse it after a few minutes. Reload for a new one.")
     else:
         found.append("Without a signature: a receiver that checks it refuses this request.")
-    if any(line.endswith(f": {preview.HIDDEN}") for line in request.lines):
+    if any(line.endswith(f": {request_preview.HIDDEN}") for line in request.lines):
         found.append("Headers that let somebody in are not shown: put in their values yourself.")
     return found
 
 
-def _as_curl(look: Look, message: Message, endpoint: Endpoint) -> Safe:
-    return parts.link_button(look.link(f"/messages/{message.id}/curl/{endpoint.id}"), "Copy as curl")
+def _as_curl(context: PageContext, message: Message, endpoint: Endpoint) -> Safe:
+    return components.link_button(context.link(f"/messages/{message.id}/curl/{endpoint.id}"), "Copy as curl")
 
 
-def _back(look: Look, message: Message) -> Safe:
-    return tag("a", "Back to the message", href=look.link(f"/messages/{message.id}"))
+def _back(context: PageContext, message: Message) -> Safe:
+    return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))
 
 
 VIEWS = (

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline import manage
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look
+from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
-from hookline.html import Child, Safe, tag
 from hookline.model import EventType
-from hookline.schema import newest
+from hookline.services import manage
+from hookline.services.schemas.validate import newest
+from hookline.web.html import Child, Safe, tag
 
 NEW = "/new-event-type"  # apart from those that have a name: one may be called `new`
 FIRST = "1"  # version of a schema
@@ -118,32 +118,32 @@ def _read(text: str) -> dict[str, Any]:
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_new(look: Look) -> Page:
-    return _page(look, "New event type", NEW, Draft())
+async def show_new(context: PageContext) -> Page:
+    return _page(context, "New event type", NEW, Draft())
 
 
-async def create(look: Look, form: Form) -> Done | Page:
+async def create(context: PageContext, form: Form) -> Done | Page:
     draft = Draft.typed(form, form.text("name"))
     try:
-        now = look.services.wall()
-        blank = EventType(org_id=look.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await manage.add_event_type(look.store, draft.applied(blank), look.services.schemas.check_saved)
+        now = context.services.wall()
+        blank = EventType(org_id=context.org_id, name=draft.name, created_at=now, updated_at=now)
+        made = await manage.add_event_type(context.store, draft.applied(blank), context.services.schemas.check_saved)
     except (InvalidInput, Conflict, Busy) as error:
-        return _page(look, "New event type", NEW, draft, error)
-    look.services.schemas.forget(look.org_id, made.name)
-    return Done(to=look.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
+        return _page(context, "New event type", NEW, draft, error)
+    context.services.schemas.forget(context.org_id, made.name)
+    return Done(to=context.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
 
 
 # ── changing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_edit(look: Look) -> Page:
-    found = await manage.find_event_type(look.store, look.org_id, look.path("name"))
-    return _page(look, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
+async def show_edit(context: PageContext) -> Page:
+    found = await manage.find_event_type(context.store, context.org_id, context.path("name"))
+    return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
 
 
-async def edit(look: Look, form: Form) -> Done | Page:
-    found = await manage.find_event_type(look.store, look.org_id, look.path("name"))
+async def edit(context: PageContext, form: Form) -> Done | Page:
+    found = await manage.find_event_type(context.store, context.org_id, context.path("name"))
     draft = Draft.typed(form, found.name)
 
     def decide(seen: EventType) -> EventType:
@@ -154,52 +154,54 @@ async def edit(look: Look, form: Form) -> Done | Page:
         return draft.applied(seen)
 
     try:
-        await manage.change_event_type(look.store, look.org_id, found.name, decide, look.services.schemas.check_saved)
+        await manage.change_event_type(
+            context.store, context.org_id, found.name, decide, context.services.schemas.check_saved
+        )
     except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
-        return _page(look, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
-    look.services.schemas.forget(look.org_id, found.name)
-    return Done(to=look.link(path(found.name)), notice="Saved.", subject=found.name)
+        return _page(context, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
+    context.services.schemas.forget(context.org_id, found.name)
+    return Done(to=context.link(path(found.name)), notice="Saved.", subject=found.name)
 
 
-async def archive(look: Look, _form: Form) -> Done:
+async def archive(context: PageContext, _form: Form) -> Done:
     found = await manage.archive_event_type(
-        look.store, look.org_id, look.path("name"), look.services.schemas.check_saved
+        context.store, context.org_id, context.path("name"), context.services.schemas.check_saved
     )
-    return _turned(look, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
+    return _turned(context, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
 
 
-async def restore(look: Look, _form: Form) -> Done:
+async def restore(context: PageContext, _form: Form) -> Done:
     found = await manage.change_event_type(
-        look.store,
-        look.org_id,
-        look.path("name"),
+        context.store,
+        context.org_id,
+        context.path("name"),
         lambda seen: replace(seen, archived=False),
-        look.services.schemas.check_saved,
+        context.services.schemas.check_saved,
     )
-    return _turned(look, found, "It is in use again.")
+    return _turned(context, found, "It is in use again.")
 
 
-def _turned(look: Look, found: EventType, notice: str) -> Done:
-    look.services.schemas.forget(look.org_id, found.name)
-    return Done(to=look.link(path(found.name)), notice=notice, subject=found.name)
+def _turned(context: PageContext, found: EventType, notice: str) -> Done:
+    context.services.schemas.forget(context.org_id, found.name)
+    return Done(to=context.link(path(found.name)), notice=notice, subject=found.name)
 
 
 # ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(look: Look, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
+def _page(context: PageContext, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
     faults = {} if error is None else dict([_fault(error)])
-    wrong = None if error is None else parts.verdict("dead", f"Nothing was saved: {error}")
+    wrong = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
     status = 200 if error is None else 409 if isinstance(error, Conflict) else 422
-    body: list[Child] = [wrong, _form_of(look, to, draft, faults)]
-    return Page(title=title, rail="event-types", body=body, aside=_back(look, to), status=status, every=None)
+    body: list[Child] = [wrong, _form_of(context, to, draft, faults)]
+    return Page(title=title, rail="event-types", body=body, aside=_back(context, to), status=status, every=None)
 
 
-def _back(look: Look, to: str) -> Safe:
+def _back(context: PageContext, to: str) -> Safe:
     if to == NEW:
-        return tag("a", "Back to the event types", href=look.link("/event-types"))
-    return tag("a", "Back to the event type", href=look.link(to.removesuffix("/edit")))
+        return tag("a", "Back to the event types", href=context.link("/event-types"))
+    return tag("a", "Back to the event type", href=context.link(to.removesuffix("/edit")))
 
 
 def _fault(error: HooklineError) -> tuple[str, str]:
@@ -213,12 +215,12 @@ def _fault(error: HooklineError) -> tuple[str, str]:
     return "name" if isinstance(error, Conflict) else "", text
 
 
-def _form_of(look: Look, to: str, draft: Draft, faults: Mapping[str, str]) -> Safe:
-    return parts.form(
-        look,
-        look.link(to),
+def _form_of(context: PageContext, to: str, draft: Draft, faults: Mapping[str, str]) -> Safe:
+    return components.form(
+        context,
+        context.link(to),
         tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, faults),
-        parts.field(
+        components.field(
             "description",
             "Description",
             draft.description,
@@ -227,22 +229,24 @@ def _form_of(look: Look, to: str, draft: Draft, faults: Mapping[str, str]) -> Sa
             hint="For the people who receive it: when it is sent, and what it means.",
             error=faults.get("description"),
         ),
-        parts.field("group", "Group", draft.group, hint="Types of a kind, such as orders.", error=faults.get("group")),
-        parts.field(
+        components.field(
+            "group", "Group", draft.group, hint="Types of a kind, such as orders.", error=faults.get("group")
+        ),
+        components.field(
             "flags",
             "Feature flags",
             draft.flags,
             hint="By commas; for your own use: the portal shows every event type.",
             error=faults.get("flags"),
         ),
-        parts.field(
+        components.field(
             "version",
             "Version of the schema",
             draft.version,
             hint="One that exists is replaced, a new one is added. The highest counts.",
             error=faults.get("version"),
         ),
-        parts.field(
+        components.field(
             "schema",
             "JSON Schema",
             draft.schema,
@@ -261,7 +265,7 @@ def _form_of(look: Look, to: str, draft: Draft, faults: Mapping[str, str]) -> Sa
 
 
 def _name(draft: Draft, faults: Mapping[str, str]) -> Safe:
-    return parts.field(
+    return components.field(
         "name",
         "Name",
         draft.name,

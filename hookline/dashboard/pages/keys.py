@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from hookline import ids, manage
-from hookline.api.errors import Refused
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
+from hookline import ids
+from hookline.dashboard import components
+from hookline.dashboard.page import Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
-from hookline.html import Child, Safe, tag
 from hookline.model import ApiKey, Application, Scope
-from hookline.store.base import Page as Rows
+from hookline.services import manage
+from hookline.store.protocols import Page as Rows
+from hookline.web.errors import Refused
+from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50
-MOST_LISTED = 200  # applications to choose from; any other can be typed
+MAX_LISTED = 200  # applications to choose from; any other can be typed
 SOON = timedelta(days=7)
 
 _SCOPES = {
@@ -27,114 +28,120 @@ _SCOPES = {
 _LIVES = {"": "until it is revoked", "7": "7 days", "30": "30 days", "90": "90 days", "365": "a year"}
 
 
-def _check(look: Look) -> None:
+def _check(context: PageContext) -> None:
     """As in the API: who holds which key is the business of those who may make one."""
-    if not look.may_change:
+    if not context.may_change:
         raise Refused(403, "API keys are shown to those who may make them: you may only look at the rest")
 
 
 # ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show(look: Look) -> Page:
-    _check(look)
-    after = look.param("after")
+async def show(context: PageContext) -> Page:
+    _check(context)
+    after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
         raise InvalidInput("after: is not a place in this listing")
-    found = await look.store.api_keys(look.org_id, Rows(limit=SHOWN + 1, iterator=after))
+    found = await context.store.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
-    names = await look.store.application_names(look.org_id, {key.app_id for key in keys if key.app_id is not None})
-    listed = _table(look, keys, names) if keys else _nothing()
+    names = await context.store.application_names(
+        context.org_id, {key.app_id for key in keys if key.app_id is not None}
+    )
+    listed = _table(context, keys, names) if keys else _nothing()
     return Page(
         title="API keys",
         rail="keys",
-        aside=parts.link_button(look.link("/api-keys/new"), "New API key", kind="main"),
+        aside=components.link_button(context.link("/api-keys/new"), "New API key", kind="main"),
         body=[
-            look.live("verdict", _verdict(look, keys)),
-            look.live("keys", listed),
-            parts.more(look, keys[-1].id if len(found) > SHOWN else None, "More"),
+            context.live("verdict", _verdict(context, keys)),
+            context.live("keys", listed),
+            components.more(context, keys[-1].id if len(found) > SHOWN else None, "More"),
         ],
         every=10.0,
     )
 
 
-def _verdict(look: Look, keys: Sequence[ApiKey]) -> Safe:
-    over = [key for key in keys if key.expires_at is not None and key.expires_at <= look.now]
-    soon = [key for key in keys if key.expires_at is not None and look.now < key.expires_at <= look.now + SOON]
+def _verdict(context: PageContext, keys: Sequence[ApiKey]) -> Safe:
+    over = [key for key in keys if key.expires_at is not None and key.expires_at <= context.now]
+    soon = [key for key in keys if key.expires_at is not None and context.now < key.expires_at <= context.now + SOON]
     if over:
         have = "has" if len(over) == 1 else "have"
-        return parts.verdict(
-            "dead", f"{parts.count(len(over), 'key')} {have} expired: replace what uses it, and revoke it."
+        return components.verdict(
+            "dead", f"{components.count(len(over), 'key')} {have} expired: replace what uses it, and revoke it."
         )
     if soon:
         expires = "expires" if len(soon) == 1 else "expire"
-        return parts.verdict("scheduled", f"{parts.count(len(soon), 'key')} {expires} within {SOON.days} days.")
-    return parts.verdict("delivered", "No key expires soon." if keys else "No API keys yet.")
+        return components.verdict(
+            "scheduled", f"{components.count(len(soon), 'key')} {expires} within {SOON.days} days."
+        )
+    return components.verdict("delivered", "No key expires soon." if keys else "No API keys yet.")
 
 
 def _nothing() -> Safe:
-    return parts.empty(
+    return components.empty(
         "An API key opens the API and this dashboard. Make one here, or:",
         'hookline keys create "checkout service" --scope publish',
     )
 
 
-def _table(look: Look, keys: Sequence[ApiKey], names: Mapping[str, str]) -> Safe:
-    return parts.table(
+def _table(context: PageContext, keys: Sequence[ApiKey], names: Mapping[str, str]) -> Safe:
+    return components.table(
         ("Name", "May", "Application", "Key", "Last used", "Expires", "Made", ""),
-        [_row(look, key, names) for key in keys],
+        [_row(context, key, names) for key in keys],
         caption="API keys that were not revoked",
         keys=[key.id for key in keys],
     )
 
 
-def _row(look: Look, key: ApiKey, names: Mapping[str, str]) -> list[Child]:
+def _row(context: PageContext, key: ApiKey, names: Mapping[str, str]) -> list[Child]:
     return [
         key.name,
         key.scope.value,
         "all" if key.app_id is None else names.get(key.app_id, key.app_id),
         tag("span", f"hk_…{key.hint}", class_="id", title=key.id),
-        "never" if key.last_used_at is None else parts.ago(key.last_used_at, look.now),
-        _expiry(look, key.expires_at),
-        parts.ago(key.created_at, look.now),
-        parts.link_button(
-            look.link(f"/api-keys/{key.id}/revoke"), "Revoke…", kind="danger", aria_label=f"Revoke {key.name}"
+        "never" if key.last_used_at is None else components.ago(key.last_used_at, context.now),
+        _expiry(context, key.expires_at),
+        components.ago(key.created_at, context.now),
+        components.link_button(
+            context.link(f"/api-keys/{key.id}/revoke"), "Revoke…", kind="danger", aria_label=f"Revoke {key.name}"
         ),
     ]
 
 
-def _expiry(look: Look, at: datetime | None) -> Child:
+def _expiry(context: PageContext, at: datetime | None) -> Child:
     if at is None:
         return tag("span", "never", class_="quiet")
-    if at <= look.now:
-        return parts.state("dead", tag("span", "expired ", parts.ago(at, look.now)))
-    shown = parts.ago(at, look.now)
-    return parts.state("scheduled", shown) if at <= look.now + SOON else shown
+    if at <= context.now:
+        return components.state("dead", tag("span", "expired ", components.ago(at, context.now)))
+    shown = components.ago(at, context.now)
+    return components.state("scheduled", shown) if at <= context.now + SOON else shown
 
 
 # ── a new one ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_new(look: Look) -> Page:
-    _check(look)
-    return await _form(look, {"scope": Scope.PUBLISH.value, "app": "" if look.app is None else look.app.id}, {})
+async def show_new(context: PageContext) -> Page:
+    _check(context)
+    return await _form(
+        context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id}, {}
+    )
 
 
-async def create(look: Look, form: Form) -> Shown | Page:
+async def create(context: PageContext, form: Form) -> ResultPage | Page:
     typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
     try:
-        made, key = await _create(look, typed)
+        made, key = await _create(context, typed)
     except (InvalidInput, NotFound) as error:
         field, text = _fault(error)
-        return await _form(look, typed, {field: text})
-    return Shown(
+        return await _form(context, typed, {field: text})
+    return ResultPage(
         title="API key made",
         rail="keys",
         body=[
-            parts.verdict("scheduled", "Copy the key now: it is shown this once, and only its hash is kept."),
-            parts.code(key, name="key"),
+            components.verdict("scheduled", "Copy the key now: it is shown this once, and only its hash is kept."),
+            components.code(key, name="key"),
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
-            tag("p", parts.link_button(look.link("/api-keys"), "I have copied it", kind="main")),
+            tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
         every=None,
         subject=made.id,
@@ -143,18 +150,18 @@ async def create(look: Look, form: Form) -> Shown | Page:
     )
 
 
-async def _create(look: Look, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
+async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
     if typed["scope"] not in set(Scope):
         raise InvalidInput(f"scope: takes one of {', '.join(Scope)}")
     if typed["days"] not in _LIVES:
         raise InvalidInput(f"days: takes one of {', '.join(filter(None, _LIVES))}, or nothing")
-    now = look.services.wall()
+    now = context.services.wall()
     return await manage.add_api_key(
-        look.store,
-        look.org_id,
+        context.store,
+        context.org_id,
         name=typed["name"],
         scope=Scope(typed["scope"]),
-        app=await look.application(typed["app"]) if typed["app"] else None,
+        app=await context.application(typed["app"]) if typed["app"] else None,
         expires_at=now + timedelta(days=int(typed["days"])) if typed["days"] else None,
         now=now,
     )
@@ -168,12 +175,12 @@ def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
     return (field, text) if text else ("name", field)
 
 
-async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:
-    apps = await look.store.applications(look.org_id, Rows(limit=MOST_LISTED + 1))
-    form = parts.form(
-        look,
-        look.link("/api-keys/new"),
-        parts.field(
+async def _form(context: PageContext, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:
+    apps = await context.store.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
+    form = components.form(
+        context,
+        context.link("/api-keys/new"),
+        components.field(
             "name",
             "Name",
             typed.get("name", ""),
@@ -183,21 +190,21 @@ async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str])
             maxlength="256",
             autofocus=True,
         ),
-        parts.choice(
+        components.choice(
             "scope", "May", ((scope.value, words) for scope, words in _SCOPES.items()), typed.get("scope", "")
         ),
         _applications(apps, typed.get("app", ""), faults.get("app")),
-        parts.choice("days", "Lasts", _LIVES.items(), typed.get("days", "")),
+        components.choice("days", "Lasts", _LIVES.items(), typed.get("days", "")),
         tag("button", "Make the key", class_="button main"),
         class_="stacked",
     )
-    wrong = parts.verdict(
+    wrong = components.verdict(
         "dead", "Nothing was made: ", "; ".join(f"{name}: {text}" for name, text in faults.items()), "."
     )
     return Page(
         title="New API key",
         rail="keys",
-        aside=tag("a", "Back to the keys", href=look.link("/api-keys")),
+        aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
         body=[wrong if faults else None, form],
         status=422 if faults else 200,
         every=None,
@@ -205,9 +212,9 @@ async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str])
 
 
 def _applications(apps: Sequence[Application], value: str, error: str | None) -> Safe:
-    options, more = [(app.id, app.name) for app in apps[:MOST_LISTED]], len(apps) > MOST_LISTED
+    options, more = [(app.id, app.name) for app in apps[:MAX_LISTED]], len(apps) > MAX_LISTED
     every = "all applications"
-    return parts.chooser(
+    return components.chooser(
         "app", "Reaches", options, value, more=more, nothing=every, hint=f"Empty: {every}.", error=error
     )
 
@@ -215,22 +222,22 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 # ── revoking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_revoke(look: Look) -> Page:
+async def show_revoke(context: PageContext) -> Page:
     """What it touches, before it is done."""
-    _check(look)
-    key = await _find(look)
+    _check(context)
+    key = await _find(context)
     used = (
         "It was never used."
         if key.last_used_at is None
-        else tag("span", "Last used ", parts.ago(key.last_used_at, look.now), ".")
+        else tag("span", "Last used ", components.ago(key.last_used_at, context.now), ".")
     )
-    own = look.viewer.caller.key_id == key.id
+    own = context.viewer.caller.key_id == key.id
     return Page(
         title="Revoke an API key",
         rail="keys",
         body=[
-            parts.verdict("dead", f"Whoever uses {key.name} is refused from now on. It cannot be undone."),
-            parts.fields(
+            components.verdict("dead", f"Whoever uses {key.name} is refused from now on. It cannot be undone."),
+            components.fields(
                 (
                     ("Name", key.name),
                     ("May", key.scope.value),
@@ -239,26 +246,32 @@ async def show_revoke(look: Look) -> Page:
                     ("You", "You have signed in with this key: revoking it signs you out." if own else None),
                 )
             ),
-            parts.actions(
-                parts.button(look, look.link(f"/api-keys/{key.id}/revoke"), "Revoke this key", kind="danger"),
-                parts.link_button(look.link("/api-keys"), "Keep it"),
+            components.actions(
+                components.button(
+                    context, context.link(f"/api-keys/{key.id}/revoke"), "Revoke this key", kind="danger"
+                ),
+                components.link_button(context.link("/api-keys"), "Keep it"),
             ),
         ],
         every=None,
     )
 
 
-async def revoke(look: Look, _form: Form) -> Done:
-    key = await _find(look)
-    await look.services.auth.revoke_key(look.org_id, key.id)
+async def revoke(context: PageContext, _form: Form) -> Done:
+    key = await _find(context)
+    await context.services.auth.revoke_key(context.org_id, key.id)
     return Done(
-        to=look.link("/api-keys"), notice=f"{key.name} is revoked.", subject=key.id, detail=key.name, app_id=key.app_id
+        to=context.link("/api-keys"),
+        notice=f"{key.name} is revoked.",
+        subject=key.id,
+        detail=key.name,
+        app_id=key.app_id,
     )
 
 
-async def _find(look: Look) -> ApiKey:
-    key_id = look.path("key_id")
-    found = await look.store.api_key(look.org_id, key_id)
+async def _find(context: PageContext) -> ApiKey:
+    key_id = context.path("key_id")
+    found = await context.store.api_key(context.org_id, key_id)
     if found is None:
         raise NotFound(f"no API key {key_id!r}; it may have been revoked")
     return found

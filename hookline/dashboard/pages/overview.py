@@ -10,67 +10,67 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hookline.dashboard import series
-from hookline.dashboard.look import Look
+from hookline.dashboard.charts import series
+from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
-from hookline.dashboard.pages.overview_view import MOST_TROUBLED, Fleet, Picture, body
-from hookline.dashboard.series import Series
+from hookline.dashboard.pages.overview_view import MAX_TROUBLED, Fleet, Picture, body
 from hookline.errors import NotFound
 from hookline.model import Backlog, DeadFilter, Depths
-from hookline.observe.activity import MINUTE
-from hookline.observe.history import Work
-from hookline.observe.overview import ALIVE, living
-from hookline.store.base import Page as Rows
+from hookline.model.activity import MINUTE
+from hookline.observe.fleet_history import Work
+from hookline.observe.fleet_overview import ALIVE, living
+from hookline.store.protocols import Page as Rows
 
-MOST_ALERTS = 20
+MAX_ALERTS = 20
 FRESH = 2.0  # seconds that a counting of what is open is good for
 LOOKS_KEPT = timedelta(hours=2)  # of earlier backlogs
 
 
-async def show(look: Look) -> Page:
-    if look.app is None and look.param("app") is not None:
-        raise NotFound(f"no application {look.param('app')!r}")  # never: all of them
-    picture = await (_whole(look) if look.whole and look.app is None else _own(look))
-    return Page(title="Overview", body=body(look, picture), rail="overview")
+async def show(context: PageContext) -> Page:
+    if context.app is None and context.param("app") is not None:
+        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
+    picture = await (_whole(context) if context.whole and context.app is None else _own(context))
+    return Page(title="Overview", body=body(context, picture), rail="overview")
 
 
 # ── the deployment ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _whole(look: Look) -> Picture:
-    store, span, now = look.store, look.span, look.now
+async def _whole(context: PageContext) -> Picture:
+    store, span, now = context.store, context.span, context.now
     depths = await store.depths(fresh=FRESH)
-    steps = _steps(look, await _work(look))
-    firing = await store.alerts(Rows(limit=MOST_ALERTS), firing=True)
+    steps = _steps(context, await _work(context))
+    firing = await store.alerts(Rows(limit=MAX_ALERTS), firing=True)
     fleet = Fleet(
         depths=depths,
         alerts=firing,
-        names=await alerts.names_of(look, firing),
+        names=await alerts.names_of(context, firing),
         living=living(await store.pulses(now - ALIVE), now),
         steps=steps,
         looks=(await store.alert_looks(span.length.total_seconds())).looks if span.length <= LOOKS_KEPT else (),
     )
     return Picture(
-        series=_outcomes(look, steps),
+        series=_outcomes(context, steps),
         backlog=_backlog(depths),
         dead={reason: count for reason, count in depths.dead.items() if count},
-        troubled=await store.troubled(MOST_TROUBLED + 1),
+        troubled=await store.troubled(MAX_TROUBLED + 1),
         fleet=fleet,
     )
 
 
-async def _work(look: Look) -> list[Work]:
-    past, read = look.services.history, look.store.pulses
-    since = series.begins(look.span, look.now)
-    if look.span.grain == MINUTE:
+async def _work(context: PageContext) -> list[Work]:
+    past, read = context.services.history, context.store.pulses
+    since = series.begins(context.span, context.now)
+    if context.span.grain == MINUTE:
         return await past.minutes(read, since)
-    return await past.quarters(read, since, look.now)
+    return await past.quarters(read, since, context.now)
 
 
-def _steps(look: Look, found: Sequence[Work]) -> list[Work]:
-    length, first = series.step(look.span), series.begins(look.span, look.now)
-    steps = [Work(at=first + at * length) for at in range(look.span.steps)]
+def _steps(context: PageContext, found: Sequence[Work]) -> list[Work]:
+    length, first = series.step(context.span), series.begins(context.span, context.now)
+    steps = [Work(at=first + at * length) for at in range(context.span.steps)]
     for each in found:
         at = (each.at - first) // length
         if 0 <= at < len(steps):
@@ -78,11 +78,11 @@ def _steps(look: Look, found: Sequence[Work]) -> list[Work]:
     return steps
 
 
-def _outcomes(look: Look, steps: Sequence[Work]) -> Series:
+def _outcomes(context: PageContext, steps: Sequence[Work]) -> Series:
     delivered = [round(each.delivered) for each in steps]
     retried = [round(each.retried) for each in steps]
     dead = [round(each.dead) for each in steps]
-    over = series.drawn(series.steps(look.span, look.now), delivered, retried, dead)
+    over = series.drawn(series.steps(context.span, context.now), delivered, retried, dead)
     return Series(times=[each.at for each in steps], delivered=delivered, retried=retried, dead=dead, over=over)
 
 
@@ -101,20 +101,20 @@ def _backlog(depths: Depths) -> Backlog:
 # ── one organization or application ───────────────────────────────────────────────────────────────────────────────
 
 
-async def _own(look: Look) -> Picture:
-    store, span = look.store, look.span
-    since = series.begins(span, look.now)
-    did = await store.activity(since, org_id=look.org_id, app_no=look.app_no, grain=span.grain)
-    dead = await store.dead_summary(DeadFilter(org_id=look.org_id, app_no=look.app_no))
+async def _own(context: PageContext) -> Picture:
+    store, span = context.store, context.span
+    since = series.begins(span, context.now)
+    did = await store.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
+    dead = await store.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
     by_reason: Counter[str] = Counter()
     for group in dead.groups:
         by_reason[group.reason.value] += group.dead
     return Picture(
-        series=series.laid_out(did, series.steps(span, look.now)),
-        backlog=await store.backlog(look.org_id, look.app_no),
+        series=series.laid_out(did, series.steps(span, context.now)),
+        backlog=await store.backlog(context.org_id, context.app_no),
         dead=by_reason,
         more_dead=dead.more,
-        troubled=await store.troubled(MOST_TROUBLED + 1, org_id=look.org_id, app_no=look.app_no),
+        troubled=await store.troubled(MAX_TROUBLED + 1, org_id=context.org_id, app_no=context.app_no),
     )
 
 

@@ -6,36 +6,37 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
 
-from hookline.dashboard import charts, parts, series
-from hookline.dashboard.charts import Bar, Curve
-from hookline.dashboard.look import Look
-from hookline.dashboard.scales import exact
-from hookline.dashboard.series import Series
-from hookline.html import Child, Safe, tag
-from hookline.observe import history
-from hookline.observe.alerts.alert import Look as Asked
-from hookline.observe.history import Work
+from hookline.dashboard import components
+from hookline.dashboard.charts import figures, series
+from hookline.dashboard.charts.figures import Bar, Curve
+from hookline.dashboard.charts.scales import exact
+from hookline.dashboard.charts.series import Series
+from hookline.dashboard.page_context import PageContext
+from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.pulses import Row
+from hookline.observe import fleet_history
+from hookline.observe.fleet_history import Work
 from hookline.observe.instruments import ATTEMPTS, SECONDS, quantile
-from hookline.observe.pulse import Row
+from hookline.web.html import Child, Safe, tag
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))
 
 
-def outcomes(look: Look, found: Series) -> Safe:
-    label = f"Attempts {series.rate_words(look.span)}"
-    return parts.section("Attempts", charts.areas(label, found.curves(), found.times))
+def outcomes(context: PageContext, found: Series) -> Safe:
+    label = f"Attempts {series.rate_words(context.span)}"
+    return components.section("Attempts", figures.areas(label, found.curves(), found.times))
 
 
 def backlog(steps: Sequence[Work], looks: Sequence[Asked]) -> Safe:
     """How much is due, where it is remembered for long enough, and how late what was sent was."""
     times = [each.at for each in steps]
     late = [Curve(name="p95", shade="scheduled", values=[_at(0.95, each.lag) for each in steps])]
-    age = charts.lines("How late attempts started, 95 of 100 sooner than", late, times, unit="s")
+    age = figures.lines("How late attempts started, 95 of 100 sooner than", late, times, unit="s")
     if not looks:
-        return parts.section("Backlog", age, id_="backlog")
+        return components.section("Backlog", age, id_="backlog")
     due = [Curve(name="due", shade="pending", values=_highest(looks, times))]
-    return parts.section(
-        "Backlog", parts.columns(charts.lines("Deliveries that are due", due, times), age), id_="backlog"
+    return components.section(
+        "Backlog", components.columns(figures.lines("Deliveries that are due", due, times), age), id_="backlog"
     )
 
 
@@ -48,8 +49,8 @@ def _highest(looks: Sequence[Asked], times: Sequence[datetime]) -> list[float | 
     return found
 
 
-def latency(look: Look, steps: Sequence[Work]) -> Safe:
-    total, times = history.together(steps, steps[0].at), [each.at for each in steps]
+def latency(context: PageContext, steps: Sequence[Work]) -> Safe:
+    total, times = fleet_history.together(steps, steps[0].at), [each.at for each in steps]
     curves = [
         Curve(name=name, shade=shade, values=[_at(part, each.latency) for each in steps])
         for name, part, shade in _QUANTILES
@@ -61,15 +62,15 @@ def latency(look: Look, steps: Sequence[Work]) -> Safe:
             ("Accepted to delivered", total.latency),
         )
     ]
-    return parts.section(
+    return components.section(
         "Latency",
-        parts.table(
+        components.table(
             ("", *(name for name, _, _ in _QUANTILES)),
             rows,
-            caption=f"Latency, {look.span.words.lower()}",
+            caption=f"Latency, {context.span.words.lower()}",
             numeric=(1, 2, 3),
         ),
-        charts.lines("Accepted to delivered", curves, times, unit="s"),
+        figures.lines("Accepted to delivered", curves, times, unit="s"),
         id_="latency",
     )
 
@@ -83,7 +84,7 @@ def length(seconds: float | None) -> str:
 
 
 def attempts(steps: Sequence[Work]) -> Safe:
-    used = history.together(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
+    used = fleet_history.together(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
     total, most = sum(used), max((at for at, count in enumerate(used) if count), default=-1)
     names = [*(f"{number:.0f}" for number in ATTEMPTS), f"more than {ATTEMPTS[-1]:.0f}"]
     found = [
@@ -96,20 +97,24 @@ def attempts(steps: Sequence[Work]) -> Safe:
         for at, (name, count) in enumerate(zip(names, used, strict=False))
         if at <= most
     ]
-    return parts.section("Attempts used", charts.bars("Attempts that deliveries took until they were delivered", found))
+    return components.section(
+        "Attempts used", figures.bars("Attempts that deliveries took until they were delivered", found)
+    )
 
 
-def dead_letters(look: Look, dead: Mapping[str, int]) -> Safe:
+def dead_letters(context: PageContext, dead: Mapping[str, int]) -> Safe:
     found = [
         Bar(
             name=reason,
             value=count,
             words=f"{count:,}",
             shade="dead",
-            href=look.link("/dead-letters", reason=reason),
+            href=context.link("/dead-letters", reason=reason),
         )
         for reason, count in sorted(dead.items(), key=lambda each: (-each[1], each[0]))
     ]
     if not found:
-        return parts.section("Dead letters", tag("p", "None: nothing has been given up.", class_="quiet"), id_="dead")
-    return parts.section("Dead letters", charts.bars("Dead letters by reason", found), id_="dead")
+        return components.section(
+            "Dead letters", tag("p", "None: nothing has been given up.", class_="quiet"), id_="dead"
+        )
+    return components.section("Dead letters", figures.bars("Dead letters by reason", found), id_="dead")

@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.dashboard import health, parts, series
-from hookline.dashboard.health import Condition, condition
-from hookline.dashboard.look import Look
+from hookline.dashboard import components, endpoint_health
+from hookline.dashboard.charts import series
+from hookline.dashboard.charts.series import Series
+from hookline.dashboard.endpoint_health import Condition, condition
+from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import endpoints, overview_charts
 from hookline.dashboard.pages.alerts import Names, named
 from hookline.dashboard.pages.alerts import table as alert_table
-from hookline.dashboard.series import Series
-from hookline.html import Child, Safe, join, tag
-from hookline.model import Backlog, Depths, Troubled
-from hookline.observe import history
-from hookline.observe.alerts.alert import Alert, Severity
-from hookline.observe.alerts.alert import Look as Asked
-from hookline.observe.history import Work
+from hookline.model import Backlog, Depths, UnhealthyLane
+from hookline.model.alerts import Alert, Severity
+from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.pulses import Pulse
+from hookline.observe import fleet_history
+from hookline.observe.fleet_history import Work
 from hookline.observe.instruments import SECONDS, quantile
-from hookline.observe.pulse import Pulse
-from hookline.store.base import MOST_WAITING
+from hookline.store.protocols import MAX_WAITING
+from hookline.web.html import Child, Safe, join, tag
 
-MOST_TROUBLED = 10  # endpoints that the page names
+MAX_TROUBLED = 10  # endpoints that the page names
 FIRST = "hookline listen --register demo --ping"  # an endpoint that prints what arrives
 
 
@@ -51,82 +52,86 @@ class Picture(Struct, frozen=True, kw_only=True):
     series: Series
     backlog: Backlog
     dead: dict[str, int]  # dead letters that nobody has resolved, by reason
-    troubled: list[Troubled]  # the worst first; one more than is shown, if there are more
+    troubled: list[UnhealthyLane]  # the worst first; one more than is shown, if there are more
     fleet: Fleet | None = None  # None: one organization's, or application's
     more_dead: bool = False  # older dead letters were not counted
 
 
-def body(look: Look, picture: Picture) -> list[Child]:
-    told = [look.live("verdict", *verdicts(look, picture)), look.live("numbers", _numbers(look, picture))]
+def body(context: PageContext, picture: Picture) -> list[Child]:
+    told = [context.live("verdict", *verdicts(context, picture)), context.live("numbers", _numbers(context, picture))]
     if not picture.backlog.lanes:
-        return [*told, _first_step(look)]
+        return [*told, _first_step(context)]
     made = [
         *told,
-        look.live("troubled", _troubled(look, picture)),
-        look.live("outcomes", overview_charts.outcomes(look, picture.series)),
+        context.live("troubled", _troubled(context, picture)),
+        context.live("outcomes", overview_charts.outcomes(context, picture.series)),
     ]
     if picture.fleet is None:
-        return [*made, look.live("dead", overview_charts.dead_letters(look, picture.dead))]
+        return [*made, context.live("dead", overview_charts.dead_letters(context, picture.dead))]
     return [
         *made,
-        look.live("alerts", _alerts(look, picture.fleet)),
-        look.live("backlog", overview_charts.backlog(picture.fleet.steps, picture.fleet.looks)),
-        look.live("latency", overview_charts.latency(look, picture.fleet.steps)),
-        look.live(
+        context.live("alerts", _alerts(context, picture.fleet)),
+        context.live("backlog", overview_charts.backlog(picture.fleet.steps, picture.fleet.looks)),
+        context.live("latency", overview_charts.latency(context, picture.fleet.steps)),
+        context.live(
             "attempts",
-            parts.columns(
-                overview_charts.attempts(picture.fleet.steps), overview_charts.dead_letters(look, picture.dead)
+            components.columns(
+                overview_charts.attempts(picture.fleet.steps), overview_charts.dead_letters(context, picture.dead)
             ),
         ),
     ]
 
 
-def _first_step(look: Look) -> Safe:
-    if look.viewer.portal:
-        return parts.empty("No endpoints yet. Add the URL that your messages should be sent to.", None, _add(look))
+def _first_step(context: PageContext) -> Safe:
+    if context.viewer.portal:
+        return components.empty(
+            "No endpoints yet. Add the URL that your messages should be sent to.", None, _add(context)
+        )
     words = "Make an endpoint that prints what arrives, with a first message for it:"
-    return parts.empty(words, FIRST, _add(look))
+    return components.empty(words, FIRST, _add(context))
 
 
-def _add(look: Look) -> Safe:
-    return tag("p", tag("a", "Endpoints", href=look.link("/endpoints")))
+def _add(context: PageContext) -> Safe:
+    return tag("p", tag("a", "Endpoints", href=context.link("/endpoints")))
 
 
 # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def verdicts(look: Look, picture: Picture) -> list[Safe]:
+def verdicts(context: PageContext, picture: Picture) -> list[Safe]:
     """The worst first; that all is well only where nothing is told."""
     if not picture.backlog.lanes:
-        return [parts.verdict("pending", "No endpoints yet: nothing is sent anywhere.")]
-    found = [_idle(picture), _held(look, picture), _alarmed(picture), _died(look, picture)]
+        return [components.verdict("pending", "No endpoints yet: nothing is sent anywhere.")]
+    found = [_idle(picture), _held(context, picture), _alarmed(picture), _died(context, picture)]
     told = [each for each in found if each is not None]
-    return told or [_failing(look, picture) or _well(look, picture)]
+    return told or [_failing(context, picture) or _well(context, picture)]
 
 
 def _idle(picture: Picture) -> Safe | None:
     if picture.fleet is None or picture.fleet.slots:
         return None
-    return parts.verdict("dead", "No worker runs, so nothing is sent. Start one: ", tag("code", "hookline serve"))
+    return components.verdict("dead", "No worker runs, so nothing is sent. Start one: ", tag("code", "hookline serve"))
 
 
-def _held(look: Look, picture: Picture) -> Safe | None:
+def _held(context: PageContext, picture: Picture) -> Safe | None:
     if not picture.backlog.held_lanes:
         return None
     waiting = _counted(picture.backlog.held, "delivery", exact=picture.fleet is not None)
-    named = [each for each in picture.troubled if _condition(look, each).held]
+    named = [each for each in picture.troubled if _condition(context, each).held]
     if picture.backlog.held_lanes == 1 and len(named) == 1:
-        return parts.verdict("held", *_one(look, named[0]), f"; {waiting} {_wait(picture.backlog.held)}.")
-    count = parts.count(picture.backlog.held_lanes, "endpoint")
+        return components.verdict("held", *_one(context, named[0]), f"; {waiting} {_wait(picture.backlog.held)}.")
+    count = components.count(picture.backlog.held_lanes, "endpoint")
     behind = "it" if picture.backlog.held_lanes == 1 else "them"
-    first = min(named, key=lambda each: endpoints_order(look, each), default=None)  # as in the table below
-    begin = (" Begin with ", *_one(look, first), ".") if first else ()
-    return parts.verdict("held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.", *begin)
+    first = min(named, key=lambda each: endpoints_order(context, each), default=None)  # as in the table below
+    begin = (" Begin with ", *_one(context, first), ".") if first else ()
+    return components.verdict(
+        "held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.", *begin
+    )
 
 
-def _one(look: Look, each: Troubled) -> list[Child]:
-    found = _condition(look, each)
-    since = f" for {health.ages(found.since, look.now)}" if found.since else ""
+def _one(context: PageContext, each: UnhealthyLane) -> list[Child]:
+    found = _condition(context, each)
+    since = f" for {endpoint_health.ages(found.since, context.now)}" if found.since else ""
     why = f" ({_why(each)})" if each.view.last_error and found.name in ("open", "half_open") else ""
     url = each.view.url if len(each.view.url) <= 60 else f"{each.view.url[:40]}…{each.view.url[-19:]}"
     return [tag("span", url, class_="id"), f": {found.words}{since}{why}"]
@@ -137,7 +142,7 @@ def _wait(number: int) -> str:
 
 
 def _counted(number: int, noun: str, *, exact: bool) -> str:
-    return parts.count(number, noun, more=not exact and number >= MOST_WAITING)
+    return components.count(number, noun, more=not exact and number >= MAX_WAITING)
 
 
 def _alarmed(picture: Picture) -> Safe | None:
@@ -148,185 +153,189 @@ def _alarmed(picture: Picture) -> Safe | None:
         return None
     critical = any(each.severity == Severity.CRITICAL for each in alerts)
     names = ", ".join(sorted({named(each).lower() for each in alerts}))
-    link = tag("a", f"{parts.count(len(alerts), 'alert')} {'fires' if len(alerts) == 1 else 'fire'}", href="#alerts")
-    return parts.verdict("dead" if critical else "scheduled", link, f": {names}.")
+    link = tag(
+        "a", f"{components.count(len(alerts), 'alert')} {'fires' if len(alerts) == 1 else 'fire'}", href="#alerts"
+    )
+    return components.verdict("dead" if critical else "scheduled", link, f": {names}.")
 
 
-def _died(look: Look, picture: Picture) -> Safe | None:
+def _died(context: PageContext, picture: Picture) -> Safe | None:
     dead = sum(picture.dead.values())
     if not dead:
         return None
     most = max(picture.dead, key=lambda reason: picture.dead[reason])
-    link = tag("a", "Look at them, and replay them", href=look.link("/dead-letters"))
-    words = f"{parts.count(dead, 'dead letter', picture.more_dead)}, most of them {most}. "
+    link = tag("a", "Look at them, and replay them", href=context.link("/dead-letters"))
+    words = f"{components.count(dead, 'dead letter', picture.more_dead)}, most of them {most}. "
     if dead == 1:
-        link = tag("a", "Look at it, and replay it", href=look.link("/dead-letters"))
+        link = tag("a", "Look at it, and replay it", href=context.link("/dead-letters"))
         words = f"1 dead letter: {most}. "
-    return parts.verdict("dead", words, link, ".")
+    return components.verdict("dead", words, link, ".")
 
 
-def _failing(look: Look, picture: Picture) -> Safe | None:
-    count = sum(not _condition(look, each).well for each in picture.troubled)
+def _failing(context: PageContext, picture: Picture) -> Safe | None:
+    count = sum(not _condition(context, each).well for each in picture.troubled)
     if not count:
         return None
-    more = count > MOST_TROUBLED
-    words = parts.count(min(count, MOST_TROUBLED), "endpoint", more)
-    return parts.verdict("scheduled", f"{words} failed lately; what failed is tried again.")
+    more = count > MAX_TROUBLED
+    words = components.count(min(count, MAX_TROUBLED), "endpoint", more)
+    return components.verdict("scheduled", f"{words} failed lately; what failed is tried again.")
 
 
-def _well(look: Look, picture: Picture) -> Safe:
+def _well(context: PageContext, picture: Picture) -> Safe:
     delivered = sum(picture.series.delivered)
-    words = f"{parts.count(delivered, 'delivery')} arrived" if delivered else "nothing was to be delivered"
-    return parts.verdict("delivered", f"All well: {words} in the {look.span.words.lower()}.")
+    words = f"{components.count(delivered, 'delivery')} arrived" if delivered else "nothing was to be delivered"
+    return components.verdict("delivered", f"All well: {words} in the {context.span.words.lower()}.")
 
 
 # ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _numbers(look: Look, picture: Picture) -> Safe:
+def _numbers(context: PageContext, picture: Picture) -> Safe:
     dead = sum(picture.dead.values())
-    since = look.span.words.lower()
+    since = context.span.words.lower()
     made = [
-        parts.number(
+        components.number(
             "delivered",
             f"{sum(picture.series.delivered):,}",
             f"delivered, {since}",
-            href=look.link("/messages", state="delivered"),
+            href=context.link("/messages", state="delivered"),
         ),
-        parts.number(
+        components.number(
             "scheduled" if picture.series.failed else "delivered",
             series.percent(picture.series.success),
             "of attempts delivered",
-            href=look.link("/endpoints"),
+            href=context.link("/endpoints"),
         ),
-        _waiting(look, picture),
-        parts.number(
-            "held", _upto(picture.backlog.held, picture), "held back", href=look.link("/endpoints", state="sick")
+        _waiting(context, picture),
+        components.number(
+            "held", _upto(picture.backlog.held, picture), "held back", href=context.link("/endpoints", state="sick")
         ),
-        parts.number(
-            "dead", f"{dead:,}{'+' if picture.more_dead else ''}", "dead letters", href=look.link("/dead-letters")
+        components.number(
+            "dead", f"{dead:,}{'+' if picture.more_dead else ''}", "dead letters", href=context.link("/dead-letters")
         ),
     ]
-    return parts.numbers(*made, *([] if picture.fleet is None else _fleet(picture.fleet)))
+    return components.numbers(*made, *([] if picture.fleet is None else _fleet(picture.fleet)))
 
 
-def _waiting(look: Look, picture: Picture) -> Safe:
+def _waiting(context: PageContext, picture: Picture) -> Safe:
     backlog = picture.backlog
     words = "due now" if picture.fleet is not None else "waiting"
-    late = backlog.oldest_due is not None and backlog.oldest_due < look.now
+    late = backlog.oldest_due is not None and backlog.oldest_due < context.now
     if backlog.waiting and late and backlog.oldest_due is not None:
-        words += f", the oldest for {health.ages(backlog.oldest_due, look.now)}"
-    return parts.number("pending", _upto(backlog.waiting, picture), words, href=look.link("/messages", state="open"))
+        words += f", the oldest for {endpoint_health.ages(backlog.oldest_due, context.now)}"
+    return components.number(
+        "pending", _upto(backlog.waiting, picture), words, href=context.link("/messages", state="open")
+    )
 
 
 def _upto(number: int, picture: Picture) -> str:
-    return f"{number:,}{'+' if picture.fleet is None and number >= MOST_WAITING else ''}"
+    return f"{number:,}{'+' if picture.fleet is None and number >= MAX_WAITING else ''}"
 
 
 def _fleet(fleet: Fleet) -> list[Safe]:
-    total = history.together(fleet.steps, fleet.steps[0].at)
+    total = fleet_history.together(fleet.steps, fleet.steps[0].at)
     slow = quantile(0.95, total.latency, SECONDS) if total.latency else None
     processes = f"{len(fleet.living):,} {'process' if len(fleet.living) == 1 else 'processes'}"
     return [
-        parts.number("pending", overview_charts.length(slow), "accepted to delivered, p95", href="#latency"),
-        parts.number("pending", f"{fleet.in_flight:,}", f"in flight, of {fleet.slots:,} in {processes}"),
+        components.number("pending", overview_charts.length(slow), "accepted to delivered, p95", href="#latency"),
+        components.number("pending", f"{fleet.in_flight:,}", f"in flight, of {fleet.slots:,} in {processes}"),
     ]
 
 
 # ── endpoints that want attention ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _condition(look: Look, each: Troubled) -> Condition:
-    found = condition(each.view.lane, look.now)
+def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
+    found = condition(each.view.lane, context.now)
     return replace(found, since=each.stopped_at) if found.name in ("paused", "disabled") else found
 
 
-def _state(look: Look, each: Troubled, found: Condition) -> Safe:
+def _state(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe:
     """One whose circuit is closed may refuse what it is sent, for good; or be well by now, with what died before."""
     if each.dead and not found.held and each.dead_since is not None:
         words = "dead letters" if _answers(each, found) else "deliveries die"
-        since = tag("span", "for ", health.ages(each.dead_since, look.now), class_="quiet")
-        return join(parts.state("dead", words), " ", since)
-    return endpoints.state(look, found)
+        since = tag("span", "for ", endpoint_health.ages(each.dead_since, context.now), class_="quiet")
+        return join(components.state("dead", words), " ", since)
+    return endpoints.state(context, found)
 
 
-def _answers(each: Troubled, found: Condition) -> bool:
+def _answers(each: UnhealthyLane, found: Condition) -> bool:
     """Whether it takes what it is sent: none of its last attempts failed."""
     return found.well and each.view.last_error is None
 
 
-def _troubled(look: Look, picture: Picture) -> Safe | None:
-    unwell = [each for each in picture.troubled if each.dead or not _condition(look, each).well]
+def _troubled(context: PageContext, picture: Picture) -> Safe | None:
+    unwell = [each for each in picture.troubled if each.dead or not _condition(context, each).well]
     if not unwell:
         return None
-    shown = sorted(unwell[:MOST_TROUBLED], key=lambda each: endpoints_order(look, each))
-    more = tag("a", "All endpoints that are not well →", href=look.link("/endpoints", state="sick"))
-    return parts.section(
+    shown = sorted(unwell[:MAX_TROUBLED], key=lambda each: endpoints_order(context, each))
+    more = tag("a", "All endpoints that are not well →", href=context.link("/endpoints", state="sick"))
+    return components.section(
         "Endpoints that need attention",
-        parts.table(
+        components.table(
             ("Endpoint", "State", "Why", "Waiting", "Dead letters", ""),
-            [_row(look, each) for each in shown],
+            [_row(context, each) for each in shown],
             caption="Endpoints that need attention, the worst first",
             keys=[each.view.endpoint_id for each in shown],
             numeric=(3, 4),
         ),
-        aside=more if len(unwell) > MOST_TROUBLED or picture.backlog.lanes > 1 else None,
+        aside=more if len(unwell) > MAX_TROUBLED or picture.backlog.lanes > 1 else None,
         id_="troubled",
     )
 
 
-def endpoints_order(look: Look, each: Troubled) -> tuple[bool, int, int, str]:
+def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, int, int, str]:
     """Those that are held, then those behind which most waits."""
-    found = _condition(look, each)
+    found = _condition(context, each)
     return not found.held, -(each.view.depth + each.dead), found.rank, each.view.endpoint_id
 
 
-def _row(look: Look, each: Troubled) -> list[Child]:
-    own = each.org_id == look.org_id
-    found = _condition(look, each)
+def _row(context: PageContext, each: UnhealthyLane) -> list[Child]:
+    own = each.org_id == context.org_id
+    found = _condition(context, each)
     dead: Child = _dead(each) if each.dead else "–"
     if each.dead and own:
-        dead = tag("a", dead, href=_letters(look, each))
+        dead = tag("a", dead, href=_letters(context, each))
     return [
-        _who(look, each, own=own),
-        _state(look, each, found),
+        _who(context, each, own=own),
+        _state(context, each, found),
         "It takes what it is sent now: replay them."
         if each.dead and _answers(each, found)
         else tag("span", _why(each), title=each.view.last_error),
-        health.depth(each.view) if each.view.depth else "–",
+        endpoint_health.depth(each.view) if each.view.depth else "–",
         dead,
-        _mend(look, each, found)
+        _mend(context, each, found)
         if own
         else tag("code", f"hookline endpoints show {each.view.endpoint_id} --org {each.org_id}"),
     ]
 
 
-def _who(look: Look, each: Troubled, *, own: bool) -> Safe:
+def _who(context: PageContext, each: UnhealthyLane, *, own: bool) -> Safe:
     """One of another organization is named, and not linked: its pages are not this viewer's."""
-    href = look.link(f"/endpoints/{each.view.endpoint_id}") if own else None
+    href = context.link(f"/endpoints/{each.view.endpoint_id}") if own else None
     app = each.app_name if own else f"{each.app_name} of {each.org_id}"
-    below = None if look.app is not None else tag("div", app, class_="quiet")
-    return tag("div", parts.ident(each.view.url, href=href, most=46), below)
+    below = None if context.app is not None else tag("div", app, class_="quiet")
+    return tag("div", components.ident(each.view.url, href=href, most=46), below)
 
 
-def _dead(each: Troubled) -> str:
-    return f"{each.dead:,}{'+' if each.dead >= MOST_WAITING else ''}"
+def _dead(each: UnhealthyLane) -> str:
+    return f"{each.dead:,}{'+' if each.dead >= MAX_WAITING else ''}"
 
 
-def _mend(look: Look, each: Troubled, found: Condition) -> Safe | None:
-    if not look.may_change:
+def _mend(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe | None:
+    if not context.may_change:
         return None
-    all_of_it = look.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
+    all_of_it = context.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
     takes = each.dead and found.name != "disabled"
-    replay = parts.link_button(all_of_it, f"Replay {_dead(each)}…") if takes else None
-    return parts.actions(endpoints.mend(look, each.view.endpoint_id, found), replay)
+    replay = components.link_button(all_of_it, f"Replay {_dead(each)}…") if takes else None
+    return components.actions(endpoints.mend(context, each.view.endpoint_id, found), replay)
 
 
-def _letters(look: Look, each: Troubled) -> str:
-    return look.link("/dead-letters", endpoint=each.view.endpoint_id)
+def _letters(context: PageContext, each: UnhealthyLane) -> str:
+    return context.link("/dead-letters", endpoint=each.view.endpoint_id)
 
 
-def _why(each: Troubled) -> str:
+def _why(each: UnhealthyLane) -> str:
     text = each.view.last_error or each.view.lane.status.name.lower()
     return text if len(text) <= 80 else f"{text[:79]}…"
 
@@ -334,10 +343,10 @@ def _why(each: Troubled) -> str:
 # ── alerts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _alerts(look: Look, fleet: Fleet) -> Safe | None:
+def _alerts(context: PageContext, fleet: Fleet) -> Safe | None:
     if not fleet.alerts:
         return None
-    link = tag("a", "All alerts →", href=look.link("/alerts"))
-    return parts.section(
-        "Alerts that fire", alert_table(look, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
+    link = tag("a", "All alerts →", href=context.link("/alerts"))
+    return components.section(
+        "Alerts that fire", alert_table(context, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
     )

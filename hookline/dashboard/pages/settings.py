@@ -5,48 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline import __version__
-from hookline.access import Operator
-from hookline.api.services import ShownSetting
 from hookline.config import PREFIX
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look
+from hookline.dashboard import components
 from hookline.dashboard.page import Action, Page, View
-from hookline.html import Child, Safe, join, tag
+from hookline.dashboard.page_context import PageContext
 from hookline.model import Scope
-from hookline.store.base import SCHEMA_VERSION
-from hookline.store.base import Page as Rows
+from hookline.model.operators import Operator
+from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store.protocols import Page as Rows
+from hookline.web.context import ShownSetting
+from hookline.web.html import Child, Safe, join, tag
 
-MOST_OPERATORS = 200
+MAX_OPERATORS = 200
 _ROLES = {Scope.FULL: "full", Scope.READ: "read only", Scope.PUBLISH: "publish only"}
 
 
-async def show(look: Look) -> Page:
-    given = look.services.pages.settings
-    schema = await look.store.version()
-    body: list[Child] = [_verdict(given, schema), _about(look, schema)]
-    if look.may_change:
-        found = await look.store.operators(None, Rows(limit=MOST_OPERATORS + 1))
-        body.append(_operators(look, found))
+async def show(context: PageContext) -> Page:
+    given = context.services.pages.settings
+    schema = await context.store.version()
+    body: list[Child] = [_verdict(given, schema), _about(context, schema)]
+    if context.may_change:
+        found = await context.store.operators(None, Rows(limit=MAX_OPERATORS + 1))
+        body.append(_operators(context, found))
     return Page(title="Settings", rail="settings", body=[*body, _table(given)], every=None)
 
 
 def _verdict(given: Sequence[ShownSetting], schema: int) -> Safe:
     if schema != SCHEMA_VERSION:
         words = f"The database has schema {schema}, and this process knows {SCHEMA_VERSION}. Bring it up to date: "
-        return parts.verdict("scheduled", words, tag("code", "hookline migrate"))
+        return components.verdict("scheduled", words, tag("code", "hookline migrate"))
     changed = sum(_changed(each) for each in given)
     words = "Every setting has its default"
     if changed:
         differ = "differs from its default" if changed == 1 else "differ from their defaults"
-        words = f"{parts.count(changed, 'setting')} {differ}"
-    return parts.verdict("delivered", f"{words}. They are read from the environment when a process starts.")
+        words = f"{components.count(changed, 'setting')} {differ}"
+    return components.verdict("delivered", f"{words}. They are read from the environment when a process starts.")
 
 
-def _about(look: Look, schema: int) -> Safe:
-    return parts.fields(
+def _about(context: PageContext, schema: int) -> Safe:
+    return components.fields(
         (
             ("Version", __version__),
-            ("Database", {"sqlite": "SQLite", "postgres": "PostgreSQL"}.get(look.store.engine, look.store.engine)),
+            (
+                "Database",
+                {"sqlite": "SQLite", "postgres": "PostgreSQL"}.get(context.store.engine, context.store.engine),
+            ),
             ("Schema", f"{schema}"),
         )
     )
@@ -55,22 +58,27 @@ def _about(look: Look, schema: int) -> Safe:
 # ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _operators(look: Look, found: Sequence[Operator]) -> Safe:
+def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
     if not found:
         words = "Nobody signs in with a password: API keys and tokens open the dashboard. Give somebody a name of their own:"
-        return parts.section("Operators", parts.empty(words, "hookline operators add ada --role read"))
+        return components.section("Operators", components.empty(words, "hookline operators add ada --role read"))
     more = tag("p", "There are more: ", tag("code", "hookline operators list"), class_="quiet")
-    return parts.section(
+    return components.section(
         "Operators",
-        parts.table(
+        components.table(
             ("Name", "Role", "Organization", "Since"),
             [
-                [each.name, _ROLES[each.role], parts.ident(each.org_id), parts.ago(each.created_at, look.now)]
-                for each in found[:MOST_OPERATORS]
+                [
+                    each.name,
+                    _ROLES[each.role],
+                    components.ident(each.org_id),
+                    components.ago(each.created_at, context.now),
+                ]
+                for each in found[:MAX_OPERATORS]
             ],
             caption="Who signs in with a password",
         ),
-        more if len(found) > MOST_OPERATORS else None,
+        more if len(found) > MAX_OPERATORS else None,
         tag("p", "Changed on the command line: ", tag("code", "hookline operators --help"), class_="quiet"),
     )
 
@@ -79,9 +87,9 @@ def _operators(look: Look, found: Sequence[Operator]) -> Safe:
 
 
 def _table(given: Sequence[ShownSetting]) -> Safe:
-    return parts.section(
+    return components.section(
         "Environment",
-        parts.table(
+        components.table(
             (f"{PREFIX}…", "Value", "Default", "What it does"),
             [_row(each) for each in given],
             caption="Every setting; of secrets only whether they are set",

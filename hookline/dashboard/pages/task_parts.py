@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look
-from hookline.html import Child, Safe, join, tag
+from hookline.dashboard import components
+from hookline.dashboard.page_context import PageContext
 from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
-from hookline.store.base import Page as Rows
-from hookline.texts import lasting
+from hookline.rules.checks.text import lasting
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, join, tag
 
 BATCH = "batch_"  # how the name of tasks that belong together begins
-MOST_RUNNING = 5  # that are shown beside the dead letters
+MAX_RUNNING = 5  # that are shown beside the dead letters
 
 _VERBS = {
     TaskKind.RECOVER: "Recover",
@@ -35,7 +35,7 @@ def verb(task: Task) -> str:
 
 
 def state(task: Task) -> Safe:
-    return parts.state(_SHADES[task.status], task.status.value)
+    return components.state(_SHADES[task.status], task.status.value)
 
 
 def seen(task: Task) -> int:
@@ -46,8 +46,8 @@ def seen(task: Task) -> int:
 def bar(task: Task) -> Safe:
     """One that is finished has a full bar, whatever was counted at its start: somebody else may have been quicker."""
     if task.status == TaskStatus.FINISHED:
-        return parts.progress(max(1, seen(task)), max(1, seen(task)), verb(task))
-    return parts.progress(seen(task), task.total, verb(task))
+        return components.progress(max(1, seen(task)), max(1, seen(task)), verb(task))
+    return components.progress(seen(task), task.total, verb(task))
 
 
 def numbers(task: Task) -> str:
@@ -74,59 +74,59 @@ def pace(task: Task, now: datetime) -> str | None:
     return f"{told}, about {lasting(max(1.0, (task.total - seen(task)) / found))} to go"
 
 
-def stop(look: Look, task: Task) -> Safe | None:
+def stop(context: PageContext, task: Task) -> Safe | None:
     if task.status != TaskStatus.RUNNING:
         return None
-    return parts.button(look, look.link(f"/tasks/{task.id}/stop"), "Stop", label=f"Stop {task.id}")
+    return components.button(context, context.link(f"/tasks/{task.id}/stop"), "Stop", label=f"Stop {task.id}")
 
 
-def filter_of(look: Look, *statuses: TaskStatus) -> TaskFilter:
-    return TaskFilter(org_id=look.org_id, app_no=look.app_no, statuses=statuses or None)
+def filter_of(context: PageContext, *statuses: TaskStatus) -> TaskFilter:
+    return TaskFilter(org_id=context.org_id, app_no=context.app_no, statuses=statuses or None)
 
 
-async def running(look: Look) -> Safe | None:
+async def running(context: PageContext) -> Safe | None:
     """Those under way, with how far they are."""
-    found = await look.store.tasks(filter_of(look, TaskStatus.RUNNING), Rows(limit=MOST_RUNNING))
-    return tag("section", *(_line(look, task) for task in found), aria_label="Running tasks") if found else None
+    found = await context.store.tasks(filter_of(context, TaskStatus.RUNNING), Rows(limit=MAX_RUNNING))
+    return tag("section", *(_line(context, task) for task in found), aria_label="Running tasks") if found else None
 
 
-def _line(look: Look, task: Task) -> Safe:
-    name = tag("a", verb(task), href=look.link(f"/tasks/{task.id}"))
-    return tag("div", name, bar(task), tag("span", numbers(task)), stop(look, task), class_="task", data_key=task.id)
+def _line(context: PageContext, task: Task) -> Safe:
+    name = tag("a", verb(task), href=context.link(f"/tasks/{task.id}"))
+    return tag("div", name, bar(task), tag("span", numbers(task)), stop(context, task), class_="task", data_key=task.id)
 
 
-async def table(look: Look, tasks: Sequence[Task]) -> Safe:
-    names = await look.names(task.app_id for task in tasks)
+async def table(context: PageContext, tasks: Sequence[Task]) -> Safe:
+    names = await context.names(task.app_id for task in tasks)
     columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Began"]
-    if look.app is None:
+    if context.app is None:
         columns.insert(5, "Application")
-    if look.may_change:
+    if context.may_change:
         columns.append(tag("span", "Do", class_="unseen"))
-    return parts.table(
+    return components.table(
         columns,
-        [_row(look, task, names) for task in tasks],
+        [_row(context, task, names) for task in tasks],
         caption="Tasks, the newest first",
         keys=[task.id for task in tasks],
         numeric=(3,),
     )
 
 
-def _row(look: Look, task: Task, names: Mapping[str, str]) -> list[Child]:
+def _row(context: PageContext, task: Task, names: Mapping[str, str]) -> list[Child]:
     endpoint = (
         join("all")
         if task.endpoint_id is None
-        else parts.ident(task.endpoint_id, href=look.link(f"/endpoints/{task.endpoint_id}"), most=16)
+        else components.ident(task.endpoint_id, href=context.link(f"/endpoints/{task.endpoint_id}"), most=16)
     )
     row: list[Child] = [
-        tag("a", verb(task), href=look.link(f"/tasks/{task.id}")),
+        tag("a", verb(task), href=context.link(f"/tasks/{task.id}")),
         state(task),
         bar(task),
         numbers(task),
         endpoint,
-        parts.ago(task.created_at, look.now),
+        components.ago(task.created_at, context.now),
     ]
-    if look.app is None:
-        row.insert(5, tag("a", names.get(task.app_id, task.app_id), href=look.link(f"/applications/{task.app_id}")))
-    if look.may_change:
-        row.append(stop(look, task))
+    if context.app is None:
+        row.insert(5, tag("a", names.get(task.app_id, task.app_id), href=context.link(f"/applications/{task.app_id}")))
+    if context.may_change:
+        row.append(stop(context, task))
     return row

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hookline import ids
-from hookline.dashboard import parts
-from hookline.dashboard.look import Look
+from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.dashboard.pages import dead_filter, task_parts
+from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.pages import task_parts
+from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.errors import InvalidInput, NotFound
-from hookline.html import Child, Safe, join, tag
 from hookline.model import DeadFilter, Task, TaskFilter, TaskKind, TaskStatus
-from hookline.store.base import Page as Rows
-from hookline.texts import check_name
+from hookline.rules.checks.text import check_name
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50  # on one page
 STALE = timedelta(seconds=30)  # a task that nobody has stepped for so long has no worker
 _TOGETHER = timedelta(minutes=10)  # within which the tasks of one batch were made
-_MOST_OF_BATCH = 1000  # tasks among which they are looked for
+_MAX_OF_BATCH = 1000  # tasks among which they are looked for
 
 _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 
@@ -27,85 +28,91 @@ _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 # ── all ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show(look: Look) -> Page:
-    batch = look.param("batch")
+async def show(context: PageContext) -> Page:
+    batch = context.param("batch")
     if batch is not None:
-        return await _show_batch(look, batch)
-    dead_filter.scope(look)
-    status = look.param("status")
+        return await _show_batch(context, batch)
+    dead_letter_filter.scope(context)
+    status = context.param("status")
     if status is not None and status not in set(TaskStatus):
         raise InvalidInput(f"status: takes one of {', '.join(TaskStatus)}")
-    after = look.param("after")
+    after = context.param("after")
     if after is not None:
         check_name("after", after)
-    where = task_parts.filter_of(look, *(() if status is None else (TaskStatus(status),)))
-    found = await look.store.tasks(where, Rows(limit=SHOWN, iterator=after))
-    body = look.live(
+    where = task_parts.filter_of(context, *(() if status is None else (TaskStatus(status),)))
+    found = await context.store.tasks(where, Rows(limit=SHOWN, iterator=after))
+    body = context.live(
         "tasks",
         _verdict(found),
-        await task_parts.table(look, found) if found else _none(),
-        parts.more(look, found[-1].id if len(found) == SHOWN else None),
+        await task_parts.table(context, found) if found else _none(),
+        components.more(context, found[-1].id if len(found) == SHOWN else None),
     )
-    return Page(title="Tasks", rail="dead", body=[_statuses(look, status), body])
+    return Page(title="Tasks", rail="dead", body=[_statuses(context, status), body])
 
 
 def _verdict(tasks: Sequence[Task]) -> Safe | None:
     running = sum(task.status == TaskStatus.RUNNING for task in tasks)
     if running:
-        return parts.verdict("pending", f"{parts.count(running, 'task')} running.")
-    return parts.verdict("delivered", "Nothing is running.") if tasks else None
+        return components.verdict("pending", f"{components.count(running, 'task')} running.")
+    return components.verdict("delivered", "Nothing is running.") if tasks else None
 
 
 def _none() -> Safe:
-    return parts.empty(
+    return components.empty(
         "No tasks yet. To replay all dead letters that match, to recover an endpoint or to send it what it missed is a task: it "
         "goes on when you leave, and can be stopped.",
         "hookline tasks list",
     )
 
 
-def _statuses(look: Look, chosen: str | None) -> Safe:
+def _statuses(context: PageContext, chosen: str | None) -> Safe:
     found = [("All", None), *((status.value.capitalize(), status.value) for status in TaskStatus)]
-    return parts.tabs(
-        "Status", [(words, look.here(status=value, after=None), value == chosen) for words, value in found]
+    return components.tabs(
+        "Status", [(words, context.here(status=value, after=None), value == chosen) for words, value in found]
     )
 
 
 # ── several together ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _show_batch(look: Look, batch: str) -> Page:
-    tasks = await _of_batch(look, batch)
+async def _show_batch(context: PageContext, batch: str) -> Page:
+    tasks = await _of_batch(context, batch)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
     total = max(sum(counted), done + skipped) if len(counted) == len(tasks) else None
-    stop = parts.button(look, look.link("/tasks/stop"), "Stop all", hidden={"batch": batch}) if running else None
-    words = f"{parts.count(len(running), 'task')} of {len(tasks):,} running" if running else "All of it is over"
-    body = look.live(
+    stop = (
+        components.button(context, context.link("/tasks/stop"), "Stop all", hidden={"batch": batch})
+        if running
+        else None
+    )
+    words = f"{components.count(len(running), 'task')} of {len(tasks):,} running" if running else "All of it is over"
+    body = context.live(
         "tasks",
-        parts.verdict("pending" if running else "delivered", f"{words}: {done:,} done, {skipped:,} skipped."),
+        components.verdict("pending" if running else "delivered", f"{words}: {done:,} done, {skipped:,} skipped."),
         tag(
             "div",
-            parts.progress(done + skipped, total if running else done + skipped, "All together"),
+            components.progress(done + skipped, total if running else done + skipped, "All together"),
             stop,
             class_="task",
         ),
-        await task_parts.table(look, tasks),
+        await task_parts.table(context, tasks),
     )
     return Page(
-        title=f"{task_parts.verb(tasks[0])}: {parts.count(len(tasks), 'application')}", rail="dead", body=[body]
+        title=f"{task_parts.verb(tasks[0])}: {components.count(len(tasks), 'application')}", rail="dead", body=[body]
     )
 
 
-async def _of_batch(look: Look, batch: str) -> list[Task]:
+async def _of_batch(context: PageContext, batch: str) -> list[Task]:
     """Of those that were made about then, newest first."""
     made_at = ids.minted_at(batch) if batch.startswith(task_parts.BATCH) else None
     found: list[Task] = []
     if made_at is not None:
-        where = TaskFilter(org_id=look.org_id, app_no=look.app_no, kinds=(TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD))
-        page = Rows(limit=_MOST_OF_BATCH, iterator=ids.first_at(ids.TASK, made_at + _TOGETHER))
-        found = [task for task in await look.store.tasks(where, page) if task.work.batch == batch]
+        where = TaskFilter(
+            org_id=context.org_id, app_no=context.app_no, kinds=(TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD)
+        )
+        page = Rows(limit=_MAX_OF_BATCH, iterator=ids.first_at(ids.TASK, made_at + _TOGETHER))
+        found = [task for task in await context.store.tasks(where, page) if task.work.batch == batch]
     if not found:
         raise NotFound(f"no tasks {batch!r}")
     return found
@@ -114,131 +121,138 @@ async def _of_batch(look: Look, batch: str) -> list[Task]:
 # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_one(look: Look) -> Page:
-    task = await find(look, look.path("task_id"))
-    body = look.live("task", _told(look, task), _progress(look, task), _again(look, task), await _after(look, task))
+async def show_one(context: PageContext) -> Page:
+    task = await find(context, context.path("task_id"))
+    body = context.live(
+        "task", _told(context, task), _progress(context, task), _again(context, task), await _after(context, task)
+    )
     return Page(
         title=task_parts.verb(task),
         rail="dead",
-        body=[body, look.live("work", parts.section("What it does", _work(look, task)))],
-        aside=tag("a", "All tasks", href=look.link("/tasks")),
+        body=[body, context.live("work", components.section("What it does", _work(context, task)))],
+        aside=tag("a", "All tasks", href=context.link("/tasks")),
         every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
 
-async def find(look: Look, task_id: str) -> Task:
-    found = await look.store.task(look.org_id, task_id)
-    if found is None or (look.viewer.portal and found.app_no != look.app_no):
+async def find(context: PageContext, task_id: str) -> Task:
+    found = await context.store.task(context.org_id, task_id)
+    if found is None or (context.viewer.portal and found.app_no != context.app_no):
         raise NotFound(f"no task {task_id!r}")
     return found
 
 
-def _told(look: Look, task: Task) -> Safe:
+def _told(context: PageContext, task: Task) -> Safe:
     """What happened, in a sentence."""
     deed = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "replayed"
     match task.status:
-        case TaskStatus.RUNNING if look.now - task.updated_at > STALE:
-            why = "it goes on by itself" if look.viewer.portal else "is a worker running? It goes on when there is one"
-            return parts.verdict("held", f"Nothing has happened for a while: {why}.")
+        case TaskStatus.RUNNING if context.now - task.updated_at > STALE:
+            why = (
+                "it goes on by itself" if context.viewer.portal else "is a worker running? It goes on when there is one"
+            )
+            return components.verdict("held", f"Nothing has happened for a while: {why}.")
         case TaskStatus.RUNNING:
-            return parts.verdict("pending", "It is running. You can leave this page.")
+            return components.verdict("pending", "It is running. You can leave this page.")
         case TaskStatus.FINISHED:
             left = "1 stays as it is" if task.skipped == 1 else f"{task.skipped:,} stay as they are"
             stay = f"; {left}: nothing could be sent" if task.skipped else ""
-            return parts.verdict("delivered", f"Finished: {task.done:,} {deed}{stay}.")
+            return components.verdict("delivered", f"Finished: {task.done:,} {deed}{stay}.")
         case TaskStatus.CANCELED:
-            return parts.verdict("resolved", f"Stopped: {task.done:,} {deed}, the rest is as it was.")
+            return components.verdict("resolved", f"Stopped: {task.done:,} {deed}, the rest is as it was.")
         case TaskStatus.FAILED:
-            return parts.verdict("dead", f"Failed: {task.error or 'nobody knows why'}. {task.done:,} {deed}.")
+            return components.verdict("dead", f"Failed: {task.error or 'nobody knows why'}. {task.done:,} {deed}.")
 
 
-def _progress(look: Look, task: Task) -> Safe:
-    pace = task_parts.pace(task, look.now)
+def _progress(context: PageContext, task: Task) -> Safe:
+    pace = task_parts.pace(task, context.now)
     told = tag("p", task_parts.numbers(task), f" · {pace}" if pace else None)
-    return join(tag("div", task_parts.bar(task), task_parts.stop(look, task), class_="task"), told)
+    return join(tag("div", task_parts.bar(task), task_parts.stop(context, task), class_="task"), told)
 
 
-def _again(look: Look, task: Task) -> Safe | None:
+def _again(context: PageContext, task: Task) -> Safe | None:
     """What one that came to no good end has left undone."""
     work = task.work
     verb = {TaskKind.REPLAY_DEAD: "replay", TaskKind.RESOLVE_DEAD: "resolve"}.get(task.kind)
-    if verb is None or task.status not in (TaskStatus.CANCELED, TaskStatus.FAILED) or not look.may_change:
+    if verb is None or task.status not in (TaskStatus.CANCELED, TaskStatus.FAILED) or not context.may_change:
         return None
-    href = look.link(
+    href = context.link(
         f"/dead-letters/{verb}",
         all="1",
-        app=None if look.viewer.portal else task.app_id,
+        app=None if context.viewer.portal else task.app_id,
         endpoint=task.endpoint_id,
         type=work.event_types[0] if work.event_types else None,
         reason=None if work.reason is None else work.reason.value,
         since=None if work.died_since is None else work.died_since.isoformat(),
         until=None if work.died_until is None else work.died_until.isoformat(),
     )
-    return parts.actions(parts.link_button(href, f"{verb.capitalize()} the rest"))
+    return components.actions(components.link_button(href, f"{verb.capitalize()} the rest"))
 
 
-async def _after(look: Look, task: Task) -> Safe | None:
+async def _after(context: PageContext, task: Task) -> Safe | None:
     """A replay may end where it began: what has died since, there."""
     if task.kind not in _REPLAYS:
         return None
-    where = DeadFilter(org_id=look.org_id, app_no=task.app_no, endpoint_no=task.endpoint_no, since=task.created_at)
-    summary = await look.store.dead_summary(where)
+    where = DeadFilter(org_id=context.org_id, app_no=task.app_no, endpoint_no=task.endpoint_no, since=task.created_at)
+    summary = await context.store.dead_summary(where)
     if not summary.groups:
         return None
-    href = look.link(
+    href = context.link(
         "/dead-letters",
-        app=None if look.viewer.portal else task.app_id,
+        app=None if context.viewer.portal else task.app_id,
         endpoint=task.endpoint_id,
         since=task.created_at.isoformat(),
     )
-    many = parts.count(summary.dead, "delivery", summary.more)
-    return parts.verdict(
+    many = components.count(summary.dead, "delivery", summary.more)
+    return components.verdict(
         "dead", tag("a", f"{many} died", href=href), " there since it began. Look at why before you replay again."
     )
 
 
-def _work(look: Look, task: Task) -> Safe:
+def _work(context: PageContext, task: Task) -> Safe:
     work = task.work
     pairs: list[tuple[str, Child]] = [
-        ("Task", parts.ident(task.id)),
+        ("Task", components.ident(task.id)),
         ("Status", task_parts.state(task)),
-        ("Application", parts.ident(task.app_id) if look.viewer.portal else _link(look, "applications", task.app_id)),
-        ("Endpoint", None if task.endpoint_id is None else _link(look, "endpoints", task.endpoint_id)),
-        ("Accepted since", None if work.since is None else parts.clock(work.since)),
-        ("Accepted until", None if work.until is None else parts.clock(work.until)),
-        ("Died since", None if work.died_since is None else parts.clock(work.died_since)),
-        ("Died until", None if work.died_until is None else parts.clock(work.died_until)),
+        (
+            "Application",
+            components.ident(task.app_id) if context.viewer.portal else _link(context, "applications", task.app_id),
+        ),
+        ("Endpoint", None if task.endpoint_id is None else _link(context, "endpoints", task.endpoint_id)),
+        ("Accepted since", None if work.since is None else components.clock(work.since)),
+        ("Accepted until", None if work.until is None else components.clock(work.until)),
+        ("Died since", None if work.died_since is None else components.clock(work.died_since)),
+        ("Died until", None if work.died_until is None else components.clock(work.died_until)),
         ("Event types", None if work.event_types is None else ", ".join(work.event_types)),
         ("Reason", None if work.reason is None else work.reason.value),
         ("Channel", work.channel),
         ("Tag", work.tag),
         ("Note", work.note or None),
-        ("Began", parts.clock(task.created_at)),
-        ("Last step", parts.clock(task.updated_at)),
+        ("Began", components.clock(task.created_at)),
+        ("Last step", components.clock(task.updated_at)),
     ]
-    return parts.fields(pairs)
+    return components.fields(pairs)
 
 
-def _link(look: Look, what: str, name: str) -> Safe:
-    return parts.ident(name, href=look.link(f"/{what}/{name}"))
+def _link(context: PageContext, what: str, name: str) -> Safe:
+    return components.ident(name, href=context.link(f"/{what}/{name}"))
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def stop(look: Look, _form: Form) -> Done:
-    task = await look.store.cancel_task((await find(look, look.path("task_id"))).id)
+async def stop(context: PageContext, _form: Form) -> Done:
+    task = await context.store.cancel_task((await find(context, context.path("task_id"))).id)
     stopped = task.status == TaskStatus.CANCELED
     words = f"Stopped: {task.done:,} done." if stopped else f"It is {task.status.value} already."
-    return Done(to=look.link(f"/tasks/{task.id}"), notice=words, detail=words, app_id=task.app_id)
+    return Done(to=context.link(f"/tasks/{task.id}"), notice=words, detail=words, app_id=task.app_id)
 
 
-async def stop_batch(look: Look, form: Form) -> Done:
+async def stop_batch(context: PageContext, form: Form) -> Done:
     batch = form.text("batch")
-    tasks = [await look.store.cancel_task(task.id) for task in await _of_batch(look, batch)]
+    tasks = [await context.store.cancel_task(task.id) for task in await _of_batch(context, batch)]
     stopped = sum(task.status == TaskStatus.CANCELED for task in tasks)
-    words = f"Stopped {parts.count(stopped, 'task')}: {sum(task.done for task in tasks):,} done."
-    return Done(to=look.link("/tasks", batch=batch), notice=words, subject=batch, detail=words)
+    words = f"Stopped {components.count(stopped, 'task')}: {sum(task.done for task in tasks):,} done."
+    return Done(to=context.link("/tasks", batch=batch), notice=words, subject=batch, detail=words)
 
 
 VIEWS = (

@@ -1,7 +1,7 @@
 """One effect for requests that come more than once under the same key.
 
     from hookline.receive.idempotency import IdempotencySettings
-    from hookline.receive.idempotency.asgi import IdempotencyMiddleware  # or .wsgi, .django; `idempotent` for one handler
+    from hookline.receive.idempotency.asgi import IdempotencyMiddleware# or .wsgi, .django; `idempotent` for one handler
 
     app.add_middleware(IdempotencyMiddleware, store=keys, settings=IdempotencySettings(verifier=verifier))
 

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import unquote
 
-from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, NOTHING, Claim, Plan, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
@@ -22,6 +21,7 @@ from hookline.receive.idempotency.keys import AsyncKeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
+from hookline.signing.headers import Headers
 
 __all__ = ["IdempotencyMiddleware"]
 

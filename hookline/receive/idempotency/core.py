@@ -25,12 +25,12 @@ import msgspec
 from msgspec import Struct
 
 from hookline.errors import InvalidInput, VerificationError
-from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Replay, StoredResponse, key_of
 from hookline.receive.idempotency.paths import is_below, key_path, same_path
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import KEY_HEADERS, IdempotencySettings, IncomingRequest
+from hookline.signing.headers import Headers
 
 __all__ = [
     "Claim",

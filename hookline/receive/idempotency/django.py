@@ -23,7 +23,6 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.module_loading import import_string
 
 from hookline.errors import InvalidInput
-from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Claim, announced, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
@@ -33,6 +32,7 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
 from hookline.receive.idempotency.wsgi import RecordedBody
+from hookline.signing.headers import Headers
 
 __all__ = ["IdempotencyMiddleware"]
 

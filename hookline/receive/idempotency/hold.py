@@ -134,7 +134,7 @@ class Hold:
         return self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
 
 
-class Heart:
+class LeaseRenewer:
     """Renews what is held for longer than a third of its lease, and offers the store again what it could not keep. The thread
     starts with the first and stops when idle."""
 
@@ -238,7 +238,7 @@ class Holder:
         check_store(store, is_async=False)
         self.store = store
         self.settings = settings
-        self.heart = Heart(settings.lease)
+        self.heart = LeaseRenewer(settings.lease)
         self._hourly = Hourly()
 
     def take(self, claim: Claim) -> Hold | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.headers import Headers
 from hookline.receive.idempotency.paths import plain_path
+from hookline.signing.headers import Headers
 
 if TYPE_CHECKING:
     from hookline.receive.verify import Verifier, Webhook

@@ -13,7 +13,6 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hookline.headers import Headers
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Plan, announced, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
@@ -21,6 +20,7 @@ from hookline.receive.idempotency.keys import KeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
+from hookline.signing.headers import Headers
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

@@ -9,7 +9,7 @@ from hookline.errors import InvalidInput
 from hookline.receive.verify import Webhook
 
 _LONGEST = 256  # characters: two of them must fit into one entry of a PostgreSQL index
-_MOST_DAYS = 366
+_MAX_DAYS = 366
 _LARGEST_STEP = 100_000
 
 
@@ -53,7 +53,7 @@ def checked_age(older_than: float | timedelta) -> float:
 
 
 def checked_days(days: object) -> int:
-    return _between("days", days, _MOST_DAYS)
+    return _between("days", days, _MAX_DAYS)
 
 
 def checked_step(limit: object) -> int:

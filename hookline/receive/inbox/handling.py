@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput
-from hookline.flow import backoff
 from hookline.model import RetryPolicy, Strategy
+from hookline.model.states import Reason
 from hookline.receive.inbox import plans
 from hookline.receive.inbox.checks import checked_age
 from hookline.receive.inbox.model import Claim, Event
 from hookline.receive.inbox.plans import Plan
 from hookline.receive.inbox.statement import Engine
-from hookline.states import Reason
+from hookline.rules import backoff
 
 Handler = Callable[[Any, Event], Any]
 

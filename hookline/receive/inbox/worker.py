@@ -13,7 +13,6 @@ from typing import Any
 
 from hookline import clock
 from hookline.errors import Conflict, InvalidInput
-from hookline.flow import backoff
 from hookline.model import RetryPolicy
 from hookline.receive.inbox import adapters, plans
 from hookline.receive.inbox.adapters.base import Connection
@@ -33,6 +32,7 @@ from hookline.receive.inbox.handling import (
 from hookline.receive.inbox.model import Claim
 from hookline.receive.inbox.upkeep import KEPT, STEP
 from hookline.receive.inbox.wake import Bell
+from hookline.rules import backoff
 
 log = logging.getLogger("hookline.inbox")
 

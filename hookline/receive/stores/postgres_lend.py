@@ -20,7 +20,7 @@ from hookline.receive.idempotency.keys import KeyStoreUnavailable
 Row = tuple[Any, ...]
 Values = Sequence[Any]
 
-MOST_CONNECTIONS = 8  # in one process, of those that a function opens; a statement takes a millisecond or so
+MAX_CONNECTIONS = 8  # in one process, of those that a function opens; a statement takes a millisecond or so
 
 
 class Asking(Protocol):
@@ -127,7 +127,7 @@ class _Own:
 
     def __init__(self) -> None:
         self.idle: list[Any] = []
-        self.free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
 
 class _Connecting:
@@ -144,7 +144,7 @@ class _Connecting:
     def ask(self, statement: str, values: Values | None) -> Row | None:
         own = self._own()
         if not own.free.acquire(timeout=self._timeout):
-            raise TimeoutError(f"none of its {MOST_CONNECTIONS} connections became free in {self._timeout:g} seconds")
+            raise TimeoutError(f"none of its {MAX_CONNECTIONS} connections became free in {self._timeout:g} seconds")
         try:
             return self._ask(own.idle, statement, values)
         finally:

@@ -20,7 +20,7 @@ __all__ = ["AsyncTurns", "Turns"]
 
 T = TypeVar("T")
 
-MOST_CALLS = 16  # in one process, of one store; each takes a millisecond or so
+MAX_CALLS = 16  # in one process, of one store; each takes a millisecond or so
 _PAUSE = 0.01  # seconds after a refusal: the pool has no event for its end
 
 
@@ -81,7 +81,7 @@ class AsyncTurns:
 def _share_of(client: Any) -> int:
     """A cluster's client has a pool for each node, and they are not known yet."""
     room = getattr(getattr(client, "connection_pool", None), "max_connections", None)
-    return max(1, min(MOST_CALLS, room // 2)) if isinstance(room, int) else MOST_CALLS
+    return max(1, min(MAX_CALLS, room // 2)) if isinstance(room, int) else MAX_CALLS
 
 
 def _too_late(timeout: float) -> TimeoutError:

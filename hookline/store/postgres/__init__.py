@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from hookline.store.base import StoreOptions
+from hookline.security.vault import Vault
 from hookline.store.postgres.alerts import Alerts
-from hookline.store.postgres.answers import Answers
+from hookline.store.postgres.api_keys import ApiKeys
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
 from hookline.store.postgres.depths import DepthsOf
-from hookline.store.postgres.example import Examples
-from hookline.store.postgres.found import Search
-from hookline.store.postgres.keys import Keys
-from hookline.store.postgres.life import Life
+from hookline.store.postgres.kept_answers import KeptAnswers
+from hookline.store.postgres.message_search import MessageSearches
 from hookline.store.postgres.names import Names
+from hookline.store.postgres.operators import Operators
 from hookline.store.postgres.outbox import Outbox
-from hookline.store.postgres.people import People
 from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
+from hookline.store.postgres.schema_version import SchemaVersion
 from hookline.store.postgres.stats import Statistics
 from hookline.store.postgres.tasks import Tasks
-from hookline.store.postgres.troubled import TroubledLanes
+from hookline.store.postgres.test_message import Examples
+from hookline.store.postgres.unhealthy_lanes import UnhealthyLanes
 from hookline.store.postgres.views import Views
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
 
 __all__ = ["PostgresStore"]
 
 
 class PostgresStore(
-    Life,
-    Keys,
-    Answers,
-    People,
+    SchemaVersion,
+    ApiKeys,
+    KeptAnswers,
+    Operators,
     Outbox,
     Claim,
     Record,
@@ -40,10 +40,10 @@ class PostgresStore(
     Tasks,
     Examples,
     Views,
-    Search,
+    MessageSearches,
     Names,
     DepthsOf,
-    TroubledLanes,
+    UnhealthyLanes,
     Alerts,
     Statistics,
 ):

@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from hookline.observe.alerts.alert import (
+from hookline.model.alerts import (
     Alert,
     Begin,
     Change,
     Decide,
+    EarlierChecks,
     Fire,
     Forget,
-    Looks,
     Notice,
     Outgoing,
     Remembered,
     Resolve,
     Tell,
-    Unwell,
+    UnhealthyEndpoint,
     Update,
 )
-from hookline.operational import ALERTS, MANAGEMENT
+from hookline.rules.operational_events import ALERTS, MANAGEMENT
 from hookline.store import alerts as shared
-from hookline.store.base import LAST_NUMBER, Page, after_number
 from hookline.store.postgres.base import READ, Part
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.sweep import Chore
+from hookline.store.protocols import LAST_NUMBER, Page, after_number
 
 
 class Alerts(Part):
-    async def alert_looks(self, seconds: float) -> Looks:
+    async def alert_looks(self, seconds: float) -> EarlierChecks:
         found = await self._db.fetch("alert_looks", max(seconds, shared.SHORTEST))
-        return Looks(now=found[0]["now"], looks=[shared.look(row, READ) for row in found if row["at"] is not None])
+        return EarlierChecks(
+            now=found[0]["now"], looks=[shared.look(row, READ) for row in found if row["at"] is not None]
+        )
 
-    async def unwell(self, nos: Collection[int], most: int) -> list[Unwell]:
+    async def unwell(self, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:
         return [shared.unwell(row, READ) for row in await self._db.fetch("alert_unwell", list(nos), most)]
 
     async def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> list[Notice] | None:

@@ -10,14 +10,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.flow.circuit import Fold, LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
-from hookline.operational import of_lanes
+from hookline.rules.lane.circuit import Fold, LaneOutcome, fold
+from hookline.rules.operational_events import of_lanes
+from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.base import StoreOptions
 from hookline.store.postgres.database import Connection, Database
 from hookline.store.postgres.operational import tell
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
 
 
 def _same(value: Any) -> datetime:

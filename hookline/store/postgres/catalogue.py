@@ -11,10 +11,9 @@ from asyncpg import ForeignKeyViolationError, UniqueViolationError
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
-from hookline import ids, operational
+from hookline import ids
 from hookline.clock import wall
 from hookline.errors import Conflict, InvalidInput, NotFound, Overtaken, TooManyEndpoints
-from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
     ApplicationChange,
@@ -26,11 +25,13 @@ from hookline.model import (
     OnDeath,
     Organization,
 )
+from hookline.rules import operational_events
+from hookline.rules.lane.admission import farthest_ahead
 from hookline.store import rows
-from hookline.store.base import Page
 from hookline.store.postgres.base import READ, Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
 from hookline.store.postgres.operational import tell
+from hookline.store.protocols import Page
 
 _Sealed = tuple[str, bytes | None, bytes, bytes | None]
 
@@ -134,7 +135,7 @@ class Catalogue(Part):
     async def _delete_endpoints(self, connection: Connection, nos: list[int]) -> None:
         await connection.execute(self._sql["lanes_delete_mark"], nos)
         await connection.execute(self._sql["endpoints_delete"], nos)
-        await tell(connection, self._sql, operational.deleted(nos))
+        await tell(connection, self._sql, operational_events.deleted(nos))
 
     # ── event types ──
 
@@ -191,7 +192,7 @@ class Catalogue(Part):
             await connection.execute(
                 self._sql["lane_insert"], no, app_no, int(new.status), new.throttle_rate, new.concurrency
             )
-            await tell(connection, self._sql, operational.created(no))
+            await tell(connection, self._sql, operational_events.created(no))
             return await self._endpoint_by_no(connection, no)
 
         with _taken(f"the uid {new.uid!r}"):
@@ -249,7 +250,7 @@ class Catalogue(Part):
             if change.on_death == OnDeath.SKIP:
                 await connection.execute(self._sql["unblock"], endpoint_no)
             await self._wake_lane(connection, endpoint_no)
-            await tell(connection, self._sql, operational.updated(endpoint_no))
+            await tell(connection, self._sql, operational_events.updated(endpoint_no))
             return await self._endpoint_by_no(connection, endpoint_no)
 
         with _taken(f"the uid {change.uid!r}"):

@@ -13,20 +13,20 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.flow import order
-from hookline.flow.claim import Division, Turns, in_turn
-from hookline.flow.lane import Admission
-from hookline.flow.record import released_outcomes
-from hookline.model import AppPace, AppShare, ClaimBatch, Job, Lane
-from hookline.states import Reason
+from hookline.model import AppPace, AppShare, ClaimBatch, Lane, LeasedDelivery
+from hookline.model.states import Reason
+from hookline.rules import ordering
+from hookline.rules.claim.rotation import Division, Rotation, in_turn
+from hookline.rules.lane.admission import Admission
+from hookline.rules.outcomes import released_outcomes
+from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.base import StoreOptions
 from hookline.store.postgres.base import READ, Part, Wake
 from hookline.store.postgres.database import Connection, Database, translated
 from hookline.store.postgres.operational import of_deaths, tell
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
 
-_MOST_TOKENS = 128  # that one claim looks at
+_MAX_TOKENS = 128  # that one claim looks at
 _STRAY = 1000  # tokens without a lane that an unbounded scan clears away
 _LATE = timedelta(seconds=2)  # a token's instant is when its transaction began: this much later it may still appear
 _FULL_SCAN_EVERY = 2.0  # seconds
@@ -47,7 +47,7 @@ class _Lanes:
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: dict[int, datetime] = {row["endpoint_no"]: row["floor"] for row in found}
         self.in_line = found[0]["turn"] is not None
-        self.turns = [(row["endpoint_no"], key) for row in found for key in order.read(row["keys"])]
+        self.turns = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
         self.admitted: list[Admission] = []
 
     def reach_down_to(self, floors: Mapping[int, datetime]) -> None:
@@ -61,7 +61,7 @@ class Claim(Part):
         self._watermark = _BEGINNING
         self._full_scan_at = 0.0  # monotonic: the next one is due
         self._full_scan_cost = 0.0  # seconds that the last one took
-        self._turns = Turns()
+        self._turns = Rotation()
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
@@ -78,7 +78,7 @@ class Claim(Part):
             return Division(now=now, want=want, held=held, share=share, apps=apps, policy=self._options.circuit)
 
         async def work(connection: Connection) -> ClaimBatch | None:
-            return await self._claim(connection, min(want, _MOST_TOKENS), divide)
+            return await self._claim(connection, min(want, _MAX_TOKENS), divide)
 
         batch = await self._db.transact(work, quick=True)
         if batch is not None and batch.jobs:
@@ -256,7 +256,7 @@ class Claim(Part):
             now: datetime = await connection.fetchval("SELECT now()")
             return now
 
-    async def release(self, jobs: Sequence[Job]) -> int:
+    async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
         if not jobs:
             return 0
 
@@ -265,7 +265,7 @@ class Claim(Part):
 
         return await self._db.transact(work)
 
-    async def _release(self, connection: Connection, jobs: Sequence[Job]) -> int:
+    async def _release(self, connection: Connection, jobs: Sequence[LeasedDelivery]) -> int:
         counted = sorted({job.endpoint_no for job in jobs if job.counted or job.probe})
         lanes, now = await self._lock_lanes(connection, counted, counted)
         ordered = sorted(jobs, key=lambda job: job.delivery_id)
@@ -365,7 +365,9 @@ def _looked_at_again(admission: Admission) -> bool:
     return admission.in_turn or (admission.counted and admission.quota > 0)
 
 
-def _jobs(locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]) -> list[Job]:
+def _jobs(
+    locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]
+) -> list[LeasedDelivery]:
     """Oldest first; in a line the oldest of each lane. They carry the epoch of the lane after the claim: a probe in place of a
     lost one begins an epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
@@ -386,9 +388,9 @@ def _by_due(row: Any) -> tuple[datetime, int]:
     return row["due_at"], row["id"]
 
 
-def _job(row: Any, content: _Content, lane: Lane, admission: Admission, locked: _Lanes) -> Job:
+def _job(row: Any, content: _Content, lane: Lane, admission: Admission, locked: _Lanes) -> LeasedDelivery:
     payload, trace = content
-    return Job(
+    return LeasedDelivery(
         delivery_id=row["id"],
         claim=locked.claim,
         message_id=row["message_id"],

@@ -19,7 +19,7 @@ from asyncpg.exceptions import _base as pg_client
 
 from hookline.clock import monotonic
 from hookline.errors import ConfigError, HooklineError, MigrationNeeded, StoreUnavailable
-from hookline.store.base import StoreOptions
+from hookline.store.protocols import StoreOptions
 from hookline.store.sql import load
 
 T = TypeVar("T")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hookline import clock
 from hookline.model import Depths, OutboxView
-from hookline.store.base import COUNTED
 from hookline.store.depths import Found, by_name, depths_of, encode, good_for, kept
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection
+from hookline.store.protocols import COUNTED
 
 
 class DepthsOf(Part):

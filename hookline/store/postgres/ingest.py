@@ -8,15 +8,15 @@ from typing import Any
 
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
-from hookline.store import batches, rows
-from hookline.store.base import StoreOptions
+from hookline.security.vault import Vault
+from hookline.store import batch_answers, rows
 from hookline.store.postgres.base import Part, made_within
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
-_MOST_DOUBTS = 50_000
-_FIRST_PAUSE, _LONGEST_PAUSE, _MOST_WAIT = 0.005, 0.1, 10.0  # for a twin in another process
+_MAX_DOUBTS = 50_000
+_FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0  # for a twin in another process
 
 
 class Ingest(Part):
@@ -113,7 +113,7 @@ class Ingest(Part):
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
         if batch.idempotency_key is None:
-            return batches.accepted(batch, await self.ingest(batch.messages))
+            return batch_answers.accepted(batch, await self.ingest(batch.messages))
         for pause in _pauses():
             try:
                 found = await self._try_batch(batch, batch.idempotency_key)
@@ -148,16 +148,16 @@ class Ingest(Part):
         body, seconds = batch.idempotency_body or b"", self._options.idempotency_hours * 3600
         if not await connection.fetchval(self._sql["ingest_batch_key"], key, body, seconds):
             kept = await connection.fetchrow(self._sql["ingest_batch_kept"], key)
-            return None if kept is None else batches.again(batch, kept["body"], kept["answers"])
-        accepted = batches.accepted(batch, await self._accept(connection, batch.messages))
-        await connection.execute(self._sql["ingest_batch_keep"], key, batches.keep(accepted))
+            return None if kept is None else batch_answers.again(batch, kept["body"], kept["answers"])
+        accepted = batch_answers.accepted(batch, await self._accept(connection, batch.messages))
+        await connection.execute(self._sql["ingest_batch_keep"], key, batch_answers.keep(accepted))
         return accepted
 
     # ── a COMMIT that was not answered ──
 
     def _note_doubts(self, batch: Iterable[NewMessage], process: int) -> None:
         self._doubts |= {message.id: process for message in batch}
-        while len(self._doubts) > _MOST_DOUBTS:
+        while len(self._doubts) > _MAX_DOUBTS:
             self._doubts.pop(next(iter(self._doubts)))
 
     async def _settle_doubts(self, batch: Sequence[NewMessage]) -> dict[str, Accepted]:
@@ -189,7 +189,7 @@ def _lock_of(key: bytes) -> int:
 
 def _pauses() -> Iterator[float]:
     """Short ones first; together as long as a request may wait for its twin."""
-    pause, left = _FIRST_PAUSE, _MOST_WAIT
+    pause, left = _FIRST_PAUSE, _MAX_WAIT
     while left > 0:
         yield pause
         left -= pause

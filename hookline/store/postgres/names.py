@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from hookline.model import Application, EndpointName
 from hookline.store import names, rows
-from hookline.store.base import Page, Walk
 from hookline.store.postgres.base import READ, Part
+from hookline.store.protocols import Page, Walk
 
 
 class Names(Part):

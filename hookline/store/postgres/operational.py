@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from hookline import operational
-from hookline.operational import MANAGEMENT, Known, LastAttempt, Note, Subject, Turn
-from hookline.states import Reason
+from hookline.model.states import Reason
+from hookline.rules import operational_events
+from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
 from hookline.store.postgres.database import Connection
 
 Statements = Mapping[str, str]
@@ -23,8 +23,8 @@ async def tell(connection: Connection, sql: Statements, notes: Sequence[Note]) -
     if not found:
         return
     subjects = {row["no"]: _subject(row) for row in found}
-    known = await _known(connection, sql, operational.of_deliveries(notes, subjects))
-    events = operational.told(notes, subjects, known)
+    known = await _known(connection, sql, operational_events.of_deliveries(notes, subjects))
+    events = operational_events.told(notes, subjects, known)
     await connection.execute(
         sql["operational_write"],
         MANAGEMENT,
@@ -36,11 +36,11 @@ async def tell(connection: Connection, sql: Statements, notes: Sequence[Note]) -
     )
 
 
-def of_deaths(rows: Sequence[Any], reason: Reason) -> list[Turn]:
+def of_deaths(rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
     """Of deliveries that died without an attempt."""
     return [
-        Turn(
-            kind=operational.Kind.ATTEMPT_EXHAUSTED,
+        DeliveryEvent(
+            kind=operational_events.Kind.ATTEMPT_EXHAUSTED,
             endpoint_no=row["endpoint_no"],
             delivery_id=row["id"],
             message_id=row["message_id"],
@@ -53,7 +53,7 @@ def of_deaths(rows: Sequence[Any], reason: Reason) -> list[Turn]:
     ]
 
 
-async def _known(connection: Connection, sql: Statements, turns: Sequence[Turn]) -> Known:
+async def _known(connection: Connection, sql: Statements, turns: Sequence[DeliveryEvent]) -> Known:
     if not turns:
         return Known()
     accepted = {turn.message_id: turn.accepted_at for turn in turns}
@@ -62,11 +62,11 @@ async def _known(connection: Connection, sql: Statements, turns: Sequence[Turn])
     return Known(
         event_ids={row["id"]: row["event_id"] for row in found},
         traces={row["id"]: row["trace"] for row in found},
-        last=await _last(connection, sql, operational.without_attempt(turns)),
+        last=await _last(connection, sql, operational_events.without_attempt(turns)),
     )
 
 
-async def _last(connection: Connection, sql: Statements, turns: Sequence[Turn]) -> dict[int, LastAttempt]:
+async def _last(connection: Connection, sql: Statements, turns: Sequence[DeliveryEvent]) -> dict[int, LastAttempt]:
     if not turns:
         return {}
     since: datetime = min(turn.accepted_at for turn in turns)

@@ -6,17 +6,17 @@ import hashlib
 from collections.abc import Sequence
 
 from hookline.clock import wall
-from hookline.flow.record import clean
 from hookline.model import IngestStatus, OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
-from hookline.operational import MANAGEMENT
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.rules.outcomes import clean
+from hookline.security.vault import Vault
 from hookline.store import rows as reading
-from hookline.store.base import COUNTED, Page, StoreOptions, after_number
 from hookline.store.postgres.base import READ
 from hookline.store.postgres.database import Connection, Database
 from hookline.store.postgres.ingest import text_array
+from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
-from hookline.store.postgres.watch import OutboxWatch
-from hookline.vault import Vault
+from hookline.store.protocols import COUNTED, Page, StoreOptions, after_number
 
 _LAST = 2**63 - 1  # of a row's numbers
 _LONGEST_ID = 256  # characters: no event that could be sent has a longer one

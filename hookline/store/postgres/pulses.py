@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from hookline.model import SweepReport
-from hookline.observe.activity import ALL, Activity, Deed
-from hookline.observe.pulse import Pulse
-from hookline.store.activity import KEPT, MOST_RETIRED, activity, counted
+from hookline.model.activity import ALL, Activity, EndpointWork
+from hookline.model.pulses import Pulse
+from hookline.store.activity import KEPT, MAX_RETIRED, activity, counted
 from hookline.store.postgres.base import READ
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.sweep import Chore, Sweep
-from hookline.store.pulses import MOST_READ, MOST_ROLLED, encode, minutes, read
+from hookline.store.pulses import MAX_READ, MAX_ROLLED, encode, minutes, read
 
 
 class Pulses(Sweep):
-    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed] = ()) -> None:
+    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> None:
         written = [(app_no, no, *numbers) for (app_no, no), numbers in counted(deeds)]
 
         async def work(connection: Connection) -> None:
@@ -48,18 +48,18 @@ class Pulses(Sweep):
         return found
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
-        found = await self._db.fetch("pulses", int(minutes), since, until, MOST_READ)
+        found = await self._db.fetch("pulses", int(minutes), since, until, MAX_READ)
         return [read(row, READ) for row in found]
 
     async def roll_pulses(self) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
-            found = await connection.fetch(self._sql["pulses_unrolled"], MOST_ROLLED)
-            for minute in minutes(found, READ, full=len(found) == MOST_ROLLED):
+            found = await connection.fetch(self._sql["pulses_unrolled"], MAX_ROLLED)
+            for minute in minutes(found, READ, full=len(found) == MAX_ROLLED):
                 await connection.execute(self._sql["pulse_roll"], minute.at, encode(minute))
             await connection.execute(self._sql["pulses_retire"])
             for grain, seconds in KEPT.items():
-                await connection.execute(self._sql["activity_retire"], grain, seconds, MOST_RETIRED)
-                await connection.execute(self._sql["org_activity_retire"], grain, seconds, MOST_RETIRED)
+                await connection.execute(self._sql["activity_retire"], grain, seconds, MAX_RETIRED)
+                await connection.execute(self._sql["org_activity_retire"], grain, seconds, MAX_RETIRED)
             return SweepReport()
 
         return await self._guarded(Chore.PULSES, work, calm=True)

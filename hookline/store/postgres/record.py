@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock, ids, operational
-from hookline.flow import order
-from hookline.flow.record import (
+from hookline import clock, ids
+from hookline.model import Dead, Delivered, RecordReport, Result, Retry
+from hookline.rules import operational_events, ordering
+from hookline.rules.outcomes import (
     bare,
     buried,
     clean,
@@ -22,7 +23,6 @@ from hookline.flow.record import (
     outcomes_of,
     refused,
 )
-from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.store import rows
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
@@ -144,7 +144,7 @@ class Record(Part):
             await connection.copy_records_to_table(
                 "attempt", schema_name="hookline", columns=_ATTEMPT, records=[_attempt(result, at) for result in held]
             )
-        await tell(connection, self._sql, operational.of_results(held))
+        await tell(connection, self._sql, operational_events.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
         lost = lost_of(results, [result.attempt_id for result in held])
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
@@ -161,7 +161,7 @@ class Record(Part):
 
 def _plain(result: Result) -> bool:
     verdict = result.judgement.verdict
-    return isinstance(verdict, Delivered) and not moves_lane(result) and not operational.recovers(result)
+    return isinstance(verdict, Delivered) and not moves_lane(result) and not operational_events.recovers(result)
 
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
@@ -170,7 +170,7 @@ def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str |
     for result in results:
         if result.job.ordering_key is not None:
             keys.setdefault(result.job.endpoint_no, []).append(result.job.ordering_key)
-    return {endpoint_no: order.written(moved) for endpoint_no, moved in keys.items()}
+    return {endpoint_no: ordering.written(moved) for endpoint_no, moved in keys.items()}
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:

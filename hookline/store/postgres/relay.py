@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from hookline import ids
 from hookline.clock import monotonic, wall
 from hookline.errors import InvalidInput
-from hookline.flow.record import clean
-from hookline.messages import check_message
 from hookline.model import IngestStatus, NewMessage, OutboxRow, RelayReport
-from hookline.operational import LONGEST, MANAGEMENT, room
-from hookline.store.base import StoreOptions
+from hookline.rules.checks.message import check_message
+from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
+from hookline.rules.outcomes import clean
+from hookline.security.vault import Vault
 from hookline.store.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.postgres.ingest import Ingest, contents
 from hookline.store.postgres.outbox_rows import outbox_row
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
 
 FEW = 50  # rows that are read and then moved by one statement; more are locked while they are read
-_MOST_BYTES = 16 * 1024 * 1024  # of payload that are read at once; a single larger one is read alone
+_MAX_BYTES = 16 * 1024 * 1024  # of payload that are read at once; a single larger one is read alone
 _NOT_FAR = 1000  # numbers below the highest that was moved: rows of transactions that took a little longer
 _CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds
 _DEAR = 5  # whole scans in a row: a busy machine makes some of them slow
@@ -148,7 +148,7 @@ class Relay(Ingest):
     async def _read(self, connection: Connection, name: str, keyed: bool, start: int, limit: int) -> list[Found]:
         began = monotonic()
         largest = max(self._options.max_payload, LONGEST)
-        read = await connection.fetch(self._sql[name], MANAGEMENT, keyed, start, limit, _MOST_BYTES, largest)
+        read = await connection.fetch(self._sql[name], MANAGEMENT, keyed, start, limit, _MAX_BYTES, largest)
         found = [_found(row, self._options.max_payload) for row in read]
         self._scan.took(start, monotonic() - began, [row.id for row, _ in found])
         return found

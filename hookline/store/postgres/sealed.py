@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.operational import MANAGEMENT
+from hookline.rules.operational_events import MANAGEMENT
 from hookline.store import rows, sealed
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from hookline.model import Stats, StatsFilter
-from hookline.store.base import StoreOptions
+from hookline.security.vault import Vault
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, Database
-from hookline.store.stats import MOST_COUNTED, Figures, attempt_ids, message_ids, stats_of
-from hookline.vault import Vault
+from hookline.store.protocols import StoreOptions
+from hookline.store.stats import MAX_COUNTED, Figures, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Part):
@@ -34,16 +34,16 @@ class Statistics(Part):
         apps = await self._applications(connection, where)
         lanes = await self._endpoints(connection, apps, where)
         sent, tried = message_ids(where), attempt_ids(where)
-        between = (lanes, tried.first, tried.last, MOST_COUNTED)
+        between = (lanes, tried.first, tried.last, MAX_COUNTED)
         return Figures(
-            messages=await self._one(connection, "stats_messages", apps, sent.first, sent.last, MOST_COUNTED),
-            waiting=await self._two(connection, "stats_waiting", lanes, MOST_COUNTED),
-            queued=await self._one(connection, "stats_queued", lanes, MOST_COUNTED),
+            messages=await self._one(connection, "stats_messages", apps, sent.first, sent.last, MAX_COUNTED),
+            waiting=await self._two(connection, "stats_waiting", lanes, MAX_COUNTED),
+            queued=await self._one(connection, "stats_queued", lanes, MAX_COUNTED),
             delivering=await self._one(connection, "stats_delivering", lanes),
             attempts=await self._one(connection, "stats_attempts", *between),
             failed=await self._two(connection, "stats_failed", *between),
-            dead=await self._two(connection, "stats_dead", lanes, where.since, where.until, MOST_COUNTED),
-            dead_open=await self._one(connection, "stats_dead_open", lanes, MOST_COUNTED),
+            dead=await self._two(connection, "stats_dead", lanes, where.since, where.until, MAX_COUNTED),
+            dead_open=await self._one(connection, "stats_dead_open", lanes, MAX_COUNTED),
         )
 
     async def _applications(self, connection: Connection, where: StatsFilter) -> list[int]:

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from hookline.flow.circuit import LaneOutcome
 from hookline.model import Death, LaneEvent, SweepReport
-from hookline.states import EndpointStatus, Health, Reason
-from hookline.store.base import FAR_LEASE
+from hookline.model.states import EndpointStatus, Health, Reason
+from hookline.rules.lane.circuit import LaneOutcome
 from hookline.store.postgres.database import Connection
+from hookline.store.postgres.endpoint_state import EndpointState
 from hookline.store.postgres.operational import of_deaths, tell
-from hookline.store.postgres.steering import Steering
+from hookline.store.protocols import FAR_LEASE
 
 
 class Chore(IntEnum):
@@ -27,7 +27,7 @@ class Chore(IntEnum):
     ALERTS = 7
 
 
-class Sweep(Steering):
+class Sweep(EndpointState):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             return await self._sweep_leases(connection, limit)

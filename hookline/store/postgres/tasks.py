@@ -11,8 +11,10 @@ from msgspec import Struct
 from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import Conflict, NotFound
-from hookline.flow.record import clean
-from hookline.flow.replay import (
+from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.model.states import Reason
+from hookline.rules.outcomes import clean
+from hookline.rules.replay import (
     ON_MESSAGES,
     Chosen,
     Letter,
@@ -24,13 +26,11 @@ from hookline.flow.replay import (
     missing_window,
     sort_out,
 )
-from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
-from hookline.states import Reason
 from hookline.store import rows
-from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
 from hookline.store.postgres.base import READ
 from hookline.store.postgres.database import Connection
-from hookline.store.postgres.dead import DeadLetters, dead_params
+from hookline.store.postgres.dead_letters import DeadLetters, dead_params
+from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Row, json_text
 
 # A lane or a letter that somebody holds for longer is waited for in the next step, not in this one.
@@ -57,10 +57,10 @@ class Tasks(DeadLetters):
             new.kind.value,
             json_text(new.work),
             total,
-            MOST_RUNNING,
+            MAX_RUNNING,
         )
         if made is None:
-            raise Conflict(f"{MOST_RUNNING} tasks of this application are running: wait for them, or cancel some")
+            raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
         self.task_added.set()
         return await self._kept_task(made)
 

@@ -23,10 +23,10 @@ from hookline.model import (
     MessageFilter,
     TimelineEntry,
 )
-from hookline.store import found as shared
-from hookline.store import rows, walk
-from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
+from hookline.store import listing, rows
+from hookline.store import message_search as shared
 from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
+from hookline.store.protocols import LAST_NUMBER, MAX_LISTED, MAX_WAITING, Page, Walk, after_number
 
 
 class Views(Part):
@@ -37,8 +37,8 @@ class Views(Part):
         return None if row is None else rows.message(row, READ)
 
     async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
-        span, times = walk.span(ids.MESSAGE, where, page), (where.after, where.before)
-        end = await self._end("messages_end", app_no, span, page, *times) if walk.rare(where) else None
+        span, times = listing.span(ids.MESSAGE, where, page), (where.after, where.before)
+        end = await self._end("messages_end", app_no, span, page, *times) if listing.rare(where) else None
         found = [
             rows.listed_message(row, READ)
             for row in await self._db.fetch(
@@ -46,10 +46,10 @@ class Views(Part):
             )
         ]
         if content:
-            if (fits := walk.fits(found)) < len(found):
+            if (fits := listing.fits(found)) < len(found):
                 found, end = found[:fits], found[fits - 1].id
             found = await self._filled(found)
-        return walk.walked(found, page, end)
+        return listing.walked(found, page, end)
 
     async def _filled(self, found: list[Message]) -> list[Message]:
         if not found:
@@ -116,10 +116,10 @@ class Views(Part):
     async def endpoint_attempts(
         self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
     ) -> Walk[Attempt]:
-        span, outcome = walk.span(ids.ATTEMPT, where, page), walk.outcome(where)
-        recorded = walk.recorded_within(where)
+        span, outcome = listing.span(ids.ATTEMPT, where, page), listing.outcome(where)
+        recorded = listing.recorded_within(where)
         end = None
-        if walk.rare(where):
+        if listing.rare(where):
             end = await self._end("endpoint_attempts_end", endpoint_no, span, page, *recorded, outcome)
         found = await self._db.fetch(
             _way("endpoint_attempts", page),
@@ -127,7 +127,7 @@ class Views(Part):
             *(*recorded, where.after, where.before),
             *(outcome, where.code_class, *_filter(where), content),
         )
-        return walk.walked([rows.attempt(row, READ) for row in found], page, end)
+        return listing.walked([rows.attempt(row, READ) for row in found], page, end)
 
     async def message_attempts(
         self,
@@ -138,19 +138,19 @@ class Views(Part):
         endpoint_no: int | None = None,
         content: bool = True,
     ) -> list[Attempt]:
-        span = walk.span(ids.ATTEMPT, where, page)
+        span = listing.span(ids.ATTEMPT, where, page)
         found = await self._db.fetch(
             _way("message_attempts", page),
             *(message.id, span.near, span.far, page.limit),
             *(message.created_at, where.after, where.before),
             *(where.delivered, where.code_class, endpoint_no, content),
         )
-        return walk.walked([rows.attempt(row, READ) for row in found], page, None).rows
+        return listing.walked([rows.attempt(row, READ) for row in found], page, None).rows
 
     async def attempted_messages(
         self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
     ) -> Walk[Attempted]:
-        span, recorded = walk.span(ids.ATTEMPT, where, page), walk.recorded_within(where)
+        span, recorded = listing.span(ids.ATTEMPT, where, page), listing.recorded_within(where)
         end = await self._end("endpoint_attempts_end", endpoint_no, span, page, *recorded, None)
         states = None if where.states is None else list(where.states)
         listed = await self._db.fetch(
@@ -161,25 +161,25 @@ class Views(Part):
         )
         found = [rows.attempted(row, READ) for row in listed]
         if content:
-            if (fits := walk.fits([each.message for each in found])) < len(found):
+            if (fits := listing.fits([each.message for each in found])) < len(found):
                 found, end = found[:fits], found[fits - 1].attempt_id
             filled = await self._filled([each.message for each in found])
             found = [replace(each, message=message) for each, message in zip(found, filled, strict=True)]
-        return walk.walked(found, page, end)
+        return listing.walked(found, page, end)
 
     async def lanes(self, org_id: str | None = None, app_no: int | None = None) -> list[LaneView]:
-        found = await self._db.fetch("lanes", org_id, MOST_WAITING, app_no, None)
-        return [rows.lane_view(row, READ, MOST_WAITING) for row in found]
+        found = await self._db.fetch("lanes", org_id, MAX_WAITING, app_no, None)
+        return [rows.lane_view(row, READ, MAX_WAITING) for row in found]
 
     async def lane_page(
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> list[LaneView]:
-        asked = (org_id, MOST_LISTED, app_no, page.iterator or "", url, page.limit, state)
-        return [rows.lane_view(row, READ, MOST_LISTED) for row in await self._db.fetch("lane_page", *asked)]
+        asked = (org_id, MAX_LISTED, app_no, page.iterator or "", url, page.limit, state)
+        return [rows.lane_view(row, READ, MAX_LISTED) for row in await self._db.fetch("lane_page", *asked)]
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None:
-        row = await self._db.fetchrow("lanes", None, MOST_WAITING, None, endpoint_no)
-        return None if row is None else rows.lane_view(row, READ, MOST_WAITING)
+        row = await self._db.fetchrow("lanes", None, MAX_WAITING, None, endpoint_no)
+        return None if row is None else rows.lane_view(row, READ, MAX_WAITING)
 
     async def lane_events(self, endpoint_no: int, limit: int = 100) -> list[LaneEvent]:
         return [rows.lane_event(row, READ) for row in await self._db.fetch("lane_events", endpoint_no, limit)]
@@ -188,14 +188,14 @@ class Views(Part):
         start = after_number(page.iterator)
         if start is None:
             start = 0 if page.backwards else LAST_NUMBER
-        found = await self._db.fetch(_way("timeline", page), endpoint_no, start, walk.seen_at_once(where, page))
-        return walk.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
+        found = await self._db.fetch(_way("timeline", page), endpoint_no, start, listing.seen_at_once(where, page))
+        return listing.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
 
     async def counts(self) -> Counts:
         return Counts(**dict(await self._db.fetchrow("counts")))
 
-    async def _end(self, name: str, of: int, span: walk.Span, page: Page, *bounds: object) -> str | None:
-        end: str | None = await self._db.fetchval(_way(name, page), of, span.near, span.far, walk.STRIDE, *bounds)
+    async def _end(self, name: str, of: int, span: listing.Span, page: Page, *bounds: object) -> str | None:
+        end: str | None = await self._db.fetchval(_way(name, page), of, span.near, span.far, listing.STRIDE, *bounds)
         return end
 
 

@@ -17,10 +17,10 @@ from hookline.model import (
     Scope,
     Secret,
 )
-from hookline.states import EndpointStatus
+from hookline.model.states import EndpointStatus
+from hookline.security.vault import Vault
 from hookline.store.rows.documents import open_headers, open_secrets, open_url, read_metadata, read_policy
 from hookline.store.rows.reading import Reading, Row, maybe
-from hookline.vault import Vault
 
 
 def organization(row: Row, read: Reading) -> Organization:

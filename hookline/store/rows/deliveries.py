@@ -18,7 +18,7 @@ from hookline.model import (
     SetAside,
     Timing,
 )
-from hookline.states import DeliveryState, ErrorKind, Reason
+from hookline.model.states import DeliveryState, ErrorKind, Reason
 from hookline.store.rows.documents import read_headers, read_policy
 from hookline.store.rows.reading import Reading, Row, maybe
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hookline.model import PolicyOverride, Secret
-from hookline.operational import MANAGEMENT
-from hookline.vault import Vault
+from hookline.rules.operational_events import MANAGEMENT
+from hookline.security.vault import Vault
 
 _policy_decoder = msgspec.json.Decoder(PolicyOverride)
 _strings_decoder = msgspec.json.Decoder(dict[str, str])

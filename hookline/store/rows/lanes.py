@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from hookline.model import Actor, ActorKind, AppPace, Lane, LaneEvent, LaneEventKind, LaneView, TimelineEntry, Troubled
-from hookline.states import Circuit, EndpointStatus
+from hookline.model import (
+    Actor,
+    ActorKind,
+    AppPace,
+    Lane,
+    LaneEvent,
+    LaneEventKind,
+    LaneView,
+    TimelineEntry,
+    UnhealthyLane,
+)
+from hookline.model.states import Circuit, EndpointStatus
 from hookline.store.rows.reading import Reading, Row, maybe
 
 # What claim, record and sweep may change, in the order in which `lane_write` takes it.
@@ -83,8 +93,8 @@ def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
     )
 
 
-def troubled(view: LaneView, row: Row, read: Reading) -> Troubled:
-    return Troubled(
+def troubled(view: LaneView, row: Row, read: Reading) -> UnhealthyLane:
+    return UnhealthyLane(
         view=view,
         org_id=row["org_id"],
         app_name=row["app_name"],

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import asyncio
 
-from hookline.store.base import StoreOptions
+from hookline.security.vault import Vault
+from hookline.store.protocols import StoreOptions
 from hookline.store.sql import load
 from hookline.store.sqlite.alerts import Alerts
-from hookline.store.sqlite.answers import Answers
+from hookline.store.sqlite.api_keys import ApiKeys
 from hookline.store.sqlite.base import Bells
 from hookline.store.sqlite.catalogue import Catalogue
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.depths import DepthsOf
-from hookline.store.sqlite.example import Examples
-from hookline.store.sqlite.found import Search
+from hookline.store.sqlite.endpoint_state import EndpointState
 from hookline.store.sqlite.ingest import Ingest
-from hookline.store.sqlite.keys import Keys
-from hookline.store.sqlite.life import Life
+from hookline.store.sqlite.kept_answers import KeptAnswers
+from hookline.store.sqlite.message_search import MessageSearches
 from hookline.store.sqlite.names import Names
+from hookline.store.sqlite.operators import Operators
 from hookline.store.sqlite.outbox import Outbox
-from hookline.store.sqlite.people import People
 from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
+from hookline.store.sqlite.schema_version import SchemaVersion
 from hookline.store.sqlite.sealed import Sealed
 from hookline.store.sqlite.stats import Statistics
-from hookline.store.sqlite.steering import Steering
 from hookline.store.sqlite.sweep import Sweep
 from hookline.store.sqlite.tasks import Tasks
-from hookline.store.sqlite.troubled import TroubledLanes
-from hookline.store.sqlite.tx import Context
+from hookline.store.sqlite.test_message import Examples
+from hookline.store.sqlite.transaction import Context
+from hookline.store.sqlite.unhealthy_lanes import UnhealthyLanes
 from hookline.store.sqlite.views import Views
 from hookline.store.sqlite.writer import Writer
-from hookline.vault import Vault
 
 __all__ = ["SqliteStore"]
 
 
 class SqliteStore(
-    Life,
+    SchemaVersion,
     Catalogue,
-    Steering,
-    Keys,
-    Answers,
+    EndpointState,
+    ApiKeys,
+    KeptAnswers,
     Sealed,
-    People,
+    Operators,
     Ingest,
     Outbox,
     Claim,
@@ -55,10 +55,10 @@ class SqliteStore(
     Examples,
     Tasks,
     Views,
-    Search,
+    MessageSearches,
     Names,
     DepthsOf,
-    TroubledLanes,
+    UnhealthyLanes,
     Alerts,
     Statistics,
 ):

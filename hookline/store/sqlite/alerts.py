@@ -6,38 +6,38 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hookline.clock import to_micros
-from hookline.observe.alerts.alert import (
+from hookline.model.alerts import (
     Alert,
     Begin,
     Change,
     Decide,
+    EarlierChecks,
     Fire,
     Forget,
-    Looks,
     Notice,
     Outgoing,
     Remembered,
     Resolve,
     Tell,
-    Unwell,
+    UnhealthyEndpoint,
     Update,
 )
-from hookline.operational import ALERTS, MANAGEMENT
+from hookline.rules.operational_events import ALERTS, MANAGEMENT
 from hookline.store import alerts as shared
-from hookline.store.base import LAST_NUMBER, Page, after_number
+from hookline.store.protocols import LAST_NUMBER, Page, after_number
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+from hookline.store.sqlite.transaction import READ, Tx, numbers, texts
 
 _SECOND = 10**6
 _DAY = 86_400 * _SECOND
 
 
 class Alerts(Base):
-    async def alert_looks(self, seconds: float) -> Looks:
+    async def alert_looks(self, seconds: float) -> EarlierChecks:
         return await self._read(_looks, max(seconds, shared.SHORTEST))
 
-    async def unwell(self, nos: Collection[int], most: int) -> list[Unwell]:
+    async def unwell(self, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:
         return await self._read(_unwell, nos, most)
 
     async def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> list[Notice] | None:
@@ -50,12 +50,12 @@ class Alerts(Base):
         return await self._read(_alerts, page, firing)
 
 
-def _looks(tx: Tx, seconds: float) -> Looks:
+def _looks(tx: Tx, seconds: float) -> EarlierChecks:
     found = tx.rows("alert_looks", {"since": tx.now - round(seconds * _SECOND)})
-    return Looks(now=tx.at, looks=[shared.look(row, READ) for row in found])
+    return EarlierChecks(now=tx.at, looks=[shared.look(row, READ) for row in found])
 
 
-def _unwell(tx: Tx, nos: Collection[int], most: int) -> list[Unwell]:
+def _unwell(tx: Tx, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:
     return [shared.unwell(row, READ) for row in tx.rows("alert_unwell", {"nos": numbers(nos), "most": most})]
 
 

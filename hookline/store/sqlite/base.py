@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.transaction import Context, Tx
 from hookline.store.sqlite.writer import Writer
 
 T = TypeVar("T")

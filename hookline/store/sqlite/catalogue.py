@@ -10,9 +10,8 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
-from hookline import ids, operational
+from hookline import ids
 from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
-from hookline.flow.lane import farthest_ahead
 from hookline.model import (
     Application,
     ApplicationChange,
@@ -24,15 +23,17 @@ from hookline.model import (
     OnDeath,
     Organization,
 )
+from hookline.rules import operational_events
+from hookline.rules.lane.admission import farthest_ahead
 from hookline.store import rows
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from hookline.store.rows import json_text, policy_text
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.paging import by_text
-from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+from hookline.store.sqlite.transaction import READ, Tx, numbers, texts
 
 
 class Catalogue(Base):
@@ -189,7 +190,7 @@ def _delete_application(tx: Tx, app_no: int) -> None:
     tx.run("application_lanes_delete", params)
     tx.run("app_pace_delete", (app_no,))
     gone = tx.tuples("application_endpoints_delete", params)
-    tell(tx, operational.deleted(no for (no,) in gone))
+    tell(tx, operational_events.deleted(no for (no,) in gone))
     tx.forget_plans()
 
 
@@ -243,7 +244,7 @@ def create_endpoint(tx: Tx, app_no: int, new: NewEndpoint, most: int = 0) -> End
     params = _columns(tx, org_id, endpoint_id, new) | {"app_no": app_no, "status": int(new.status)}
     (no,) = _unique(tx, "endpoint_insert", params, f"the uid is taken in this application: {new.uid}")
     tx.run("lane_insert", (no, int(new.status), new.throttle_rate, new.concurrency, app_no))
-    tell(tx, operational.created(no))
+    tell(tx, operational_events.created(no))
     tx.forget_plans()
     return existing(tx, no)
 
@@ -261,7 +262,7 @@ def _change_endpoint(tx: Tx, endpoint_no: int, change: EndpointChange, revision:
     params = _columns(tx, after.org_id, after.id, after) | sealed | {"no": endpoint_no}
     _unique(tx, "endpoint_update", params, f"the uid is taken in this application: {after.uid}")
     tx.run("lane_limits", params)
-    tell(tx, operational.updated(endpoint_no))
+    tell(tx, operational_events.updated(endpoint_no))
     if change.on_death == OnDeath.SKIP:
         _unblock(tx, endpoint_no)
     wake(tx, endpoint_no)
@@ -319,7 +320,7 @@ def _delete_endpoint(tx: Tx, endpoint_no: int) -> None:
     if not tx.run("endpoints_delete", {"no": endpoint_no, "now": tx.now}):
         raise NotFound("no such endpoint")
     tx.run("lanes_delete_mark", (endpoint_no,))
-    tell(tx, operational.deleted([endpoint_no]))
+    tell(tx, operational_events.deleted([endpoint_no]))
     tx.forget_plans()
 
 

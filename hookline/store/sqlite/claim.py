@@ -1,4 +1,4 @@
-"""Claim: due lanes in turn, each as far as `flow/lane.py` admits, under one lease and one claim token."""
+"""Claim: due lanes in turn, each as far as `rules/lane/admission.py` admits, under one lease and one claim token."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.flow import order
-from hookline.flow.claim import Division, in_turn
-from hookline.flow.lane import Admission
-from hookline.flow.record import released_outcomes
-from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, PolicyOverride
-from hookline.states import Reason
+from hookline.model import AppPace, AppShare, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride
+from hookline.model.states import Reason
+from hookline.rules import ordering
+from hookline.rules.claim.rotation import Division, in_turn
+from hookline.rules.lane.admission import Admission
+from hookline.rules.outcomes import released_outcomes
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base, heard
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.operational import of_deaths, tell
 from hookline.store.sqlite.record import fenced
-from hookline.store.sqlite.tx import READ, Tx, numbers
+from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 TOKENS = 1000  # looked at in one round
 ROUNDS = 8  # a lane that was admitted in part, or turned away, comes again
@@ -47,7 +47,7 @@ class Claim(Base):
     ) -> ClaimBatch:
         return await self._write(_claim, want, held, share, apps)
 
-    async def release(self, jobs: Sequence[Job]) -> int:
+    async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
         if not jobs:
             return 0
         released = await self._write(_release, jobs)
@@ -90,7 +90,7 @@ class _Taking:
         self.division = division
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
-        self.jobs: list[Job] = []
+        self.jobs: list[LeasedDelivery] = []
         self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
@@ -120,7 +120,7 @@ class _Taking:
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
         """The first of each queue that a token named, where nothing of it is active. Many tokens may name one queue."""
-        turns = {(no, key) for no, keys in consumed if keys is not None for key in order.read(keys)}
+        turns = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
         if turns:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
 
@@ -190,7 +190,7 @@ class _Taking:
         counted, probe = admission.counted, admission.probe
         for id_, due, message, app, kind, payload, tries, sent, at, ends, trigger, policy, delay, key, trace in taken:
             self.jobs.append(
-                Job(
+                LeasedDelivery(
                     delivery_id=id_,
                     claim=claim,
                     message_id=message,
@@ -262,7 +262,7 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
     ]
 
 
-def _release(tx: Tx, jobs: Sequence[Job]) -> int:
+def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:
     """Not sent: pending again where it was, its room free."""
     ours = fenced(tx, jobs)
     if not ours:

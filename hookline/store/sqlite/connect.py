@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from hookline.clock import monotonic
 from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.store.sqlite.faults import is_busy, translate
+from hookline.store.sqlite.errors import is_busy, translate
 
 _PREFIX = "sqlite:///"
 _STATEMENTS = 512  # prepared statements kept by each connection

@@ -12,7 +12,7 @@ from hookline.store.sqlite import relay
 from hookline.store.sqlite.base import Base, Bells
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.transaction import Context, Tx
 from hookline.store.sqlite.writer import Writer
 
 

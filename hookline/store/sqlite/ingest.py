@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hookline.flow.fanout import Plan, Route, Target, max_age
-from hookline.flow.order import queue_of
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering
-from hookline.states import DeliveryState
-from hookline.store import batches
+from hookline.model.states import DeliveryState
+from hookline.rules.fanout import Plan, Route, Target, max_age
+from hookline.rules.ordering import queue_of
+from hookline.store import batch_answers
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
-from hookline.store.sqlite.tx import READ, Tx, texts
+from hookline.store.sqlite.transaction import READ, Tx, texts
 
 PLANS = 10_000  # applications whose fan-out is remembered
 
@@ -49,11 +49,11 @@ def _ingest_batch(tx: Tx, batch: NewBatch) -> BatchAccepted:
     key, body = batch.idempotency_key, batch.idempotency_body or b""
     kept = None if key is None else tx.row("ingest_batch_kept", (key, tx.now))
     if kept is not None:
-        return batches.again(batch, *kept)
-    accepted = batches.accepted(batch, ingest(tx, batch.messages))
+        return batch_answers.again(batch, *kept)
+    accepted = batch_answers.accepted(batch, ingest(tx, batch.messages))
     if key is not None:
         expires = tx.now + round(tx.options.idempotency_hours * 3_600_000_000)
-        tx.run("ingest_batch_keep", (key, body, tx.now, expires, batches.keep(accepted)))
+        tx.run("ingest_batch_keep", (key, body, tx.now, expires, batch_answers.keep(accepted)))
     return accepted
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.flow import order
-from hookline.flow.circuit import LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
-from hookline.operational import of_lanes
+from hookline.rules import ordering
+from hookline.rules.lane.circuit import LaneOutcome, fold
+from hookline.rules.operational_events import of_lanes
 from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.operational import tell
-from hookline.store.sqlite.tx import READ, Tx, numbers
+from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 
 def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:
@@ -68,7 +68,7 @@ class Wakes:
 
     def _keys_of(self, endpoint_no: int) -> str | None:
         keys = self._keys.get(endpoint_no)
-        return None if keys is None else order.written(keys)
+        return None if keys is None else ordering.written(keys)
 
 
 def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = False) -> None:

@@ -10,7 +10,7 @@ from importlib import resources
 from hookline.errors import InvalidInput, MigrationNeeded
 from hookline.store.sealed import MIGRATION
 from hookline.store.sqlite.sealed import seal_urls
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.transaction import Tx
 
 _FOLDER = ("migrations", "sqlite")
 _FOREIGN = "the database holds tables of the same names that are not Hookline's"

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from hookline.model import Application, EndpointName
 from hookline.store import names, rows
-from hookline.store.base import Page, Walk
+from hookline.store.protocols import Page, Walk
 from hookline.store.sqlite.base import Base
-from hookline.store.sqlite.tx import READ, Tx, texts
+from hookline.store.sqlite.transaction import READ, Tx, texts
 
 
 class Names(Base):

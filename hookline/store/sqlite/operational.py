@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from hookline import operational
-from hookline.operational import MANAGEMENT, Known, LastAttempt, Note, Subject, Turn
-from hookline.states import Reason
+from hookline.model.states import Reason
+from hookline.rules import operational_events
+from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
 from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.tx import Tx, numbers
+from hookline.store.sqlite.transaction import Tx, numbers
 
 
 def tell(tx: Tx, notes: Sequence[Note]) -> None:
@@ -23,21 +23,21 @@ def tell(tx: Tx, notes: Sequence[Note]) -> None:
     if not found:
         return
     subjects = {row["no"]: _subject(row) for row in found}
-    known = _known(tx, operational.of_deliveries(notes, subjects))
+    known = _known(tx, operational_events.of_deliveries(notes, subjects))
     tx.many(
         "operational_write",
         [
             (MANAGEMENT, event.org_id, event.kind.value, event.event_id, event.payload, event.trace, tx.now)
-            for event in operational.told(notes, subjects, known)
+            for event in operational_events.told(notes, subjects, known)
         ],
     )
 
 
-def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[Turn]:
+def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
     """Of deliveries that died without an attempt."""
     return [
-        Turn(
-            kind=operational.Kind.ATTEMPT_EXHAUSTED,
+        DeliveryEvent(
+            kind=operational_events.Kind.ATTEMPT_EXHAUSTED,
             endpoint_no=endpoint_no,
             delivery_id=id_,
             message_id=message_id,
@@ -50,12 +50,12 @@ def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[Turn]:
     ]
 
 
-def _known(tx: Tx, turns: Sequence[Turn]) -> Known:
+def _known(tx: Tx, turns: Sequence[DeliveryEvent]) -> Known:
     if not turns:
         return Known()
     messages = msgspec.json.encode(sorted({turn.message_id for turn in turns})).decode()
     found = tx.tuples("operational_messages", (messages,))
-    last = {turn.delivery_id: _last(tx, turn) for turn in operational.without_attempt(turns)}
+    last = {turn.delivery_id: _last(tx, turn) for turn in operational_events.without_attempt(turns)}
     return Known(
         event_ids={message_id: event_id for message_id, event_id, _ in found},
         traces={message_id: trace for message_id, _, trace in found},
@@ -63,7 +63,7 @@ def _known(tx: Tx, turns: Sequence[Turn]) -> Known:
     )
 
 
-def _last(tx: Tx, turn: Turn) -> LastAttempt | None:
+def _last(tx: Tx, turn: DeliveryEvent) -> LastAttempt | None:
     """None: retention has taken it."""
     row = tx.row("operational_attempts", (turn.message_id, turn.delivery_id))
     if row is None:

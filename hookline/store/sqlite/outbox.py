@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline.model import OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
-from hookline.store.base import Page
+from hookline.store.protocols import Page
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.base import Base, heard
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from hookline.store.base import Page
-from hookline.store.sqlite.tx import Tx
+from hookline.store.protocols import Page
+from hookline.store.sqlite.transaction import Tx
 
 _TEXT_ENDS = ("", "\U0010ffff")
 

@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 
 from hookline.clock import to_micros
 from hookline.model import SweepReport
-from hookline.observe.activity import ALL, MINUTE, QUARTER, Activity, Deed
-from hookline.observe.pulse import Pulse
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, EndpointWork
+from hookline.model.pulses import Pulse
 from hookline.store import pulses as shared
-from hookline.store.activity import KEPT, MOST_RETIRED, activity, counted
+from hookline.store.activity import KEPT, MAX_RETIRED, activity, counted
 from hookline.store.sqlite.base import Base
-from hookline.store.sqlite.tx import READ, Tx
+from hookline.store.sqlite.transaction import READ, Tx
 
 _SECOND = 10**6
 _HOUR = 3600 * _SECOND
 
 
 class Pulses(Base):
-    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[Deed] = ()) -> None:
+    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> None:
         await self._write(_add, process, pulse, deeds)
 
     async def activity(
@@ -40,7 +40,7 @@ class Pulses(Base):
         return await self._write(_roll)
 
 
-def _add(tx: Tx, process: str, pulse: Pulse, deeds: Sequence[Deed]) -> None:
+def _add(tx: Tx, process: str, pulse: Pulse, deeds: Sequence[EndpointWork]) -> None:
     tx.run("pulse_add", {"now": tx.now, "process": process, "data": shared.encode(pulse)})
     written = counted(deeds)
     for grain in (MINUTE, QUARTER):
@@ -76,18 +76,18 @@ def _stretch(since: datetime, grain: int) -> dict[str, int]:
 
 def _between(tx: Tx, since: datetime, until: datetime | None, minutes: bool) -> list[Pulse]:
     end = tx.now if until is None else to_micros(until)
-    span = {"grain": int(minutes), "since": to_micros(since), "until": end, "most": shared.MOST_READ}
+    span = {"grain": int(minutes), "since": to_micros(since), "until": end, "most": shared.MAX_READ}
     return [shared.read(row, READ) for row in tx.rows("pulses", span)]
 
 
 def _roll(tx: Tx) -> SweepReport:
-    found = tx.rows("pulses_unrolled", {"now": tx.now, "most": shared.MOST_ROLLED})
-    for minute in shared.minutes(found, READ, full=len(found) == shared.MOST_ROLLED):
+    found = tx.rows("pulses_unrolled", {"now": tx.now, "most": shared.MAX_ROLLED})
+    for minute in shared.minutes(found, READ, full=len(found) == shared.MAX_ROLLED):
         tx.run("pulse_roll", {"at": to_micros(minute.at), "data": shared.encode(minute)})
     tx.run("pulses_retire", {"grain": 0, "before": tx.now - 2 * _HOUR})
     tx.run("pulses_retire", {"grain": 1, "before": tx.now - 7 * 24 * _HOUR})
     for grain, seconds in KEPT.items():
-        old = {"grain": grain, "before": tx.now - seconds * _SECOND, "limit": MOST_RETIRED}
+        old = {"grain": grain, "before": tx.now - seconds * _SECOND, "limit": MAX_RETIRED}
         tx.run("activity_retire", old)
         tx.run("org_activity_retire", old)
     return SweepReport()

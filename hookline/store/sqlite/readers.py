@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from hookline.errors import StoreUnavailable
 from hookline.store.sqlite.connect import connect
-from hookline.store.sqlite.faults import translate
-from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.errors import translate
+from hookline.store.sqlite.transaction import Context, Tx
 
 T = TypeVar("T")
 

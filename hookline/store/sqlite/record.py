@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hookline import ids
-from hookline.flow.record import (
+from hookline.model import Dead, Delivered, LaneEvent, LeasedDelivery, RecordReport, Result, Retry
+from hookline.rules.operational_events import of_results
+from hookline.rules.outcomes import (
     bare,
     buried,
     clean,
@@ -18,15 +20,13 @@ from hookline.flow.record import (
     outcomes_of,
     refused,
 )
-from hookline.model import Dead, Delivered, Job, LaneEvent, RecordReport, Result, Retry
-from hookline.operational import of_results
 from hookline.store.rows import headers_blob
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.faults import BadData
+from hookline.store.sqlite.errors import BadData
 from hookline.store.sqlite.operational import tell
-from hookline.store.sqlite.tx import Tx, numbers
+from hookline.store.sqlite.transaction import Tx, numbers
 
 
 class Record(Base):
@@ -82,7 +82,7 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
     return report, wakes.write() > 0
 
 
-def fenced(tx: Tx, jobs: Sequence[Job]) -> list[Job]:
+def fenced(tx: Tx, jobs: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
     """Those whose claim still holds. The write lock keeps it so until the end of the transaction."""
     claims = dict(tx.tuples("record_fence", (numbers(job.delivery_id for job in jobs),)))
     return [job for job in jobs if claims.get(job.delivery_id) == job.claim]
@@ -113,7 +113,7 @@ def _move(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> None:
         tx.run("record_closed", (numbers([*delivered, *(row["id"] for row in dead)]),))
 
 
-def _move_up(job: Job, wakes: lane_rows.Wakes) -> None:
+def _move_up(job: LeasedDelivery, wakes: lane_rows.Wakes) -> None:
     if job.ordering_key is not None:
         wakes.turn(job.endpoint_no, job.ordering_key)
 

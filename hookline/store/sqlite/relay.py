@@ -10,8 +10,6 @@ import msgspec
 
 from hookline import ids
 from hookline.errors import InvalidInput
-from hookline.flow.record import clean
-from hookline.messages import check_message
 from hookline.model import (
     IngestStatus,
     NewMessage,
@@ -22,13 +20,15 @@ from hookline.model import (
     RelayReport,
     SetAside,
 )
-from hookline.operational import MANAGEMENT, room
+from hookline.rules.checks.message import check_message
+from hookline.rules.operational_events import MANAGEMENT, room
+from hookline.rules.outcomes import clean
 from hookline.store import rows
-from hookline.store.base import COUNTED, Page, after_number
 from hookline.store.outbox_rows import message_of, no_application, reasons
+from hookline.store.protocols import COUNTED, Page, after_number
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.ingest import Taking
-from hookline.store.sqlite.tx import READ, Params, Tx, numbers, texts
+from hookline.store.sqlite.transaction import READ, Params, Tx, numbers, texts
 
 _LAST = (1 << 63) - 1
 _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)

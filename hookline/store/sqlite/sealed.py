@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.operational import MANAGEMENT
+from hookline.rules.operational_events import MANAGEMENT
 from hookline.store import rows, sealed
 from hookline.store.sealed import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, Value
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.tx import Tx
+from hookline.store.sqlite.transaction import Tx
 
 
 class Sealed(Base):

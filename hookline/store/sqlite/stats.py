@@ -9,9 +9,9 @@ from hookline.model import Stats, StatsFilter
 from hookline.store.sqlite.base import Base, Bells
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.tx import Context, Params, Tx, numbers
+from hookline.store.sqlite.transaction import Context, Params, Tx, numbers
 from hookline.store.sqlite.writer import Writer
-from hookline.store.stats import MOST_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
+from hookline.store.stats import MAX_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Base):
@@ -33,13 +33,13 @@ def _in_flight(tx: Tx, endpoint_no: int) -> int:
 
 def _stats(tx: Tx, where: StatsFilter) -> Stats:
     apps = _applications(tx, where)
-    lanes = {"endpoints": numbers(_endpoints(tx, apps, where)), "bound": MOST_COUNTED}
+    lanes = {"endpoints": numbers(_endpoints(tx, apps, where)), "bound": MAX_COUNTED}
     tried = lanes | _between(attempt_ids(where))
     died = lanes | {"since": to_micros(where.since), "until": to_micros(where.until)}
     return stats_of(
         Figures(
             messages=tx.value(
-                "stats_messages", {"apps": numbers(apps), "bound": MOST_COUNTED} | _between(message_ids(where))
+                "stats_messages", {"apps": numbers(apps), "bound": MAX_COUNTED} | _between(message_ids(where))
             ),
             waiting=_pair(tx, "stats_waiting", lanes),
             queued=tx.value("stats_queued", lanes),

@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from hookline.flow import order
-from hookline.flow.circuit import LaneOutcome
-from hookline.flow.claim import CROWDED_LONGEST
 from hookline.model import Death, Lane, SweepReport
-from hookline.states import Circuit, EndpointStatus, Health, Reason
-from hookline.store.base import FAR_LEASE
-from hookline.store.people import GUESSES_KEPT
+from hookline.model.states import Circuit, EndpointStatus, Health, Reason
+from hookline.rules import ordering
+from hookline.rules.claim.rotation import CROWDED_LONGEST
+from hookline.rules.lane.circuit import LaneOutcome
+from hookline.store.operators import GUESSES_KEPT
+from hookline.store.protocols import FAR_LEASE
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.steering import turn
-from hookline.store.sqlite.tx import Tx, numbers
+from hookline.store.sqlite.endpoint_state import turn
+from hookline.store.sqlite.transaction import Tx, numbers
 
 log = structlog.get_logger()
 
@@ -225,7 +225,7 @@ def stuck(tx: Tx) -> list[tuple[int, str]]:
 
 def _named(tx: Tx, endpoint_no: int) -> set[str]:
     """The lane's queues that a token names."""
-    return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in order.read(keys)}
+    return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in ordering.read(keys)}
 
 
 def _audit(tx: Tx) -> list[int]:

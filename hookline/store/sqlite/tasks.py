@@ -9,7 +9,9 @@ from msgspec import Struct
 from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import Conflict, NotFound
-from hookline.flow.replay import (
+from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.model.states import EndpointStatus, Reason
+from hookline.rules.replay import (
     ON_MESSAGES,
     Chosen,
     Letter,
@@ -22,16 +24,14 @@ from hookline.flow.replay import (
     refusal,
     sort_out,
 )
-from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
-from hookline.states import EndpointStatus, Reason
 from hookline.store import rows
-from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
+from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Row, json_text
-from hookline.store.sqlite import dead
+from hookline.store.sqlite import dead_letters
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.tx import READ, Tx
+from hookline.store.sqlite.transaction import READ, Tx
 
 _TEXT_ENDS = ("", "\U0010ffff")
 
@@ -78,7 +78,7 @@ def _total_of(tx: Tx, new: NewTask) -> int | None:
         raise NotFound("no such endpoint")
     where = filter_of(task)
     if where is not None:
-        many = dead.dead_count(tx, where, COUNTED_DEAD)
+        many = dead_letters.dead_count(tx, where, COUNTED_DEAD)
         return many if many < COUNTED_DEAD else None
     found = _look(tx, task, endpoint, COUNTED)
     return found.acts.wanted if found.end is None else None
@@ -110,10 +110,10 @@ def _add_task(tx: Tx, new: NewTask, total: int | None) -> Task:
         "params": json_text(new.work),
         "total": total,
         "now": tx.now,
-        "most": MOST_RUNNING,
+        "most": MAX_RUNNING,
     }
     if not tx.run("task_insert", params):
-        raise Conflict(f"{MOST_RUNNING} tasks of this application are running: wait for them, or cancel some")
+        raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
     return _existing(tx, made.id)
 
 
@@ -202,7 +202,7 @@ def _look(tx: Tx, task: Task, endpoint: Endpoint | None, limit: int) -> _Found:
     if task.kind in ON_MESSAGES:
         assert endpoint is not None
         window = _window(tx, task)
-        seen = dead.look_at_messages(tx, endpoint, window, task.position, limit)
+        seen = dead_letters.look_at_messages(tx, endpoint, window, task.position, limit)
         return _Found(acts=sort_out(task, endpoint, window, seen.seen), end=seen.end)
     letters = [_letter(row) for row in _dead_rows(tx, task, limit)]
     end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
@@ -244,13 +244,13 @@ def _act(tx: Tx, task: Task, endpoint: Endpoint | None, acts: Chosen | Resent) -
     """How many were done."""
     if isinstance(acts, Resent):
         assert endpoint is not None
-        delivered = dead.deliver_messages(tx, endpoint, acts.deliver) if acts.deliver else 0
+        delivered = dead_letters.deliver_messages(tx, endpoint, acts.deliver) if acts.deliver else 0
         return delivered + _replay(tx, acts.replay)
     if task.kind == TaskKind.RESOLVE_DEAD:
         where = DeadFilter(ids=tuple(acts.act))
-        return dead.resolve(tx, where, task.work.note, len(acts.act)) if acts.act else 0
+        return dead_letters.resolve(tx, where, task.work.note, len(acts.act)) if acts.act else 0
     return _replay(tx, acts.act)
 
 
 def _replay(tx: Tx, dead_ids: list[int]) -> int:
-    return dead.replay(tx, DeadFilter(ids=tuple(dead_ids), resolved=None), len(dead_ids)) if dead_ids else 0
+    return dead_letters.replay(tx, DeadFilter(ids=tuple(dead_ids), resolved=None), len(dead_ids)) if dead_ids else 0

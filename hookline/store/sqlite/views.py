@@ -22,13 +22,13 @@ from hookline.model import (
     MessageFilter,
     TimelineEntry,
 )
-from hookline.states import DeliveryState
-from hookline.store import found as shared
-from hookline.store import rows, walk
-from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
+from hookline.model.states import DeliveryState
+from hookline.store import listing, rows
+from hookline.store import message_search as shared
+from hookline.store.protocols import LAST_NUMBER, MAX_LISTED, MAX_WAITING, Page, Walk, after_number
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.tx import READ, Tx, numbers, texts
+from hookline.store.sqlite.transaction import READ, Tx, numbers, texts
 
 OUTCOMES = {None: "1", True: "t.outcome = 'delivered'", False: "t.outcome <> 'delivered'"}
 
@@ -122,13 +122,13 @@ def message_by_id(tx: Tx, message_id: str) -> Message | None:
 
 def _messages(tx: Tx, app_no: int, where: MessageFilter, page: Page, content: bool) -> Walk[Message]:
     params = _params(ids.MESSAGE, app_no, where, page)
-    end = _end(tx, tx.sql[_way("messages_end", page)], params) if walk.rare(where) else None
+    end = _end(tx, tx.sql[_way("messages_end", page)], params) if listing.rare(where) else None
     found = [rows.listed_message(row, READ) for row in tx.rows(_way("messages", page), _up_to(end, params))]
     if content:
-        if (fits := walk.fits(found)) < len(found):
+        if (fits := listing.fits(found)) < len(found):
             found, end = found[:fits], found[fits - 1].id
         found = _filled(tx, found)
-    return walk.walked(found, page, end)
+    return listing.walked(found, page, end)
 
 
 def _filled(tx: Tx, found: list[Message]) -> list[Message]:
@@ -176,11 +176,11 @@ def _expunge_attempt(tx: Tx, message: Message, attempt_id: str) -> bool:
 def _endpoint_attempts(tx: Tx, endpoint_no: int, where: AttemptFilter, page: Page, content: bool) -> Walk[Attempt]:
     params = _params(ids.ATTEMPT, endpoint_no, where, page)
     params |= {"code_class": where.code_class, "content": content}
-    outcome = walk.outcome(where)
-    end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, outcome), params) if walk.rare(where) else None
+    outcome = listing.outcome(where)
+    end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, outcome), params) if listing.rare(where) else None
     statement = _of_outcome(tx, "endpoint_attempts", page, outcome)
     found = [rows.attempt(row, READ) for row in tx.conn.execute(statement, _up_to(end, params))]
-    return walk.walked(found, page, end)
+    return listing.walked(found, page, end)
 
 
 def _message_attempts(
@@ -190,7 +190,7 @@ def _message_attempts(
     params |= {"delivered": where.delivered, "code_class": where.code_class}
     params |= {"endpoint_no": endpoint_no, "content": content}
     found = [rows.attempt(row, READ) for row in tx.rows(_way("message_attempts", page), params)]
-    return walk.walked(found, page, None).rows
+    return listing.walked(found, page, None).rows
 
 
 def _attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: Page, content: bool) -> Walk[Attempted]:
@@ -199,11 +199,11 @@ def _attempted_messages(tx: Tx, endpoint_no: int, where: AttemptedFilter, page: 
     end = _end(tx, _of_outcome(tx, "endpoint_attempts_end", page, None), params)
     found = [rows.attempted(row, READ) for row in tx.rows(_way("attempted_messages", page), _up_to(end, params))]
     if content:
-        if (fits := walk.fits([each.message for each in found])) < len(found):
+        if (fits := listing.fits([each.message for each in found])) < len(found):
             found, end = found[:fits], found[fits - 1].attempt_id
         filled = _filled(tx, [each.message for each in found])
         found = [replace(each, message=message) for each, message in zip(found, filled, strict=True)]
-    return walk.walked(found, page, end)
+    return listing.walked(found, page, end)
 
 
 def _lanes(tx: Tx, org_id: str | None, app_no: int | None) -> list[LaneView]:
@@ -221,11 +221,11 @@ def _lane_numbers(tx: Tx, org_id: str | None, app_no: int | None) -> list[int]:
 def _lane_page(tx: Tx, org_id: str, app_no: int | None, page: Page, url: str, state: str | None) -> list[LaneView]:
     asked = {"org_id": org_id, "app_no": app_no, "after": page.iterator or "", "limit": page.limit}
     asked |= {"url": url, "state": state, "now": tx.now}
-    views = [lane_view(tx, no, MOST_LISTED) for (no,) in tx.tuples("lane_page", asked)]
+    views = [lane_view(tx, no, MAX_LISTED) for (no,) in tx.tuples("lane_page", asked)]
     return [view for view in views if view is not None]
 
 
-def lane_view(tx: Tx, endpoint_no: int, counted: int = MOST_WAITING) -> LaneView | None:
+def lane_view(tx: Tx, endpoint_no: int, counted: int = MAX_WAITING) -> LaneView | None:
     row = tx.row("lane_view", {"no": endpoint_no, "bound": counted})
     return None if row is None else rows.lane_view(row, READ, counted)
 
@@ -238,8 +238,8 @@ def _timeline(tx: Tx, endpoint_no: int, where: LaneEventFilter, page: Page) -> W
     start = after_number(page.iterator)
     if start is None:
         start = 0 if page.backwards else LAST_NUMBER
-    found = tx.rows(_way("timeline", page), (endpoint_no, start, walk.seen_at_once(where, page)))
-    return walk.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
+    found = tx.rows(_way("timeline", page), (endpoint_no, start, listing.seen_at_once(where, page)))
+    return listing.timeline([rows.timeline_entry(row, READ) for row in found], where, page)
 
 
 def _counts(tx: Tx) -> Counts:
@@ -268,13 +268,13 @@ def _of_outcome(tx: Tx, name: str, page: Page, delivered: bool | None) -> str:
 
 
 def _params(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
-    span = walk.span(prefix, where, page)
+    span = listing.span(prefix, where, page)
     return {
         "of": of,
         "near": span.near,
         "far": span.far,
         "limit": page.limit,
-        "stride": walk.STRIDE,
+        "stride": listing.STRIDE,
         "event_types": texts(where.event_types),
         "channel": where.channel,
         "tag": where.tag,

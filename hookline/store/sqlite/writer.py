@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
-from hookline.store.sqlite.faults import is_busy, translate
-from hookline.store.sqlite.tx import Context, Tx
+from hookline.store.sqlite.errors import is_busy, translate
+from hookline.store.sqlite.transaction import Context, Tx
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ UPDATE endpoint SET ordering = 'key' WHERE ordering = 'none';
 -- The queue that a delivery stands in at its endpoint: the message's key, '' for all of a fifo endpoint, NULL for none.
 ALTER TABLE delivery ADD COLUMN ordering_key text;
 ALTER TABLE dead_letter ADD COLUMN ordering_key text;
--- Queues in which somebody's turn may have come: JSON strings with commas between them; see flow/order.py.
+-- Queues in which somebody's turn may have come: JSON strings with commas between them; see rules/ordering.py.
 ALTER TABLE wake ADD COLUMN keys text;
 
 -- One at a time, whatever goes wrong elsewhere. Deliveries without a key are in none of these.

@@ -1,4 +1,4 @@
--- Claim: one transaction. `claim_lanes` locks, `flow/lane.py` decides, `claim_take` leases, `lane_write` keeps the books.
+-- Claim: one transaction. `claim_lanes` locks, `rules/lane/admission.py` decides, `claim_take` leases, `lane_write` keeps the books.
 
 -- part: serve
 -- The lanes of `looked`, which are locked. $3 most tokens without a lane to clear away.
@@ -43,7 +43,7 @@ SELECT 0 AS spared,
        -- include: served
 
 -- name: claim_lanes_in_turn
--- While there is a line (`flow/claim.py`): half of the tokens are those of the applications whose turn it is, at most $5 that
+-- While there is a line (`rules/claim/rotation.py`): half of the tokens are those of the applications whose turn it is, at most $5 that
 -- have something ready, from below $4 on. Downwards, because an application's newest tokens come first then: those that a long
 -- transaction keeps lie behind. Where nobody is left, the last step finds NULL. Comparing rows fences off `wake_at`. Where one of
 -- them has a backlog it will get more than one slot: the other half then looks at no more lanes than it has slots.

@@ -1,4 +1,4 @@
--- Order: the first of a queue gets its turn. See flow/order.py for who may do it when, and why nothing is forgotten.
+-- Order: the first of a queue gets its turn. See rules/ordering.py for who may do it when, and why nothing is forgotten.
 
 -- name: promote
 -- Under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. What is promoted keeps its

@@ -1,4 +1,4 @@
--- Claim: one transaction. `flow/lane.py` decides between what is read and what is written.
+-- Claim: one transaction. `rules/lane/admission.py` decides between what is read and what is written.
 
 -- name: claim_tokens
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;

@@ -1,4 +1,4 @@
--- Order: the first of a queue gets its turn. See flow/order.py for who may do it when, and why nothing is forgotten.
+-- Order: the first of a queue gets its turn. See rules/ordering.py for who may do it when, and why nothing is forgotten.
 
 -- name: promote
 UPDATE delivery SET state = 0

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.operation import ListQuery, Needs, Operation
+from hookline.api.routes.endpoints import find
+from hookline.api.wire.base import Instant, ListResponse
+from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
+from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
+from hookline.errors import InvalidInput, NotFound
+from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
+from hookline.rules.checks import text as text_checks
+from hookline.rules.lane.admission import next_start
+from hookline.services import endpoint_state
+
+EVENTS = 20  # of the timeline that are shown with the health
+
+
+# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def health(call: Call) -> Response:
+    return await _shown(call, await find(call))
+
+
+async def _shown(call: Call, found: Endpoint) -> Response:
+    return respond(await _health(call, found))
+
+
+async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
+    view = await call.store.lane_view(found.no)
+    if view is None:
+        raise NotFound(f"no endpoint {found.id!r}")
+    return endpoint_health(
+        view,
+        reason=found.status_reason,
+        in_flight=await call.store.in_flight(found.no),
+        next_start_at=next_start(view.lane, now=await call.store.now(), policy=call.services.circuit),
+        events=[_event(call, event) for event in await call.store.lane_events(found.no, EVENTS)],
+    )
+
+
+def _event(call: Call, event: LaneEvent) -> LaneEventOut:
+    return lane_event(event, named=call.caller.app is None)
+
+
+Kinds = Annotated[tuple[LaneEventKind, ...], Meta(min_length=1, max_length=len(LaneEventKind))]
+
+
+class TimelineQuery(ListQuery, frozen=True, kw_only=True):
+    kind: Annotated[Kinds | None, Meta(description="Only events of one of these kinds.")] = None
+    since: Annotated[Instant | None, Meta(description="Only what happened at or after this instant.")] = None
+    until: Annotated[Instant | None, Meta(description="Only what happened before this instant.")] = None
+
+
+async def timeline(call: Call) -> Response:
+    found, asked = await find(call), call.query(TimelineQuery)
+    for name, value in (("since", asked.since), ("until", asked.until)):
+        if value is not None:
+            text_checks.check_instant(name, value)
+    where, page = LaneEventFilter(kinds=asked.kind, since=asked.since, until=asked.until), page_of(asked)
+    walk = await call.store.timeline(found.no, where, page)
+    shown = [_event(call, entry.event) for entry in walk.rows]
+    return listing(shown, [str(entry.id) for entry in walk.rows], page, walk.end)
+
+
+# ── changing them ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def pause(call: Call) -> Response:
+    found = await find(call)
+    cause = (await call.body(CauseIn)).cause or "paused through the API"
+    return await _shown(call, await endpoint_state.pause(call.store, found, cause, call.caller.actor))
+
+
+async def resume(call: Call) -> Response:
+    found, given = await find(call), await call.body(ResumeIn)
+    cause = given.cause or "resumed through the API"
+    done = await endpoint_state.resume(call.store, found, cause, call.caller.actor, replay_missing=given.replay_missing)
+    return respond(resumed(await _health(call, done.endpoint), done.missed))
+
+
+async def open_circuit(call: Call) -> Response:
+    found, given = await find(call), await call.body(OpenIn)
+    cause, until = given.cause or "opened through the API", _end(given, await call.store.now())
+    await endpoint_state.open_circuit(call.store, found, cause, call.caller.actor, until=until)
+    return await _shown(call, found)
+
+
+def _end(given: OpenIn, now: datetime) -> datetime | None:
+    if given.seconds is None:
+        return given.until
+    if given.until is not None:
+        raise InvalidInput("seconds: give either seconds or until")
+    return now + timedelta(seconds=given.seconds)
+
+
+async def close_circuit(call: Call) -> Response:
+    found = await find(call)
+    cause = (await call.body(CauseIn)).cause or "closed through the API"
+    await endpoint_state.close_circuit(call.store, found, cause, call.caller.actor)
+    return await _shown(call, found)
+
+
+async def reset_circuit(call: Call) -> Response:
+    found = await find(call)
+    cause = (await call.body(CauseIn)).cause or "reset through the API"
+    await endpoint_state.reset_circuit(call.store, found, cause, call.caller.actor)
+    return await _shown(call, found)
+
+
+_ONE = "/app/{app_id}/endpoint/{endpoint_id}"
+
+OPERATIONS = [
+    Operation(
+        name="v1.lane.health",
+        method="GET",
+        path=f"{_ONE}/health",
+        handler=health,
+        summary="Show what governs an endpoint's deliveries: circuit, backlog, limits, last events.",
+        answers={200: EndpointHealthOut},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.lane.timeline",
+        method="GET",
+        path=f"{_ONE}/timeline",
+        handler=timeline,
+        summary="List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first.",
+        query=TimelineQuery,
+        answers={200: ListResponse[LaneEventOut]},
+        needs=Needs.READ,
+    ),
+    Operation(
+        name="v1.lane.pause",
+        method="POST",
+        path=f"{_ONE}/pause",
+        handler=pause,
+        summary="Hold everything for this endpoint until it is resumed.",
+        body=CauseIn,
+        body_optional=True,
+        answers={200: EndpointHealthOut},
+    ),
+    Operation(
+        name="v1.lane.resume",
+        method="POST",
+        path=f"{_ONE}/resume",
+        handler=resume,
+        summary="Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed.",
+        body=ResumeIn,
+        body_optional=True,
+        answers={200: ResumedOut},
+    ),
+    Operation(
+        name="v1.lane.open-circuit",
+        method="POST",
+        path=f"{_ONE}/circuit/open",
+        handler=open_circuit,
+        summary="Open the circuit: nothing is sent until then, and a probe decides how it goes on.",
+        body=OpenIn,
+        body_optional=True,
+        answers={200: EndpointHealthOut},
+    ),
+    Operation(
+        name="v1.lane.close-circuit",
+        method="POST",
+        path=f"{_ONE}/circuit/close",
+        handler=close_circuit,
+        summary="Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe.",
+        body=CauseIn,
+        body_optional=True,
+        answers={200: EndpointHealthOut},
+    ),
+    Operation(
+        name="v1.lane.reset-circuit",
+        method="POST",
+        path=f"{_ONE}/circuit/reset",
+        handler=reset_circuit,
+        summary="Close the circuit and forget failures: the endpoint is well again.",
+        body=CauseIn,
+        body_optional=True,
+        answers={200: EndpointHealthOut},
+    ),
+]

@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from hookline import ids
+from hookline.api.call import Call, respond
+from hookline.api.operation import Needs, Operation, Query
+from hookline.api.routes.applications import make_named
+from hookline.api.wire.applications import ApplicationIn
+from hookline.api.wire.ingest import (
+    MAX_IN_BATCH,
+    BatchErrorOut,
+    BatchResultOut,
+    MessageBatchBeside,
+    MessageBatchIn,
+    MessageBatchOut,
+    MessageBatchParts,
+    MessageIn,
+)
+from hookline.api.wire.messages import MessageOut, message
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.model import (
+    Accepted,
+    Application,
+    BatchAccepted,
+    IngestStatus,
+    Message,
+    NewBatch,
+    NewMessage,
+)
+from hookline.rules import trace_context
+from hookline.rules.checks import message as message_checks
+from hookline.services import manage
+from hookline.services.schemas.payloads import TimeBudget
+from hookline.web import body
+from hookline.web.errors import Refused
+from hookline.web.faults import Unfit
+from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reused
+from hookline.web.middleware import record_of
+
+ENVELOPE = 16 * 1024  # what a request may have beside its payload
+TURN = 0.005  # seconds for which a batch's messages are looked at in one go
+AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
+
+_Item = MessageIn | str  # of a batch: a message, or why it is none
+
+T = TypeVar("T")
+
+
+class CreateQuery(Query, frozen=True, kw_only=True):
+    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payload.")] = True
+
+
+class BatchQuery(Query, frozen=True, kw_only=True):
+    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payloads.")] = False
+
+
+# ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create(call: Call) -> Response:
+    """202 once it is durable. The payload's bytes are kept as they came."""
+    trace = _trace(call)
+    asked = call.query(CreateQuery)
+    raw = await call.raw_body(call.services.max_payload + ENVELOPE)
+    given = body.decode(raw, MessageIn)
+    app = await _application(call, given.application)
+    key, digest = _idempotency(call, app, raw)
+    accepted = await _accept(call, app, given, key, digest, trace)
+    if accepted.status == IngestStatus.NO_APPLICATION:
+        call.services.auth.forget(call.caller, call.path("app_id"))
+    if accepted.status == IngestStatus.KEY_REUSED:
+        raise reused()
+    if accepted.status == IngestStatus.REPLAYED:
+        trace = await _first_trace(call, app, (accepted,))
+    _note(call, app, accepted.deliveries, {"message.id": accepted.message_id, "event_type": given.event_type})
+    kept = _kept(app, given, manage.judge_accepted(accepted), trace)
+    return _respond(message(kept, with_payload=asked.with_content), accepted.status)
+
+
+async def _accept(
+    call: Call, app: Application, given: MessageIn, key: bytes | None, digest: bytes | None, trace: str | None
+) -> Accepted:
+    """What was accepted before under its key stays accepted, though it would not pass any more."""
+    try:
+        new = await _new(call, app, given, trace, TimeBudget(app.id))
+    except InvalidInput:
+        before = await call.store.accepted_under(key, digest) if key and digest else None
+        if before is None:
+            raise
+        return before
+    return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
+
+
+async def _new(call: Call, app: Application, given: MessageIn, trace: str | None, budget: TimeBudget) -> NewMessage:
+    _check_support(given, call.services.retention_days)
+    now = call.services.wall()
+    new = NewMessage(
+        id=ids.mint(ids.MESSAGE, now),
+        app_no=app.no,
+        event_type=given.event_type,
+        payload=bytes(given.payload),
+        event_id=given.event_id,
+        channels=given.channels,
+        tags=given.tags,
+        ordering_key=given.ordering_key,
+        deliver_at=given.deliver_at,
+        policy=None if given.policy is None else given.policy.override(),
+        trace=trace,
+    )
+    new = message_checks.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
+    await call.services.schemas.check(app.org_id, new.event_type, new.payload, budget)
+    return new
+
+
+def _check_support(given: MessageIn, retention_days: int) -> None:
+    """What would otherwise be taken for granted and not done."""
+    if given.transformations_params:
+        raise InvalidInput("transformationsParams: nothing is transformed here: the payload is sent as it is")
+    days, hours = given.payload_retention_period, given.payload_retention_hours
+    if (days is not None and days < retention_days) or (hours is not None and hours < 24 * retention_days):
+        raise InvalidInput(
+            f"payloadRetentionPeriod: payloads are kept for {retention_days} days here, and one message's cannot be kept "
+            "for less; delete its content when it is time"
+        )
+
+
+def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | None) -> Message:
+    """As it was stored by this request, or by the first one with its key and body: they say the same but for the trace."""
+    assert accepted.created_at is not None
+    return Message(
+        seq=0,
+        id=accepted.message_id,
+        app_no=app.no,
+        app_id=app.id,
+        event_type=given.event_type,
+        payload=bytes(given.payload),
+        created_at=accepted.created_at,
+        event_id=given.event_id,
+        channels=given.channels,
+        tags=given.tags,
+        ordering_key=given.ordering_key,
+        deliver_at=given.deliver_at,
+        trace=trace,
+    )
+
+
+# ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create_batch(call: Call) -> Response:
+    """One transaction, and a result for each message: those that are refused do not stop the others."""
+    trace = _trace(call)
+    asked = call.query(BatchQuery)
+    raw = await call.raw_body(call.services.max_batch)
+    items, wanted = await _items(call, raw)
+    app = await _application(call, wanted)
+    key, digest = _idempotency(call, app, raw)
+    messages, faults = await _sort_out(call, app, items, trace)
+    batch = NewBatch(app_no=app.no, messages=messages, faults=faults, idempotency_key=key, idempotency_body=digest)
+    try:
+        accepted = await call.services.submit_batch(batch)
+    except NotFound:
+        call.services.auth.forget(call.caller, call.path("app_id"))
+        raise
+    if accepted.status == IngestStatus.KEY_REUSED:
+        raise reused()
+    if accepted.status == IngestStatus.REPLAYED:
+        trace = await _first_trace(call, app, accepted.answers)
+    _note(call, app, sum(one.deliveries for one in accepted.answers), {"messages": len(accepted.answers)})
+    results = _results(app, items, accepted, trace, asked.with_content)
+    return _respond(MessageBatchOut(results=results), accepted.status)
+
+
+async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
+    """Read at once if all are well formed, and not so large that others would wait; else one by one."""
+    if len(raw) <= AT_ONCE:
+        with suppress(msgspec.ValidationError, Refused):
+            whole = body.decode(raw, MessageBatchIn)
+            return list(whole.messages), whole.application
+    parts = _parts(raw)
+    beside = body.decode(b'{"application":%s}' % bytes(parts.application), MessageBatchBeside)
+    turns = Turns(call.services.monotonic)
+    return [_item(call, part) async for part in turns.over(parts.unread)], beside.application
+
+
+def _parts(raw: bytes) -> MessageBatchParts:
+    try:
+        parts = body.decode(raw, MessageBatchParts)
+    except Unfit as error:
+        if f"at most length {MAX_IN_BATCH}" in str(error):
+            raise InvalidInput(f"messages: more than {MAX_IN_BATCH:,}") from None
+        raise
+    if not parts.unread:
+        raise InvalidInput("messages: there are none")
+    if len(bytes(parts.application)) > ENVELOPE:
+        raise InvalidInput(f"application: is larger than {ENVELOPE} bytes")
+    return parts
+
+
+def _item(call: Call, part: bytes) -> _Item:
+    most = call.services.max_payload + ENVELOPE
+    if len(part) > most:
+        return f"the message is larger than {most} bytes"
+    try:
+        return body.decode(part, MessageIn)
+    except (msgspec.DecodeError, Refused) as error:
+        return str(error)
+
+
+class Turns:
+    """Of a long list that is walked while other requests wait."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until = monotonic() + TURN
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
+        for item in items:
+            if self._monotonic() > self._until:
+                await asyncio.sleep(0)  # theirs
+                self._until = self._monotonic() + TURN
+            yield item
+
+
+async def _sort_out(
+    call: Call, app: Application, items: list[_Item], trace: str | None
+) -> tuple[tuple[NewMessage, ...], dict[int, str]]:
+    """The messages to accept, and by their positions the faults of the others."""
+    messages: list[NewMessage] = []
+    faults: dict[int, str] = {}
+    budget = TimeBudget(app.id)
+    position = -1
+    async for item in Turns(call.services.monotonic).over(items):
+        position += 1
+        if isinstance(item, str):
+            faults[position] = item
+            continue
+        try:
+            messages.append(await _new(call, app, item, trace, budget))
+        except InvalidInput as error:
+            faults[position] = str(error)
+    return tuple(messages), faults
+
+
+def _results(
+    app: Application, items: list[_Item], accepted: BatchAccepted, trace: str | None, with_content: bool
+) -> list[BatchResultOut]:
+    answers = iter(accepted.answers)
+    results = []
+    for position, item in enumerate(items):
+        fault = accepted.faults.get(position)
+        results.append(
+            _refused(422, "invalid", fault) if fault else _result(app, item, next(answers), trace, with_content)
+        )
+    return results
+
+
+def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool) -> BatchResultOut:
+    if isinstance(item, str):  # it was read when it was accepted, by another release
+        return _refused(422, "invalid", item)
+    try:
+        kept = _kept(app, item, manage.judge_accepted(answer), trace)
+    except Conflict as error:
+        return _refused(409, "conflict", str(error))
+    return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
+
+
+def _refused(status: int, code: str, detail: str) -> BatchResultOut:
+    return BatchResultOut(status=status, error=BatchErrorOut(code=code, detail=detail))
+
+
+# ── for both ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
+    """The one in the path; made now, where there is none and the request says how."""
+    try:
+        return await call.application()
+    except NotFound:
+        if wanted is None or call.caller.app is not None or call.path("app_id").startswith(ids.APP):
+            raise
+    call.services.auth.allow(call.caller, Needs.WRITE)
+    return await make_named(call, call.path("app_id"), wanted)
+
+
+def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:
+    """The stored forms of the key and of what is asked under it, whichever of its names the application was called by."""
+    given = call.request.headers.get(HEADER)
+    if given is None:
+        return None, None
+    operation = call.operation
+    return key_of(given, app.org_id, app.id, operation.method, operation.path), request_of(b"", raw)
+
+
+def _trace(call: Call) -> str | None:
+    """That the request is part of, and so each message in it: the caller's, or that of a span below it."""
+    given = trace_context.of_headers(call.request.scope["headers"])
+    if call.services.traces is None:
+        return given
+    accept = record_of(call.request.scope).accept = call.services.traces.accept(given)
+    return accept.trace
+
+
+def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | int]) -> None:
+    accept = record_of(call.request.scope).accept
+    if accept is not None:
+        accept.note({"application.id": app.id, "deliveries": deliveries, **facts})
+
+
+async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
+    """Of the first request with the same key: what it made stays as it is."""
+    made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]
+    return next((found.trace for found in await call.store.messages_of(app.no, made[:1])), None)
+
+
+def _respond(value: object, status: IngestStatus) -> Response:
+    response = respond(value, 202)
+    if status == IngestStatus.REPLAYED:
+        response.headers.update(REPLAYED)
+    return response
+
+
+_ALL = "/app/{app_id}/msg"
+
+OPERATIONS = [
+    Operation(
+        name="v1.message.create",
+        method="POST",
+        path=_ALL,
+        handler=create,
+        summary="Accept a message and deliver it to every matching endpoint.",
+        body=MessageIn,
+        query=CreateQuery,
+        answers={202: MessageOut},
+        needs=Needs.PUBLISH,
+        traced=True,
+    ),
+    Operation(
+        name="v1.message.create-batch",
+        method="POST",
+        path=f"{_ALL}/batch",
+        handler=create_batch,
+        summary=f"Accept up to {MAX_IN_BATCH:,} messages in one transaction; each has its own result.",
+        body=MessageBatchIn,
+        query=BatchQuery,
+        answers={202: MessageBatchOut},
+        needs=Needs.PUBLISH,
+        traced=True,
+    ),
+]

@@ -1,0 +1,127 @@
+"""Dead letters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from hookline import ids
+from hookline.api.wire.attempts import AttemptOut, attempt
+from hookline.api.wire.base import In, Instant, Out
+from hookline.api.wire.messages import MessageOut, message
+from hookline.model import Attempt, DeadLetter, DeadStats, Message
+from hookline.model.states import Reason
+
+Note = Annotated[str, Meta(min_length=1, max_length=4096, description="Why it needs no delivery; kept.")]
+
+_NAMED = r"^[a-zA-Z0-9\-_.]+$"
+
+
+class DeadFilterIn(In, frozen=True, kw_only=True):
+    """All of the given fields must match; none: every open dead letter of the application."""
+
+    endpoint_id: Annotated[str, Meta(max_length=256, pattern=_NAMED, description="Its id or uid.")] | None = None
+    event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)] | None = None
+    reason: Reason | None = None
+    after: Annotated[Instant, Meta(description="Died at or after.")] | None = None
+    before: Annotated[Instant, Meta(description="Died before; without it: up to now.")] | None = None
+
+
+class ResolveManyIn(DeadFilterIn, frozen=True, kw_only=True):
+    note: Note
+
+
+class ResolveIn(In, frozen=True, kw_only=True):
+    note: Note
+
+
+class DeadLetterOut(Out, frozen=True, kw_only=True):
+    id: str
+    app_id: str
+    endpoint_id: str
+    endpoint_url: str
+    message_id: str
+    event_type: str
+    reason: Reason
+    detail: str
+    attempts: Annotated[int, Meta(description="That counted against the budget.")]
+    sent: Annotated[int, Meta(description="All that were ever made.")]
+    accepted_at: Instant
+    died_at: Instant
+    last_status: int | None
+    resolved_at: Instant | None
+    note: str | None
+
+
+def dead_letter(found: DeadLetter) -> DeadLetterOut:
+    return DeadLetterOut(**_fields(found))
+
+
+def _fields(found: DeadLetter) -> dict[str, Any]:
+    names = (name for name in DeadLetterOut.__struct_fields__ if name != "id")
+    return {"id": shown_id(found.id)} | {name: getattr(found, name) for name in names}
+
+
+def shown_id(dead_id: int) -> str:
+    return f"{ids.DEAD_LETTER}{dead_id}"
+
+
+class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):
+    """A dead letter with its message and every attempt, oldest first; of more than 500, the last ones."""
+
+    message: MessageOut | None
+    history: list[AttemptOut]
+
+
+def history(found: DeadLetter, of: Message | None, attempts: list[Attempt]) -> DeadLetterHistoryOut:
+    return DeadLetterHistoryOut(
+        **_fields(found),
+        message=None if of is None else message(of),
+        history=[attempt(each) for each in attempts],
+    )
+
+
+class ReplayedOut(Out, frozen=True, kw_only=True):
+    """The delivery that a dead letter has become again."""
+
+    id: Annotated[str, Meta(description="The dead letter's: it has this id again if it dies once more.")]
+    app_id: str
+    endpoint_id: str
+    message_id: str
+    state: str
+
+
+def replayed(found: DeadLetter) -> ReplayedOut:
+    return ReplayedOut(
+        id=shown_id(found.id),
+        app_id=found.app_id,
+        endpoint_id=found.endpoint_id,
+        message_id=found.message_id,
+        state="pending",
+    )
+
+
+class DeadOfApplicationOut(Out, frozen=True, kw_only=True):
+    app_id: str
+    dead: int
+
+
+class DeadStatsOut(Out, frozen=True, kw_only=True):
+    dead: int
+    pending: Annotated[int, Meta(description="Sent again by hand (replay, recovery, resend) and still open.")]
+    resolved: int
+    by_reason: dict[str, int]
+    by_application: Annotated[list[DeadOfApplicationOut], Meta(description="Those with the most.")]
+    oldest_at: Annotated[Instant | None, Meta(description="When the first of the dead ones died.")]
+
+
+def dead_stats(found: DeadStats) -> DeadStatsOut:
+    return DeadStatsOut(
+        dead=found.dead,
+        pending=found.pending,
+        resolved=found.resolved,
+        by_reason=found.by_reason,
+        by_application=[DeadOfApplicationOut(app_id=each.app_id, dead=each.dead) for each in found.by_application],
+        oldest_at=found.oldest,
+    )

@@ -1,0 +1,1 @@
+"""`hookline demo`: customers whose endpoints behave, fail, hang and recover."""

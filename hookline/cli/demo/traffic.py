@@ -1,0 +1,77 @@
+"""The sender of `hookline demo`: it makes the customers known, and tells of what happens to them, over the HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import random
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hookline.cli.demo.cast import CUSTOMERS, HAPPENINGS, Customer, Endpoint, event
+from hookline.cli.demo.receivers import path
+from hookline.errors import HooklineError
+
+FIRST = 30  # messages of each customer at once, so that there is something to see
+TIMEOUT = 30.0
+
+
+class DemoFailed(HooklineError):
+    """Our own server did not take what we sent it."""
+
+
+class Api:
+    """A connection for each call: the server closes one that is silent for seconds. Not for several threads at once."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT)
+        self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+
+    async def post(self, path: str, body: object = None) -> Any:
+        return await asyncio.to_thread(self._post, path, body)
+
+    def _post(self, path: str, body: object) -> Any:
+        try:
+            self._connection.request("POST", f"/api/v1{path}", msgspec.json.encode(body or {}), self._headers)
+            answer = self._connection.getresponse()
+            raw = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise DemoFailed(f"the server does not answer: {error}") from None
+        finally:
+            self._connection.close()
+        if answer.status >= 300:
+            raise DemoFailed(f"{path}: {answer.status} {raw.decode(errors='replace')[:500]}")
+        return msgspec.json.decode(raw) if raw else None
+
+
+async def introduce(api: Api, receivers: str) -> None:
+    """Event types, customers and their endpoints."""
+    for each in HAPPENINGS:
+        known = {"name": each.name, "description": each.words, "schemas": {"1": each.schema}}
+        await api.post("/event-type", known)
+    for customer in CUSTOMERS:
+        await api.post("/app", {"name": customer.name, "uid": customer.uid})
+        for endpoint in customer.endpoints:
+            await _add_endpoint(api, receivers, customer, endpoint)
+
+
+async def _add_endpoint(api: Api, receivers: str, customer: Customer, endpoint: Endpoint) -> None:
+    url = receivers + path(customer.uid, endpoint.uid)
+    given = {"url": url, "uid": endpoint.uid, "description": endpoint.title}
+    await api.post(f"/app/{customer.uid}/endpoint", given | endpoint.fields)
+
+
+async def stream(api: Api, rate: float, chance: random.Random) -> None:
+    """Without end: some at once, then `rate` messages a second on average."""
+    number = 0
+    for customer in CUSTOMERS:
+        many = [event(chance, number + at, customer).body for at in range(1, FIRST + 1)]
+        await api.post(f"/app/{customer.uid}/msg/batch", {"messages": many})
+        number += FIRST
+    while True:
+        await asyncio.sleep(chance.expovariate(rate))  # the time until something happens
+        number += 1
+        new = event(chance, number)
+        await api.post(f"/app/{new.customer}/msg", new.body)

@@ -1,0 +1,402 @@
+"""What a setting may be: text in, value out, `ValueError` saying what it takes. `config.SETTINGS` puts them together."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from hookline.errors import ConfigError
+from hookline.rules.guard import Guard, Network
+from hookline.security.strength import weakness_of_text
+
+MIN_JWT_SECRET = 32
+MAX_JWT_SECRETS = 10
+
+Parser = Callable[[str], Any]
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?", re.A)
+_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB)?", re.A)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
+_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    return float(found[1]) * _SECONDS[found[2] or "s"] if found else math.nan
+
+
+def span(seconds: float) -> str:
+    """60 → `1m`: the longest unit that leaves a whole number."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds * 1000:g}ms" if seconds else "0"
+
+
+def volume(size: int) -> str:
+    for unit in ("MiB", "KiB"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def duration(lowest: float, highest: float) -> Parser:
+    def parse(text: str) -> float:
+        seconds = _seconds(text)
+        if not lowest <= seconds <= highest:
+            raise ValueError(f"a duration from {span(lowest)} to {span(highest)}, such as 250ms, 30s, 5m, 6h or 5d")
+        return seconds
+
+    return parse
+
+
+def durations(lowest: float, highest: float, most: int) -> Parser:
+    def parse(text: str) -> tuple[float, ...]:
+        found = tuple(_seconds(part) for part in _parts(text))
+        if len(found) > most or not all(lowest <= seconds <= highest for seconds in found):
+            raise ValueError(f"up to {most} durations up to {span(highest)}, separated by commas, such as 5s,5m,1h")
+        return found
+
+    return parse
+
+
+def size(lowest: int, highest: int) -> Parser:
+    def parse(text: str) -> int:
+        found = _SIZE.fullmatch(text)
+        value = int(found[1][:20]) * _BYTES[found[2] or "B"] if found else -1
+        if not lowest <= value <= highest:
+            raise ValueError(f"a size from {volume(lowest)} to {volume(highest)}, such as 16384 or 16KiB")
+        return value
+
+    return parse
+
+
+def integer(lowest: int, highest: int) -> Parser:
+    def parse(text: str) -> int:
+        value = int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.A) else -1
+        if not lowest <= value <= highest:
+            raise ValueError(f"a whole number from {lowest} to {highest}")
+        return value
+
+    return parse
+
+
+def number(lowest: float, highest: float) -> Parser:
+    def parse(text: str) -> float:
+        value = float(text) if re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text, re.A) else math.nan
+        if not lowest <= value <= highest:
+            raise ValueError(f"a number from {lowest:g} to {highest:g}")
+        return value
+
+    return parse
+
+
+def choice(*names: str) -> Parser:
+    def parse(text: str) -> str:
+        if text.lower() not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return text.lower()
+
+    return parse
+
+
+def flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError("true or false")
+    return _FLAGS[text.lower()]
+
+
+def share(text: str) -> float | int:
+    """A whole number counts slots; anything else is a part of them."""
+    if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A):
+        return int(text)
+    found = _part(text)
+    if not 0 < found <= 1:
+        raise ValueError("a part of the slots, such as 0.25 or 25%, or a number of them, such as 64")
+    return found
+
+
+def part(text: str) -> float:
+    found = _part(text)
+    if not 0 < found <= 1:
+        raise ValueError("a part of the slots, such as 0.75 or 75%; 1 is all of them")
+    return found
+
+
+def percentage(text: str) -> float:
+    found = _part(text)
+    if not 0 < found < 1:
+        raise ValueError("a part, such as 0.5 or 50%")
+    return found
+
+
+def _part(text: str) -> float:
+    scale = 0.01 if text.endswith("%") else 1.0
+    digits = text.removesuffix("%")
+    return float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    try:
+        found = tuple(ip_network(part) for part in _parts(text))
+        Guard(found)
+    except (ValueError, ConfigError) as error:
+        raise ValueError(f"networks, separated by commas, such as 127.0.0.0/8,10.1.0.0/16 ({error})") from None
+    return found
+
+
+def ports(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(integer(1, 65535)(part) for part in _parts(text))
+    except ValueError:
+        raise ValueError("ports from 1 to 65535, separated by commas, such as 6443,9200") from None
+
+
+def proxies(text: str) -> tuple[Network, ...]:
+    found = networks(text)
+    if any(network.prefixlen == 0 for network in found):
+        raise ValueError("networks of your own proxies; everybody's address is in this one")
+    return found
+
+
+def servers(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    for server in found:
+        try:
+            parts = urlsplit(f"//{server if server.count(':') < 2 or server.startswith('[') else f'[{server}]'}")
+            ip_address(parts.hostname or "")
+            usable = parts.port != 0 and not (parts.path or parts.query or parts.username)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("addresses, separated by commas, such as 9.9.9.9,[2620:fe::fe]:53")
+    return found
+
+
+def existing_file(text: str) -> str | None:
+    if text and not (Path(text).is_file() and os.access(text, os.R_OK)):
+        raise ValueError("a file that can be read")
+    return text or None
+
+
+def host_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
+        raise ValueError("an address or a host name, such as 127.0.0.1 or 0.0.0.0")
+    return text
+
+
+def site(text: str) -> str | None:
+    """What the same host serves under other paths is, to a browser, the same site: it could use the sessions of its visitors."""
+    parts = _web_parts(text) if text else None
+    if text and (parts is None or parts.path.strip("/")):
+        raise ValueError(
+            "an address such as https://hooks.example.com, without a path: the pages need a host of their own"
+        )
+    return None if parts is None else _origin(parts)
+
+
+def title(most: int) -> Parser:
+    """A name for people."""
+
+    def parse(text: str) -> str:
+        if len(text) > most or not text.isprintable():
+            raise ValueError(f"a name of at most {most} characters")
+        return text
+
+    return parse
+
+
+def color(text: str) -> str | None:
+    if text and not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise ValueError("a colour such as #1a73e8")
+    return text.lower() or None
+
+
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)  # it becomes part of a Content-Security-Policy
+
+
+def origins(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    for origin in found:
+        parts = _web_parts(origin)
+        if parts is None or parts.path or not _ORIGIN.fullmatch(origin):
+            raise ValueError("origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
+    return tuple(_origin(urlsplit(origin)) for origin in found)
+
+
+def _origin(parts: SplitResult) -> str:
+    """As browsers send it: in small letters, and without the port that goes without saying."""
+    host = (parts.netloc if parts.port is None else parts.netloc.rpartition(":")[0]).rstrip(":")
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return f"{parts.scheme}://{host.lower()}{port}"
+
+
+def _web_parts(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    plain = re.fullmatch(r"[\x21-\x7e]+", text) and not re.search(r"[?#@\"'<>\\]", text)
+    return parts if usable and plain else None
+
+
+def database_url(text: str) -> str:
+    takes = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
+    path = sqlite_path(text)
+    if path is not None:
+        if path.name in ("", ":memory:") or "\x00" in str(path):
+            raise ValueError(takes + " (a file: memory is not shared with the other processes)")
+        return text
+    scheme, found, rest = text.partition("://")
+    if scheme not in ("postgresql", "postgres") or not found or not rest:
+        raise ValueError(takes)
+    return text
+
+
+_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # commas also stand between the hosts of one URL
+
+
+def outbox_urls(text: str) -> tuple[str, ...]:
+    found = tuple(_NEXT_URL.split(text.strip(", "))) if text.strip(", ") else ()
+    for url in found:
+        _check_outbox_url(url)
+    if any(same_database(a, b) for at, a in enumerate(found) for b in found[:at]):
+        raise ValueError("each database once")
+    return found
+
+
+def _check_outbox_url(url: str) -> None:
+    try:
+        database_url(url)
+    except ValueError as takes:
+        raise ValueError(f"databases, separated by commas, each as {takes}") from None
+    if url.startswith("sqlite:") and "," in url:
+        raise ValueError("databases, separated by commas, each with its sqlite:/// (a comma in a file's name is %2C)")
+
+
+def same_database(one: str, other: str) -> bool:
+    """As far as their spelling tells."""
+    return _database(one) == _database(other)
+
+
+def _database(url: str) -> tuple[str, ...]:
+    """What it leads to, whoever goes there and with which options."""
+    path = sqlite_path(url)
+    if path is not None:
+        return ("sqlite", str(path.resolve()))
+    rest = url.partition("://")[2].partition("#")[0].partition("?")[0]
+    hosts, _, name = rest.rpartition("@")[2].partition("/")
+    return ("postgresql", *sorted(_host(host) for host in hosts.split(",")), name)
+
+
+def _host(text: str) -> str:
+    name, _, port = text.rpartition(":") if re.search(r":[0-9]*$", text) else (text, "", "")
+    return f"{name.lower()}:{port or 5432}"
+
+
+def jwt_secret(text: str) -> str:
+    if text and (_is_short(text) or weakness_of_text(text)):
+        raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
+    return text
+
+
+def jwt_secrets(text: str) -> tuple[str, ...]:
+    """Separated by commas, where two parts or more are long enough to be secrets. Anything else is one secret, to the letter:
+    before several could be given, a secret could contain commas."""
+    parts = _parts(text)
+    if sum(not _is_short(part) for part in parts) < 2:
+        return (jwt_secret(text),) if text else ()
+    secrets = tuple(map(jwt_secret, parts))
+    if len(secrets) > MAX_JWT_SECRETS or len(set(secrets)) < len(secrets):
+        raise ValueError(f"up to {MAX_JWT_SECRETS} secrets, separated by commas, each of them once")
+    return secrets
+
+
+def _is_short(secret: str) -> bool:
+    return len(secret.encode("utf-8", "surrogateescape")) < MIN_JWT_SECRET
+
+
+def metrics_token(text: str) -> str | None:
+    if text and (not re.fullmatch(r"[\x21-\x7e]{16,1000}", text) or weakness_of_text(text)):
+        raise ValueError("at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)")
+    return text or None
+
+
+def secret_keys(text: str) -> tuple[str, ...]:
+    from hookline.security.vault import Vault, check_sealing
+
+    keys = tuple(_parts(text))
+    if keys:
+        try:
+            Vault(keys)
+            check_sealing(keys[0])
+        except ConfigError as error:
+            raise ValueError(f"one or more keys, separated by commas ({error})") from None
+    return keys
+
+
+def or_off(parse: Parser) -> Parser:
+    """Likewise, or 0, which `off` is another word for."""
+
+    def parse_or_off(text: str) -> Any:
+        if text.lower() in ("0", "off"):
+            return 0
+        try:
+            return parse(text)
+        except ValueError as takes:
+            raise ValueError(f"{takes}, or off") from None
+
+    return parse_or_off
+
+
+def hook_url(text: str) -> str | None:
+    """Where a webhook goes; the guard judges it too."""
+    if text:
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch(r"[\x21-\x7e]{1,2048}", text):
+            raise ValueError("a URL such as https://hooks.example.com/alerts")
+    return text or None
+
+
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.A)
+MAX_EMAILS = 50
+
+
+def emails(text: str) -> tuple[str, ...]:
+    found = tuple(_parts(text))
+    if len(found) > MAX_EMAILS or not all(_EMAIL.fullmatch(each) for each in found):
+        raise ValueError(f"up to {MAX_EMAILS} addresses, separated by commas, such as ops@example.com")
+    return found
+
+
+def smtp_url(text: str) -> str | None:
+    if text:
+        try:
+            parts = urlsplit(text)
+            usable = parts.scheme in ("smtp", "smtps") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.path not in ("", "/") or parts.query or not re.fullmatch(r"[\x21-\x7e]+", text):
+            raise ValueError("smtp://user:password@host:587 or smtps://user:password@host")
+    return text or None
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in (piece.strip() for piece in text.split(",")) if part]
+
+
+def sqlite_path(url: str) -> Path | None:
+    return Path(unquote(url.removeprefix("sqlite:///"))) if url.startswith("sqlite:///") else None

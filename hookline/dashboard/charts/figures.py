@@ -1,0 +1,294 @@
+"""Charts as SVG, drawn by the server. Pure: numbers in, markup out, with a table of the same for those who do not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hookline.dashboard.charts import drawing, scales
+from hookline.web.html import Safe, tag
+
+SMALL = 24  # pixels of a sparkline's height
+LINE = 14  # pixels of a band, or of one row of a waterfall
+PITCH = 26  # pixels from one row to the next
+MAX_KEYS = 6  # of a band's legend
+SHORTEST = timedelta(microseconds=1)  # that is drawn
+DASHES = ("", "dashed", "dotted")  # curves differ by more than their colour
+
+PHASES = {
+    "queue": "waiting in the lane",
+    "dns": "DNS",
+    "connect": "connect",
+    "tls": "TLS",
+    "wait": "waiting for the answer",
+    "body": "body",
+}
+
+
+class Curve(Struct, frozen=True, kw_only=True):
+    name: str
+    shade: str  # a state, or "accent": its colour
+    values: Sequence[float | None]  # one for each of the times; None: it is not known
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    name: str
+    value: float
+    words: str  # the value, as it is shown
+    shade: str = "accent"
+    href: str | None = None
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    """A part of a band, or of a row of a waterfall."""
+
+    shade: str  # a state, or a phase: queue, dns, connect, tls, wait, body
+    words: str
+    since: datetime
+    until: datetime
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """Of a waterfall."""
+
+    name: str
+    stretches: Sequence[Stretch]
+
+
+# ── curves ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
+    """Stacked, the first one below: outcomes over time."""
+    at, edges = drawing.places(times), _stacked(curves)
+    axis = _axis(edges, unit)
+    # Each is drawn down to the bottom, the highest first: those below it are painted over it.
+    drawn = [
+        tag(
+            "g",
+            tag("path", d=drawing.area(edge, at, axis[-1], height), class_="area"),
+            tag("path", d=drawing.edge(edge, at, axis[-1], height), class_="edge"),
+            class_=f"shade-{curve.shade}",
+        )
+        for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
+    ]
+    keys = [drawing.key(curve.shade, curve.name, _latest(curve, unit)) for curve in curves]
+    return _figure(label, curves, times, unit, keys, _plot(label, drawn, curves, times, axis, unit, height))
+
+
+def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
+    """Each by itself: backlog, its age, latencies."""
+    at, axis = drawing.places(times), _axis([curve.values for curve in curves], unit)
+    drawn = [
+        tag(
+            "path",
+            d=drawing.edge(curve.values, at, axis[-1], height),
+            class_=f"edge line shade-{curve.shade} {DASHES[number % len(DASHES)]}".rstrip(),
+        )
+        for number, curve in enumerate(curves)
+    ]
+    keys = [
+        drawing.key(curve.shade, curve.name, _latest(curve, unit), f"line {DASHES[number % len(DASHES)]}")
+        for number, curve in enumerate(curves)
+    ]
+    return _figure(label, curves, times, unit, keys, _plot(label, drawn, curves, times, axis, unit, height))
+
+
+def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
+    """Stacked, small, without axes: in a row of a table. `label` is read in its place."""
+    edges = _stacked(curves)
+    steps = len(edges[0]) if edges else 0
+    at = [each / max(1, steps - 1) for each in range(steps)]
+    highest = scales.top(edges) or 1.0
+    drawn = (
+        tag("path", d=drawing.area(edge, at, highest, SMALL), class_=f"area solid shade-{curve.shade}")
+        for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
+    )
+    return tag(
+        "svg",
+        tag("title", label),
+        drawing.stretched(drawn, SMALL),
+        width="112",
+        height=str(SMALL),
+        role="img",
+        aria_label=label,
+        class_="sparkline",
+    )
+
+
+def _stacked(curves: Sequence[Curve]) -> list[list[float | None]]:
+    """The upper edge of each. Where nothing at all is known, there is none."""
+    reached: list[float | None] = [None] * max((len(curve.values) for curve in curves), default=0)
+    edges = []
+    for curve in curves:
+        reached = [
+            before if value is None else (before or 0.0) + max(0.0, value)
+            for before, value in zip(reached, curve.values, strict=True)
+        ]
+        edges.append(reached)
+    return edges
+
+
+def _axis(edges: Sequence[Sequence[float | None]], unit: str) -> list[float]:
+    whole = all(value is None or value == round(value) for edge in edges for value in edge)
+    return scales.ticks(scales.top(edges), unit, whole=whole)
+
+
+def _latest(curve: Curve, unit: str) -> str:
+    known = [value for value in curve.values if value is not None]
+    return scales.exact(known[-1] if known else None, unit)
+
+
+def _plot(
+    label: str,
+    drawn: Sequence[Safe],
+    curves: Sequence[Curve],
+    times: Sequence[datetime],
+    axis: Sequence[float],
+    unit: str,
+    height: int,
+) -> Safe:
+    told = (
+        tag(
+            "g",
+            data_name=curve.name,
+            data_shade=curve.shade,
+            data_words="|".join(scales.exact(value, unit) for value in curve.values),
+        )
+        for curve in curves
+    )
+    known = any(value is not None for curve in curves for value in curve.values)
+    inner = drawing.plot(
+        label,
+        *drawing.grid(axis, height),
+        drawing.stretched(drawn, height),
+        *(drawing.time_axis(times[0], times[-1], height) if times else ()),
+        None if known else tag("text", "No data in this range", x="50%", y=str(height // 2), class_="nothing"),
+        *told,
+        height=height + drawing.BELOW,
+        data_times=" ".join(str(int(at.timestamp())) for at in times),
+        **(drawing.within(times[0], times[-1]) if times else {}),
+    )
+    return tag("div", drawing.values_axis(axis, unit, height), inner, class_="axes")
+
+
+def _figure(
+    label: str, curves: Sequence[Curve], times: Sequence[datetime], unit: str, keys: Sequence[Safe], plot: Safe
+) -> Safe:
+    rows = [
+        [drawing.instant(at), *(scales.exact(curve.values[step], unit) for curve in curves)]
+        for step, at in enumerate(times)
+    ]
+    return drawing.figure(label, keys, plot, drawing.table(label, ["At", *(curve.name for curve in curves)], rows))
+
+
+# ── bars ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def bars(label: str, found: Sequence[Bar]) -> Safe:
+    """Horizontal, in the order given: attempts used, dead letters by reason. It is a table, and read as one."""
+    highest = max((bar.value for bar in found), default=0.0) or 1.0
+    rows = (
+        tag(
+            "tr",
+            tag("th", tag("a", bar.name, href=bar.href) if bar.href is not None else bar.name, scope="row"),
+            tag("td", _bar(bar, highest)),
+            tag("td", bar.words, class_="num"),
+            data_key=bar.href or bar.name,
+        )
+        for bar in found
+    )
+    body = tag("table", tag("caption", label, class_="unseen"), tag("tbody", *rows))
+    nothing = tag("p", "Nothing to show yet.", class_="quiet")
+    return tag("figure", tag("figcaption", tag("b", label)), body if found else nothing, class_="chart bars")
+
+
+def _bar(bar: Bar, highest: float) -> Safe:
+    drawn = tag(
+        "rect",
+        width=drawing.percent(max(0.0, bar.value) / highest),
+        height="100%",
+        rx="2",
+        class_=f"shade-{bar.shade}",
+    )
+    return tag("svg", drawn, width="100%", height="10", aria_hidden="true")
+
+
+# ── stretches of time ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datetime) -> Safe:
+    """One line of time in colours: a circuit's states. The shortest are painted last, or their neighbours would hide them."""
+    painted = sorted(stretches, key=lambda each: each.since - each.until)
+    drawn = drawing.plot(
+        label,
+        tag("rect", width="100%", height=str(LINE), class_="ground"),
+        *(_stretch(each, since, until, 0) for each in painted),
+        *drawing.time_axis(since, until, LINE),
+        height=LINE + drawing.BELOW,
+        data_stretches="clock",
+        **drawing.within(since, until),
+    )
+    keys = {(each.shade, each.words): drawing.key(each.shade, each.words) for each in stretches}
+    legend = keys.values() if len(keys) <= MAX_KEYS else ()
+    rows = [[drawing.instant(each.since), drawing.instant(each.until), each.words, _took(each)] for each in stretches]
+    return drawing.figure(label, legend, drawn, drawing.table(label, ["From", "Until", "What", "Length"], rows))
+
+
+def waterfall(label: str, rows: Sequence[Row], since: datetime, until: datetime) -> Safe:
+    """Several lines of time under one another, to one scale: attempts with their phases."""
+    height = PITCH * len(rows)
+    inner: list[Safe] = []
+    for number, row in enumerate(rows):
+        top = PITCH * number + (PITCH - LINE) // 2
+        inner.append(tag("rect", y=str(top), width="100%", height=str(LINE), class_="ground"))
+        inner += [_stretch(each, since, until, top, row.name) for each in row.stretches]
+    names = (tag("text", row.name, x="0", y=str(PITCH * number + PITCH // 2 + 4)) for number, row in enumerate(rows))
+    drawn = drawing.plot(
+        label, *_elapsed(since, until, height), *inner, height=height + drawing.BELOW, data_stretches="length"
+    )
+    axis = tag("svg", *names, height=str(height + drawing.BELOW), class_="names", aria_hidden="true")
+    shades = dict.fromkeys(each.shade for row in rows for each in row.stretches)
+    table = [
+        [row.name, each.words, scales.length((each.since - since).total_seconds()), _took(each)]
+        for row in rows
+        for each in row.stretches
+    ]
+    return drawing.figure(
+        label,
+        [drawing.key(shade, PHASES.get(shade, shade)) for shade in shades],
+        tag("div", axis, drawn, class_="axes named"),
+        drawing.table(label, ["Of", "What", "After", "Took"], table),
+    )
+
+
+def _elapsed(since: datetime, until: datetime, height: int) -> Iterable[Safe]:
+    span = max(until - since, SHORTEST)
+    for each in scales.lengths(span):
+        x = drawing.percent(each / span)
+        yield tag("line", x1=x, x2=x, y1="0", y2=str(height), class_="grid")
+        words = scales.length(each.total_seconds())
+        yield tag("text", words, x=x, y=str(height + drawing.BELOW - 6), class_="tick")
+
+
+def _stretch(each: Stretch, since: datetime, until: datetime, top: int, name: str = "") -> Safe:
+    span = max(until - since, SHORTEST)
+    start, end = (min(1.0, max(0.0, (at - since) / span)) for at in (each.since, each.until))
+    return tag(
+        "rect",
+        x=drawing.percent(start),
+        y=str(top) if top else None,
+        width=drawing.percent(max(0.0, end - start)),
+        height=str(LINE),
+        class_=f"stretch shade-{each.shade}",
+        data_words=each.words,
+        data_of=name or None,
+        data_took=_took(each),
+        data_since=str(int(each.since.timestamp() * 1000)),
+    )
+
+
+def _took(each: Stretch) -> str:
+    return scales.length((each.until - each.since).total_seconds())

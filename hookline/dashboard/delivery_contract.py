@@ -1,0 +1,108 @@
+"""The delivery contract, and how to verify what arrives: what a customer must know to receive well."""
+
+from __future__ import annotations
+
+from hookline.dashboard import components
+from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.verify_snippets import snippets
+from hookline.model import Endpoint, OnDeath, Ordering, RetryPolicy, Scheme
+from hookline.rules.checks.text import lasting
+from hookline.signing import PRIVATE_PREFIX
+from hookline.web.html import Child, Safe, join, tag
+
+_TEXT_SCHEMES = (Scheme.HEX, Scheme.STRIPE, Scheme.GITHUB)
+
+
+def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
+    """What is promised, in the order in which it matters."""
+    services = context.services
+    seconds = lasting(services.request_timeout)
+    return components.fields(
+        [
+            (
+                "Answer 2xx",
+                f"Within {seconds}, once you have the event safely. Do slow work afterwards. Any other answer is a failure.",
+            ),
+            (
+                "A stable id",
+                join(
+                    "Each event has one id (", tag("code", _id_header(found)), "), the same on every attempt and copy."
+                ),
+            ),
+            (
+                "Duplicates",
+                "An event may arrive more than once. Note the ids you have handled, and answer 2xx to copies.",
+            ),
+            ("Order", _order(found)),
+            ("Retries", _retries(found, services.retry)),
+            (
+                "For good",
+                join(
+                    "A 4xx (other than 408, 425 and 429) says that this event will never be taken: it becomes a dead letter at "
+                    "once, and can be replayed. A 410 also disables the endpoint. ",
+                    tag("code", "Retry-After"),
+                    " is honoured.",
+                ),
+            ),
+            ("Redirects", "Are not followed: give the URL that answers."),
+            (
+                "Signature",
+                "Verify each request over the bytes as they came, before they are parsed; answer 401 if it does not fit.",
+            ),
+        ]
+    )
+
+
+def _id_header(found: Endpoint | None) -> str:
+    return "svix-id" if found is not None and found.scheme == Scheme.SVIX else "webhook-id"
+
+
+def _order(found: Endpoint | None) -> str:
+    none = (
+        "No order is promised: a later event may arrive first. Compare webhook-created-at, or fetch the current state."
+    )
+    if found is None:
+        return f"{none} Events with an ordering key arrive one at a time, in the order of their key."
+    behind = "; those behind a dead letter wait" if found.on_death == OnDeath.BLOCK else "; a dead letter is skipped"
+    match found.ordering:
+        case Ordering.NONE:
+            return none
+        case Ordering.KEY:
+            return f"{none} Events with the same ordering key arrive one at a time, in order{behind}."
+        case Ordering.FIFO:
+            return f"Events arrive one at a time, in the order in which they were accepted{behind}."
+
+
+def _retries(found: Endpoint | None, deployed: RetryPolicy) -> str:
+    own = None if found is None else found.policy
+    attempts = (own and own.max_attempts) or deployed.max_attempts
+    age = (own and own.max_age) or deployed.max_age
+    return (
+        "No answer, 3xx, 408, 425, 429 and 5xx are tried again, at growing intervals: up to "
+        f"{components.count(attempts, 'attempt')} in {lasting(age)}. Then the event is a dead letter, and can be replayed. While an "
+        "endpoint keeps failing its events are held, and sent gently once it answers again."
+    )
+
+
+def section(context: PageContext, found: Endpoint, key: str | None = None) -> Safe:
+    """Beside an endpoint: how to verify, with its own secret where it has been revealed."""
+    ed25519 = bool(found.secrets) and found.secrets[0].key.startswith(PRIVATE_PREFIX)
+    made = snippets(found.scheme, ed25519=ed25519, key=key, url=found.url)
+    blocks = [
+        tag("details", tag("summary", each.name), components.code(each.text, name=f"{each.name} snippet"), open=at == 0)
+        for at, each in enumerate(made)
+    ]
+    where: Child = None
+    if key is None and context.may_change:
+        where = tag("p", "To have it with the secret filled in, reveal the secret above.", class_="quiet")
+    return join(
+        components.section("Verify what arrives", _weakness(found), where, *blocks, id_="verify"),
+        tag("details", tag("summary", "The delivery contract"), rules(context, found), open=context.viewer.portal),
+    )
+
+
+def _weakness(found: Endpoint) -> Safe | None:
+    if found.scheme not in _TEXT_SCHEMES:
+        return None
+    old = " It has no timestamp either: an old request can be sent again." if found.scheme == Scheme.GITHUB else ""
+    return tag("p", f"This scheme does not sign the id.{old}", class_="quiet")

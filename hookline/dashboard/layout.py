@@ -1,0 +1,231 @@
+"""What is around every page: rail, application switcher, range, notice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from hookline.dashboard.components import offered
+from hookline.dashboard.icons import icon
+from hookline.dashboard.page import Page
+from hookline.dashboard.page_context import RANGES, PageContext
+from hookline.dashboard.static import url
+from hookline.model import Application
+from hookline.web.context import Brand
+from hookline.web.html import Child, Safe, join, page, tag
+
+
+class Entry(Struct, frozen=True):
+    key: str
+    words: str
+    path: str
+    letter: str  # after `g`, it leads there
+    portal: bool = False
+    deployment: bool = False  # for those who run it
+    full: bool = False  # for those who may change something
+
+
+RAIL = (
+    Entry("overview", "Overview", "/", "o", portal=True),
+    Entry("messages", "Messages", "/messages", "m", portal=True),
+    Entry("dead", "Dead letters", "/dead-letters", "d", portal=True),
+    Entry("endpoints", "Endpoints", "/endpoints", "e", portal=True),
+    Entry("applications", "Applications", "/applications", "a"),
+    Entry("event-types", "Event types", "/event-types", "t", portal=True),
+    Entry("alerts", "Alerts", "/alerts", "l", deployment=True),
+    Entry("keys", "API keys", "/api-keys", "k", full=True),
+    Entry("audit", "Audit log", "/audit", "u"),
+    Entry("settings", "Settings", "/settings", "s", deployment=True),
+)
+
+
+class Switched(Struct, frozen=True):
+    """Applications that the switcher offers; with `more` than these, any other can be typed."""
+
+    apps: Sequence[Application] = ()
+    more: bool = False
+
+
+class Notice(Struct, frozen=True):
+    words: str
+    good: bool = True
+
+
+def document(
+    title: str,
+    *body: Child,
+    brand: str = "Hookline",
+    portal: bool = False,
+    live: bool = False,
+    now: datetime | None = None,
+) -> Safe:
+    """The outermost frame, also of pages that nobody has signed in to. `now`: by which ages are counted."""
+    return page(
+        tag(
+            "html",
+            tag(
+                "head",
+                tag("meta", charset="utf-8"),
+                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                tag("meta", name="color-scheme", content="light dark"),
+                tag("script", src=url("early.js")),
+                tag("title", f"{title} · {brand}"),
+                tag("link", rel="icon", href=url("icon.svg"), type="image/svg+xml"),
+                tag("link", rel="stylesheet", href=url("style.css")),
+                tag("link", rel="stylesheet", href="/portal/brand.css") if portal else None,
+                tag("script", src=url("main.js"), type="module"),
+            ),
+            tag("body", *body, data_live=live, data_now=None if now is None else now.isoformat()),
+            lang="en",
+        )
+    )
+
+
+def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | None) -> Safe:
+    return document(
+        shown.title,
+        tag("a", "Skip to content", href="#content", class_="skip"),
+        _rail(context, shown),
+        tag(
+            "div",
+            _top(context, apps),
+            tag("main", _notice(notice), _title(shown), *shown.body, id="content", tabindex="-1"),
+            class_="page",
+        ),
+        brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
+        portal=context.viewer.portal,
+        live=shown.every is not None,
+        now=context.now,
+    )
+
+
+def _title(shown: Page) -> Safe:
+    return tag("div", tag("h1", shown.title), shown.aside, class_="title")
+
+
+def _rail(context: PageContext, shown: Page) -> Safe:
+    entries = (entry for entry in RAIL if _leads(context, entry))
+    links = (
+        tag(
+            "li",
+            tag(
+                "a",
+                icon(entry.key),
+                tag("span", entry.words),
+                href=context.link(entry.path),
+                aria_current="page" if entry.key == shown.rail else None,
+                data_go=entry.letter,
+            ),
+        )
+        for entry in entries
+    )
+    return tag(
+        "nav",
+        _brand(context),
+        tag("ul", *links),
+        class_="rail",
+        aria_label="Main",
+    )
+
+
+def _leads(context: PageContext, entry: Entry) -> bool:
+    """Whether this viewer would be let in there."""
+    mine = entry.portal or not context.viewer.portal
+    return mine and (context.whole or not entry.deployment) and (context.may_change or not entry.full)
+
+
+def _brand(context: PageContext) -> Safe:
+    brand = context.services.pages.brand if context.viewer.portal else Brand()
+    mark = tag("img", src="/portal/logo", alt="", class_="logo") if brand.logo else icon("hook")
+    return tag("a", mark, tag("span", brand.name), href=context.link("/"), class_="brand")
+
+
+def _top(context: PageContext, apps: Switched) -> Safe:
+    alive = tag("span", class_="alive scripted", role="status", data_alive=True)
+    where = tag("div", _switcher(context, apps), alive, class_="where")
+    return tag("header", where, _range(context) if context.timed else None, _tools(), _who(context), class_="top")
+
+
+def _tools() -> Safe:
+    """What scripts do; without them it is not there."""
+    theme = tag("button", icon("theme"), type="button", class_="tool", data_theme_next=True, aria_label="Light or dark")
+    keys = tag("button", icon("help"), type="button", class_="tool", data_help=True, aria_label="Keyboard shortcuts")
+    return tag("div", theme, keys, class_="tools scripted")
+
+
+def _switcher(context: PageContext, apps: Switched) -> Safe | None:
+    if context.viewer.portal:
+        return None
+    return tag(
+        "form",
+        tag("label", "Application", for_="switch-app", class_="unseen"),
+        _typed_switch(context, apps) if apps.more else _listed_switch(context, apps),
+        tag("input", type="hidden", name="range", value=context.param("range")) if context.param("range") else None,
+        tag("button", "Go", class_="button unscripted"),
+        method="get",
+        action=context.request.url.path,
+        class_="switcher",
+    )
+
+
+def _listed_switch(context: PageContext, apps: Switched) -> Safe:
+    options = [tag("option", "All applications", value="")]
+    options += [tag("option", app.name, value=app.id, selected=app.no == context.app_no) for app in apps.apps]
+    return tag("select", *options, name="app", id="switch-app", data_submit=True)
+
+
+def _typed_switch(context: PageContext, apps: Switched) -> Safe:
+    """The name of the one that is chosen stands beside its id: a field cannot show both."""
+    words = (
+        f"The first {len(apps.apps):,} applications are offered; type the id or uid of any other. Empty: all of them."
+    )
+    entry = tag(
+        "input",
+        type="search",
+        name="app",
+        id="switch-app",
+        value="" if context.app is None else context.app.uid or context.app.id,
+        placeholder="All applications",
+        list="switch-offered",
+        title=words,
+        aria_label=f"Application. {words}",
+        autocomplete="off",
+        data_submit=True,
+    )
+    named = None if context.app is None else tag("b", context.app.name)
+    return join(named, entry, offered("switch-offered", ((app.id, app.name) for app in apps.apps)))
+
+
+def _range(context: PageContext) -> Safe:
+    links = (
+        tag(
+            "a",
+            each.name,
+            href=context.here(range=each.name),
+            title=each.words,
+            aria_current="true" if each == context.range else None,
+        )
+        for each in RANGES.values()
+    )
+    return tag("nav", *links, class_="range", aria_label="Range of time")
+
+
+def _who(context: PageContext) -> Safe:
+    leave = tag(
+        "form",
+        tag("input", type="hidden", name="csrf", value=context.viewer.csrf),
+        tag("button", "Sign out", class_="button quiet"),
+        method="post",
+        action=context.link("/logout", app=None, range=None),
+        class_="inline",
+    )
+    return tag("div", tag("span", context.viewer.name, class_="quiet"), leave, class_="who")
+
+
+def _notice(notice: Notice | None) -> Safe:
+    if notice is None:
+        return join()
+    shade = "delivered" if notice.good else "dead"
+    return tag("p", notice.words, class_=f"notice {shade}", role="status")

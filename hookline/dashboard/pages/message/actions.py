@@ -1,0 +1,201 @@
+"""What can be done with one message: send it again, replay it, keep its payload, or remove that."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from hookline import ids
+from hookline.dashboard import components
+from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page_context import PageContext
+from hookline.errors import Conflict, NotFound
+from hookline.model import DeadFilter, DeadLetter, Endpoint, Message
+from hookline.model.states import OPEN, DeliveryState, EndpointStatus
+from hookline.store.protocols import MAX_DIGITS
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, tag
+
+MAX_OFFERED = 200  # endpoints among which one is chosen
+
+
+# ── sending it again ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def offer_resend(context: PageContext) -> Page:
+    message = await context.message(context.path("message_id"))
+    return await _resend_page(context, message)
+
+
+async def _resend_page(context: PageContext, message: Message, chosen: str = "", wrong: str | None = None) -> Page:
+    found = await context.store.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
+    open_ = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
+    options, more = [(each.id, f"{each.url} ({each.id})") for each in open_], len(found) > MAX_OFFERED
+    body: list[Child] = [components.verdict("dead", wrong) if wrong else None]
+    if open_ or more:
+        body.append(
+            components.form(
+                context,
+                context.link(f"/messages/{message.id}/resend"),
+                tag(
+                    "p",
+                    "It is sent at once, whatever the endpoint subscribes to, with the same id and the same payload.",
+                ),
+                components.chooser("endpoint", "Endpoint", options, chosen, more=more),
+                tag("button", "Send", class_="button main"),
+            )
+        )
+    else:
+        new = context.link("/endpoints", app=None if context.viewer.portal else message.app_id)
+        body.append(
+            components.empty(
+                "The application has no endpoint that takes anything.", None, tag("a", "Endpoints", href=new)
+            )
+        )
+    return Page(
+        title="Send to another endpoint",
+        rail="messages",
+        body=body,
+        aside=_back(context, message),
+        status=422 if wrong else 200,
+        every=None,
+    )
+
+
+async def resend(context: PageContext, form: Form) -> Done | Page:
+    message = await context.message(context.path("message_id"))
+    endpoint = await _endpoint(context, message, form.text("endpoint"))
+    if endpoint is None:
+        return await _resend_page(context, message, wrong="Choose one of the endpoints of this message's application.")
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled, and nothing is sent to it: enable it first")
+    if message.payload is None or await context.store.resend(endpoint.no, message.id) is None:
+        raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
+    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
+    return Done(
+        to=context.link(f"/messages/{message.id}"),
+        notice=f"Sent again to {endpoint.url}.{held}",
+        subject=message.id,
+        detail=f"to {endpoint.id}",
+        app_id=message.app_id,
+    )
+
+
+async def _endpoint(context: PageContext, message: Message, endpoint_id: str) -> Endpoint | None:
+    """Of the message's own application."""
+    try:
+        found = await context.endpoint(endpoint_id)
+    except NotFound:
+        return None
+    return found if found.app_no == message.app_no else None
+
+
+# ── its dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _letter(context: PageContext, message: Message, text: str) -> DeadLetter:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+    found = None if number is None else await context.store.dead_letter(number)
+    if found is None or found.message_id != message.id:
+        raise NotFound("this message has no such dead letter: it may have been replayed meanwhile")
+    return found
+
+
+async def replay(context: PageContext, form: Form) -> Done:
+    message = await context.message(context.path("message_id"))
+    letter = await _letter(context, message, form.text("dead"))
+    where = DeadFilter(org_id=context.org_id, app_no=letter.app_no, ids=(letter.id,))
+    if not await context.store.replay(where, 1):
+        raise Conflict(
+            f"it was not replayed: {letter.endpoint_url} is disabled or deleted, or somebody was quicker. "
+            "Enable the endpoint first"
+        )
+    return Done(
+        to=context.link(f"/messages/{message.id}"),
+        notice=f"Replayed to {letter.endpoint_url}: it is sent as if it were new.",
+        subject=f"{ids.DEAD_LETTER}{letter.id}",
+        detail=f"{message.id} to {letter.endpoint_id}",
+        app_id=message.app_id,
+    )
+
+
+# ── its payload ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def download(context: PageContext) -> Response:
+    """As it came; a browser keeps it and shows nothing of it."""
+    message = await context.message(context.path("message_id"))
+    if message.payload is None:
+        raise NotFound(f"the payload of {message.id} is gone")
+    named = {"content-disposition": f'attachment; filename="{message.id}.json"'}
+    return Response(message.payload, headers=named, media_type="application/octet-stream")
+
+
+async def ask_expunge(context: PageContext) -> Page:
+    return await _expunge_page(context, await context.message(context.path("message_id")))
+
+
+async def _needed(context: PageContext, message: Message) -> int:
+    """Deliveries that cannot do without it."""
+    found = await context.store.deliveries(message.id)
+    return sum(each.state in OPEN or each.state == DeliveryState.DEAD for each in found)
+
+
+async def _expunge_page(context: PageContext, message: Message, wrong: str | None = None) -> Page:
+    needed = await _needed(context, message)
+    touched = f"{components.count(needed, 'delivery')} still {'needs' if needed == 1 else 'need'} it"
+    costs = f"{touched}: open ones die as unsendable, and dead letters cannot be replayed."
+    press = f"Remove it, and give up {components.count(needed, 'delivery')}" if needed else "Remove it"
+    form = components.form(
+        context,
+        context.link(f"/messages/{message.id}/expunge"),
+        tag("input", type="hidden", name="needed", value=str(needed)),
+        tag("button", press, class_="button danger"),
+    )
+    size = 0 if message.payload is None else len(message.payload)
+    return Page(
+        title="Remove the payload",
+        rail="messages",
+        body=[
+            components.verdict("dead", wrong) if wrong else None,
+            tag("p", f"Its {size:,} bytes are removed for good. It can be neither seen nor sent again."),
+            tag("p", costs) if needed else None,
+            form if message.payload is not None else None,
+        ],
+        aside=_back(context, message),
+        status=409 if wrong else 200,
+        every=None,
+    )
+
+
+async def expunge(context: PageContext, form: Form) -> Done | Page:
+    """No more is given up than the page has said; where there is more by now, it asks anew."""
+    message = await context.message(context.path("message_id"))
+    said = form.text("needed")
+    agreed = int(said) if said.isascii() and said.isdigit() and len(said) <= MAX_DIGITS else 0
+    more = await _needed(context, message) > agreed
+    if more or not await context.store.expunge_message(message, force=agreed > 0):
+        return await _expunge_page(context, message, "More deliveries need it by now: nothing was removed.")
+    return Done(
+        to=context.link(f"/messages/{message.id}"),
+        notice="The payload is removed.",
+        subject=message.id,
+        app_id=message.app_id,
+    )
+
+
+def _back(context: PageContext, message: Message) -> Safe:
+    return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))
+
+
+_ONE = "/messages/{message_id}"
+
+VIEWS = (
+    View(path=f"{_ONE}/payload", show=download, portal=True),
+    View(path=f"{_ONE}/resend", show=offer_resend, portal=True),
+    View(path=f"{_ONE}/expunge", show=ask_expunge, portal=True),
+)
+ACTIONS = (
+    Action(path=f"{_ONE}/resend", do=resend, name="message.resend", portal=True),
+    Action(path=f"{_ONE}/replay", do=replay, name="dead_letter.replay", portal=True),
+    Action(path=f"{_ONE}/expunge", do=expunge, name="message.expunge", portal=True),
+)

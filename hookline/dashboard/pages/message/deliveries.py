@@ -1,0 +1,98 @@
+"""All deliveries of one message, by state: of a message to many endpoints, those that its own page does not tell whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hookline.dashboard import components
+from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.pages.message.delivery import RANKS
+from hookline.errors import InvalidInput
+from hookline.model import Delivery, EndpointName, Message
+from hookline.services import explain
+from hookline.store.protocols import after_number
+from hookline.web.html import Child, Safe, join, tag
+
+SHOWN = 100  # on one page
+
+
+async def show(context: PageContext) -> Page:
+    message = await context.message(context.path("message_id"))
+    state, after = _state(context), after_number(context.param("after")) or 0
+    counted = await context.store.delivery_words(message)
+    found = await context.store.deliveries_page(message, state, after=after, limit=SHOWN + 1)
+    rows = found[:SHOWN]
+    return Page(
+        title=f"Deliveries of {message.event_type}",
+        rail="messages",
+        body=[
+            tag(
+                "p", "Of the message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."
+            ),
+            context.live("states", _tabs(context, Counter(counted), state)),
+            context.live(
+                "deliveries",
+                await table(context, rows) if rows else components.empty("No delivery is like this."),
+                components.more(context, str(rows[-1].id) if len(found) > SHOWN else None, "More"),
+            ),
+        ],
+    )
+
+
+def where(context: PageContext, message: Message, state: str | None = None) -> str:
+    return context.link(f"/messages/{message.id}/deliveries", state=state)
+
+
+def _state(context: PageContext) -> str | None:
+    state = context.param("state")
+    if state is not None and state not in RANKS:
+        raise InvalidInput(f"state: takes one of {', '.join(RANKS)}")
+    return state
+
+
+def _tabs(context: PageContext, counted: Counter[str], chosen: str | None) -> Safe:
+    links = [(f"All {counted.total():,}", context.here(state=None, after=None), chosen is None)]
+    links += [
+        (f"{counted[state]:,} {state}", context.here(state=state, after=None), state == chosen)
+        for state in RANKS
+        if counted[state] or state == chosen
+    ]
+    return components.tabs("Which deliveries", links)
+
+
+async def table(context: PageContext, rows: Sequence[Delivery]) -> Safe:
+    known = await context.store.endpoint_names({row.endpoint_id for row in rows})
+    return components.table(
+        ("State", "Endpoint", "Attempts", "Due", "Ended"),
+        [_row(context, each, known.get(each.endpoint_id)) for each in rows],
+        caption="Deliveries of the message",
+        keys=[str(each.id) for each in rows],
+        numeric=(2,),
+    )
+
+
+def _row(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> list[Child]:
+    due = each.due_at if each.finished_at is None and not each.held else None
+    return [
+        join(components.state(explain.word(each)), tag("div", each.reason, class_="quiet") if each.reason else None),
+        _who(context, each, endpoint),
+        f"{each.sent:,}",
+        None if due is None else components.ago(due, context.now),
+        None if each.finished_at is None else components.ago(each.finished_at, context.now),
+    ]
+
+
+def _who(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> Safe:
+    if endpoint is None:
+        return components.ident(each.endpoint_id)
+    about = "deleted" if endpoint.deleted else endpoint.description[:80]
+    href = None if endpoint.deleted else context.link(f"/endpoints/{endpoint.id}")
+    return join(
+        components.ident(endpoint.url, href=href, most=60), tag("div", about, class_="quiet") if about else None
+    )
+
+
+VIEWS = (View(path="/messages/{message_id}/deliveries", show=show, portal=True),)
+ACTIONS: tuple[Action, ...] = ()

@@ -1,0 +1,383 @@
+"""Who comes in: sign-in and sign-out, sessions, the proof that a form is ours.
+
+A session is a random text in a cookie, of which the store keeps the hash. It is asked for anew with every request, so that one
+that was ended, wherever and however, opens nothing from that moment on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import quote
+
+import structlog
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hookline.dashboard import form_origin, live
+from hookline.dashboard.cookies import Cookies
+from hookline.dashboard.page import Form
+from hookline.dashboard.page_context import PORTAL, Viewer
+from hookline.dashboard.pages import sign_in as sign_in_page
+from hookline.dashboard.pages.sign_in import Asked
+from hookline.dashboard.security_headers import headers
+from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
+from hookline.model.operators import NewAuditEntry, NewSession, Session
+from hookline.security import lockout
+from hookline.services import audit
+from hookline.web import body
+from hookline.web.callers import TOUCHED, Caller, RecentCache
+from hookline.web.context import WebContext
+from hookline.web.errors import UNAVAILABLE, Refused, beside, log_outage
+from hookline.web.html import Safe
+from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, linked
+
+SESSION, PROOF, MARK = "session", "form", "browser"  # cookies
+PROOF_SECONDS = 12 * 3600.0
+MARK_SECONDS = 365 * 86_400.0
+LONGEST_MARK = 200
+MAX_FORM = 16 * 1024
+LONGEST_COOKIE = 100
+STALE = "this page was open for too long, or your browser keeps no cookies of it: try again"
+STRANGE = "this form was sent by another site, and nothing was done"
+
+log = structlog.get_logger(__name__)
+
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Sessions:
+    def __init__(self, services: WebContext) -> None:
+        self._services = services
+        self._store = services.store
+        self._key = services.pages.key
+        self._keys = services.pages.keys
+        self._brand = services.pages.brand
+        self._cookies = Cookies(services)
+        self._sign_in = SignIn(services)
+        self._touched: RecentCache[bytes, bool] = RecentCache(services.monotonic, TOUCHED)
+        self._touching: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[BaseRoute]:
+        found: list[BaseRoute] = []
+        for prefix, portal in (("", False), (PORTAL, True)):
+            found += [
+                Route(f"{prefix}/login", self._guarded(self._show, portal=portal), methods=["GET"]),
+                Route(f"{prefix}/login", self._guarded(self._enter, portal=portal), methods=["POST"]),
+                Route(f"{prefix}/logout", self._guarded(self._leave, portal=portal), methods=["POST"]),
+            ]
+        return found
+
+    # ── who is in ──
+
+    async def viewer(self, request: Request, *, portal: bool) -> Viewer:
+        """`SignatureError` if nobody has signed in, or may no longer."""
+        value = self._cookies.get(request, SESSION, portal=portal)
+        if not value or len(value) > LONGEST_COOKIE:
+            raise SignatureError("sign in")
+        session = await self._store.session(_hashed(value))
+        if session is None or (session.app_id is not None) != portal:
+            raise SignatureError("sign in")
+        caller = await self._caller(session)
+        self._touch(session.hash)
+        name = session.operator or session.key_name or "token"
+        return Viewer(
+            caller=caller,
+            name=name if caller.app is None else caller.app.name,
+            csrf=_proof(self._key, "form", value),
+            portal=portal,
+            operator=session.operator,
+        )
+
+    async def _caller(self, session: Session) -> Caller:
+        app = None
+        if session.app_id is not None:
+            app = await self._store.application(session.org_id, session.app_id)
+            if app is None:
+                raise SignatureError("sign in")
+        return Caller(
+            org_id=session.org_id,
+            app=app,
+            scope=session.role,
+            portal=app is not None,
+            publishes=app is None,
+            key_id=session.key_id,
+            key_name=session.key_name,
+            token=session.token,
+            session=session.hash,
+            expires_at=session.expires_at,
+        )
+
+    def check(self, request: Request, viewer: Viewer, form: Form) -> None:
+        """The form was made by us, for this session, and sent from a page of ours."""
+        if not form_origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)
+        value = self._cookies.get(request, SESSION, portal=viewer.portal)
+        if not self._proves(form, "form", value):
+            raise Refused(403, "this form is out of date: go back, reload the page, and try again")
+
+    def signed_out(self, request: Request, *, portal: bool) -> Response:
+        """Where to go, for those who are not signed in."""
+        if live.wanted(request):
+            return Response("sign in", 401, headers(), media_type="text/plain")
+        looking = request.method == "GET"
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        back = (
+            form_origin.inside(path) if looking else form_origin.came_from(request.headers, self._services.public_url)
+        )
+        given = [] if looking else ["ended=1"]
+        if back is not None and back != (PORTAL if portal else "/"):
+            given.append(f"next={quote(back, safe='/')}")
+        query = f"?{'&'.join(given)}" if given else ""
+        return RedirectResponse(f"{PORTAL if portal else ''}/login{query}", 303, headers())
+
+    # ── sign-in ──
+
+    async def _show(self, request: Request, *, portal: bool) -> Response:
+        if not portal and form_origin.framed(request.headers):
+            # Operators sign in to no page inside of another. A portal's link does, and its fragment comes along.
+            return RedirectResponse(f"{PORTAL}/login", 303, headers())
+        asked = Asked(
+            onward=form_origin.inside(request.query_params.get("next", "")) or "",
+            news=_news(request.query_params),
+            inside=await self._inside(request),
+            strange=form_origin.elsewhere(request.headers),
+        )
+        return self._asked(request, asked, portal=portal)
+
+    async def _inside(self, request: Request) -> str | None:
+        try:
+            return (await self.viewer(request, portal=False)).name
+        except SignatureError:
+            return None
+
+    async def _enter(self, request: Request, *, portal: bool) -> Response:
+        form = Form.read(await body.read(request, most=MAX_FORM, seconds=self._services.body_time))
+        asked = Asked(
+            onward=form_origin.inside(form.text("next")) or "",
+            name=form.text("name")[:200],
+            by_token=bool(form.text("token")),
+        )
+        if not form_origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)
+        if not self._proven(request, form, portal=portal):
+            return self._wrong(request, asked, STALE, 403, portal=portal)
+        try:
+            arrival = await self._arrival(request, form, portal=portal)
+            if (question := await self._question(request, form, arrival, portal=portal)) is not None:
+                key = form.text("key") or form.text("token")
+                return self._asked(request, replace(asked, news=question, key=key), 409, portal=True)
+            return await self._welcome(request, arrival, asked.onward)
+        except (SignatureError, NotFound) as error:
+            return self._wrong(request, asked, str(error), 401, portal=portal)
+        except Locked as error:
+            return self._wrong(request, asked, str(error), 429, portal=portal, retry_after=error.seconds)
+
+    async def _arrival(self, request: Request, form: Form, *, portal: bool) -> SignedIn:
+        address = _address(request)
+        if portal:
+            arrival = await self._sign_in.by_token(linked(form.text("key")), address)
+            if arrival.app is None:
+                raise SignatureError(NO_PORTAL)
+            return arrival
+        if form.text("token"):
+            return await self._sign_in.by_token(form.text("token").rpartition("#token=")[2], address)
+        mark = self._cookies.get(request, MARK, portal=False)[:LONGEST_MARK]
+        return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
+
+    async def _question(self, request: Request, form: Form, arrival: SignedIn, *, portal: bool) -> str | None:
+        """A link alone leads nobody out of the portal that they are in; in a frame, only a site that may has put it there."""
+        if arrival.app is None or form.flag("pressed") or form_origin.framed(request.headers):
+            return None
+        if not portal:  # the portal's cookie is not sent here: which one they are in is not known
+            return f"This link leads into the portal of {arrival.app.name}: open it only if you expected that."
+        try:
+            inside = (await self.viewer(request, portal=True)).caller.app
+        except SignatureError:
+            return None
+        if inside is None or inside.no == arrival.app.no:
+            return None
+        return (
+            f"You are in the portal of {inside.name}. This link leads out of it, into that of {arrival.app.name}: "
+            "open it only if you expected that."
+        )
+
+    async def _welcome(self, request: Request, arrival: SignedIn, onward: str) -> Response:
+        portal = arrival.app is not None
+        value = secrets.token_urlsafe(32)
+        await self._store.add_session(_new_session(value, arrival))
+        await self._end(request, portal=portal)
+        await self._remember(request, arrival)
+        home = PORTAL if portal else "/"
+        answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
+        self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
+        if arrival.operator is not None and arrival.password is not None:
+            mark = lockout.mark(self._key, arrival.operator, arrival.password, secrets.token_urlsafe(16))
+            self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
+        return answer
+
+    async def _remember(self, request: Request, arrival: SignedIn) -> None:
+        viewer = Viewer(
+            caller=_as_caller(arrival), name="", csrf="", portal=arrival.app is not None, operator=arrival.operator
+        )
+        entry = NewAuditEntry(
+            org_id=arrival.org_id,
+            actor=viewer.actor,
+            action="session.begin",
+            subject=arrival.operator or arrival.key_id or "",
+            app_id=None if arrival.app is None else arrival.app.id,
+            address=_address(request),
+        )
+        await audit.remember(self._store, entry)
+
+    # ── sign-out ──
+
+    async def _leave(self, request: Request, *, portal: bool) -> Response:
+        form = Form.read(await body.read(request, most=MAX_FORM, seconds=self._services.body_time))
+        if not form_origin.ours(request.headers, self._services.public_url):
+            raise Refused(403, STRANGE)  # it comes without the cookie, which would be taken from those who have it
+        try:
+            self.check(request, await self.viewer(request, portal=portal), form)
+        except SignatureError:
+            pass  # it is over already: the cookie goes too
+        else:
+            await self._end(request, portal=portal)
+        answer = RedirectResponse(f"{PORTAL if portal else ''}/login?left=1", 303, headers())
+        self._cookies.take_back(answer, request, SESSION, portal=portal)
+        return answer
+
+    async def _end(self, request: Request, *, portal: bool) -> None:
+        """Whatever session this browser had here."""
+        value = self._cookies.get(request, SESSION, portal=portal)
+        if value:
+            await self._store.end_session(_hashed(value[:LONGEST_COOKIE]))
+
+    # ── pages ──
+
+    def _guarded(self, handle: Callable[..., Awaitable[Response]], *, portal: bool) -> _Handler:
+        async def guarded(request: Request) -> Response:
+            try:
+                return await handle(request, portal=portal)
+            except StoreUnavailable as error:
+                return unavailable(request, error)
+            except HooklineError as error:
+                status = error.status if isinstance(error, Refused) else 422
+                back = f"{PORTAL if portal else ''}/login"
+                shown = sign_in_page.refused("Not signed in", str(error), back, brand=self._brand if portal else None)
+                return self._page(shown, status, portal=portal, retry_after=getattr(error, "retry_after", None))
+
+        return guarded
+
+    def _wrong(
+        self, request: Request, asked: Asked, words: str, status: int, *, portal: bool, retry_after: int | None = None
+    ) -> Response:
+        return self._asked(request, replace(asked, wrong=words), status, portal=portal, retry_after=retry_after)
+
+    def _asked(
+        self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
+    ) -> Response:
+        """The form, with a proof that only this browser's cookie fits."""
+        value = self._cookies.get(request, PROOF, portal=portal)
+        if not 0 < len(value) <= LONGEST_COOKIE:
+            value = secrets.token_urlsafe(32)
+        asked = replace(asked, proof=_proof(self._key, "sign-in", value))
+        shown = sign_in_page.customers(asked, self._brand) if portal else sign_in_page.operators(asked)
+        answer = self._page(shown, status, portal=portal, retry_after=retry_after)
+        self._cookies.give(answer, request, PROOF, value, portal=portal, seconds=PROOF_SECONDS)
+        return answer
+
+    def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
+        frames = self._services.front.portal_origins if portal else ()
+        given = {**headers(frames), **beside(status, retry_after)}
+        return Response(shown, status, given, media_type="text/html")
+
+    def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
+        value = self._cookies.get(request, PROOF, portal=portal)
+        return bool(value) and self._proves(form, "sign-in", value)
+
+    def _proves(self, form: Form, purpose: str, value: str) -> bool:
+        """Also a form that was made before the secret was replaced."""
+        return any(_same(form.text("csrf"), _proof(key, purpose, value)) for key in self._keys)
+
+    # ── last use ──
+
+    def _touch(self, hashed: bytes) -> None:
+        """Beside the request, never in its way."""
+        if self._touched.get(hashed):
+            return
+        self._touched.put(hashed, True)
+        task = asyncio.create_task(self._note_use(hashed))
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _note_use(self, hashed: bytes) -> None:
+        try:
+            await self._store.touch_session(hashed)
+        except StoreUnavailable as error:
+            self._touched.drop(hashed)
+            log.debug("session_use_not_noted", error=str(error))
+
+
+def unavailable(request: Request, error: StoreUnavailable) -> Response:
+    log_outage(request, error)
+    return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
+
+
+def _new_session(value: str, arrival: SignedIn) -> NewSession:
+    return NewSession(
+        hash=_hashed(value),
+        org_id=arrival.org_id,
+        role=arrival.role,
+        lifetime=arrival.lifetime,
+        app_no=None if arrival.app is None else arrival.app.no,
+        operator=arrival.operator,
+        password=arrival.password,
+        key_id=arrival.key_id,
+        token=arrival.token,
+        token_issued_at=arrival.token_issued_at,
+    )
+
+
+def _as_caller(arrival: SignedIn) -> Caller:
+    return Caller(
+        org_id=arrival.org_id,
+        app=arrival.app,
+        scope=arrival.role,
+        key_id=arrival.key_id,
+        key_name=arrival.key_name,
+        token=arrival.token,
+    )
+
+
+def _hashed(value: str) -> bytes:
+    """There are 256 random bits in it: it needs no salt."""
+    return hashlib.sha256(value.encode()).digest()
+
+
+def _proof(key: bytes, purpose: str, value: str) -> str:
+    return hmac.digest(key, f"{purpose}:{value}".encode(), "sha256").hex()
+
+
+def _news(query: Mapping[str, str]) -> str | None:
+    """Why somebody is at the door who was inside."""
+    if "left" in query:
+        return "You have signed out."
+    return "Your session has ended, and what you asked for was not done." if "ended" in query else None
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _belongs(path: str, *, portal: bool) -> bool:
+    within = path == PORTAL or path.startswith((f"{PORTAL}/", f"{PORTAL}?"))
+    return bool(path) and within == portal
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

@@ -1,0 +1,1 @@
+"""The loops that move messages: ingest, relay, worker, sweep, tasks, alerting."""

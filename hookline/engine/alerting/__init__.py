@@ -1,0 +1,1 @@
+"""The loop that watches for alerts, and the channels that carry them."""

@@ -1,0 +1,86 @@
+"""Where alerts are delivered from: an application of the system's own, with an endpoint for each channel that has a URL."""
+
+from __future__ import annotations
+
+import structlog
+
+from hookline import signing
+from hookline.errors import Conflict
+from hookline.model import Application, Endpoint, EndpointChange, NewApplication, NewEndpoint, Organization, Secret
+from hookline.model.states import EndpointStatus
+from hookline.rules.alerts.wording import SLACK, WEBHOOK, Channels
+from hookline.rules.guard import Guard
+from hookline.rules.operational_events import ALERTS, MANAGEMENT
+from hookline.store.protocols import Store
+
+log = structlog.get_logger()
+
+_ABOUT = {WEBHOOK: "alerts, signed", SLACK: "alerts as Slack and its kin take them"}
+
+
+async def find(store: Store) -> Application | None:
+    return await store.application(MANAGEMENT, ALERTS)
+
+
+async def endpoints(store: Store) -> dict[str, Endpoint]:
+    """By channel."""
+    app = await find(store)
+    if app is None:
+        return {}
+    found = {channel: await store.endpoint(app.no, channel) for channel in _ABOUT}
+    return {channel: endpoint for channel, endpoint in found.items() if endpoint is not None}
+
+
+async def settle(store: Store, guard: Guard, channels: Channels) -> None:
+    """As the configuration has it. Every process does this when it starts; all must have the same configuration."""
+    if not any(channels.urls.values()) and await find(store) is None:
+        return
+    app = await _application(store)
+    for channel, url in channels.urls.items():
+        await _endpoint(store, guard, app, channel, url)
+
+
+async def _application(store: Store) -> Application:
+    found = await find(store)
+    if found is not None:
+        return found
+    management = Organization(id=MANAGEMENT, name="operational webhooks", created_at=await store.now())
+    await store.save_organization(management)
+    try:
+        return await store.create_application(MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS))
+    except Conflict:  # another process starts at the same time
+        found = await find(store)
+        if found is None:
+            raise
+        return found
+
+
+async def _endpoint(store: Store, guard: Guard, app: Application, channel: str, url: str | None) -> None:
+    found = await store.endpoint(app.no, channel)
+    if url is None:
+        if found is not None:
+            await store.delete_endpoint(found.no)
+        return
+    guard.check_url(url)
+    if found is None:
+        await _create(store, app, channel, url)
+        return
+    if found.url != url:
+        await store.change_endpoint(found.no, EndpointChange(url=url))
+    if found.status != EndpointStatus.ACTIVE:
+        log.warning("alert_channel_enabled", channel=channel, was=found.status.name.lower())
+        await store.set_endpoint_status(found.no, EndpointStatus.ACTIVE, "the process that tells alerts has started")
+
+
+async def _create(store: Store, app: Application, channel: str, url: str) -> None:
+    new = NewEndpoint(
+        url=url,
+        uid=channel,
+        description=_ABOUT[channel],
+        channels=(channel,),
+        secrets=(Secret(key=signing.new_secret()),),
+    )
+    try:
+        await store.create_endpoint(app.no, new)
+    except Conflict:
+        log.debug("alert_channel_made_elsewhere", channel=channel)

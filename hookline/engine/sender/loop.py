@@ -1,0 +1,399 @@
+"""The sender: one thread owns libcurl's multi handle. Requests go in by the batch, results come out by the batch.
+
+There is no coroutine, future or task per delivery. A turn: take what was submitted, start it, let libcurl work, hand over what
+has ended, sleep until something stirs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pycurl
+from msgspec import Struct
+
+from hookline import clock
+from hookline.engine.sender.curl_handle import Exchange, trust_store
+from hookline.engine.sender.dns import Answer, Resolver
+from hookline.engine.sender.poll import LONGEST_WAIT, Waiter, waiter_for
+from hookline.engine.sender.result import conclude
+from hookline.model import Sent, Timing
+from hookline.model.states import ErrorKind
+
+log = logging.getLogger("hookline.send")
+
+MAX_LOOKUP = 5.0  # seconds that a request waits for its name
+AT_ONCE = 32  # requests that are started in one turn
+MAX_QUIET = 5.0  # seconds without a byte of the body, once the head has come
+LOOK_EVERY = 1.0  # seconds between two looks for such bodies
+CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
+KEPT_LEAST = 64  # connections that are kept open between requests
+SPARE_FILES = 128  # for look-ups of names, libraries, and connections that are being closed
+
+
+class Guard(Protocol):
+    def allows(self, address: str, port: int = ...) -> bool: ...
+
+
+class Request(Struct, frozen=True, kw_only=True, array_like=True):
+    ref: Any  # the caller's job; opaque
+    url: str  # normalised by the guard
+    headers: list[str]  # ready lines "name: value", signature included
+    body: bytes
+    deadline: float  # seconds in all: DNS, connect, TLS, headers and body together
+    fresh: bool = False  # on a new connection
+    start_before: float = math.inf  # monotonic: not sent after that
+
+
+Results = list[tuple[Request, Sent]]
+
+
+class Route(Struct, frozen=True):
+    """Where a URL leads, before any name is resolved."""
+
+    host: str
+    port: int
+    literal: bool
+
+
+class _Job(Struct, eq=False):
+    """A request on its way, from its submission to its result."""
+
+    request: Request
+    started_at: datetime
+    began: float
+    route: Route
+    until: float  # its name must be resolved by then
+
+
+class Sender:
+    """`on_results` is called in the sender's thread. A result with neither status nor error: it was too late to start."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        slots: int,
+        body_limit: int,
+        ca_bundle: str | None,
+        connect_timeout: float,
+        resolver: Resolver,
+        on_results: Callable[[Results], None],
+        files: int | None = None,  # that this process may open; None: as many as it likes
+    ) -> None:
+        self._guard, self._slots, self._resolver = guard, slots, resolver
+        self._on_results = on_results
+        self._body_limit, self._connect_timeout = body_limit, connect_timeout
+        self._ca_bundle = trust_store(ca_bundle)
+        self._lock = threading.Lock()
+        self._closing_at: float | None = None  # guarded by the lock, with what may still be submitted
+        self._shut_down = False
+        self._accepted = 0
+        self._reported = 0
+        self._inbox: deque[Request] = deque()
+        self._answers: deque[tuple[str, Answer]] = deque()
+        self._unresolved: dict[str, list[_Job]] = {}
+        self._looking = 0
+        self._lookups_due = math.inf  # no look-up is late before then
+        self._flying: set[Exchange] = set()
+        self._look_at = 0.0  # monotonic: when to look for bodies that do not come
+        self._free: list[Exchange] = []
+        self._results: Results = []
+        self._multi: Any = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(slots, files))
+        self._waiter: Waiter = waiter_for(self._multi)
+        self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
+        self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
+
+    # ── from any thread ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, requests: Iterable[Request]) -> None:
+        batch = list(requests)
+        with self._lock:
+            if self._closing_at is not None:
+                raise RuntimeError("the sender is closed")
+            self._accepted += len(batch)
+            self._inbox.extend(batch)
+        self._waiter.wake()
+
+    @property
+    def active(self) -> int:
+        """Requests that were submitted and have no result yet."""
+        return self._accepted - self._reported
+
+    def close(self, timeout: float) -> None:
+        """Finish what is under way within `timeout` seconds and give up the rest. Each request still gets its result."""
+        with self._lock:
+            if self._closing_at is None:
+                self._closing_at = clock.monotonic() + timeout
+        self._waiter.wake()
+        if self._thread.ident is not None:
+            self._thread.join(timeout + CLOSE_MARGIN)
+        elif not self._shut_down:
+            self._shut()
+
+    # ── the sender's thread ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not self._finished():
+            try:
+                self._turn()
+            except Exception:  # a fault of ours in one turn must not stop every delivery
+                log.exception("the sender's turn failed")
+                self._waiter.wait(0.05)
+        self._shut()
+
+    def _finished(self) -> bool:
+        closing_at = self._closing_at
+        return closing_at is not None and (self.active == 0 or clock.monotonic() >= closing_at)
+
+    def _turn(self) -> None:
+        self._take_answers()
+        self._take_requests()
+        self._expire_lookups()
+        if self._flying:
+            self._multi.perform()
+            self._collect()
+            self._end_quiet()
+        self._report()
+        self._waiter.wait(self._pause())
+
+    def _pause(self) -> float | None:
+        """Seconds until the next turn if nothing stirs; None: until somebody wakes us."""
+        if self._answers or (self._inbox and self._room()) or self._finished():
+            return 0.0
+        bounds = [] if self._closing_at is None else [max(0.0, self._closing_at - clock.monotonic())]
+        if self._flying:
+            timer = self._multi.timeout()
+            bounds.append(LONGEST_WAIT if timer < 0 else min(LONGEST_WAIT, timer / 1_000))
+        if self._unresolved:
+            bounds.append(max(0.0, self._lookups_due - clock.monotonic()))
+        return min(bounds, default=None)
+
+    def _room(self) -> bool:
+        return len(self._flying) + self._looking < self._slots
+
+    def _take_requests(self) -> None:
+        """A few a turn: the first are answered while the next are being prepared, instead of all in step."""
+        inbox = self._inbox
+        for _ in range(AT_ONCE):
+            if not inbox or not self._room():
+                return
+            self._begin(inbox.popleft())
+
+    def _begin(self, request: Request) -> None:
+        now, began = clock.wall(), clock.monotonic()
+        try:
+            route = route_of(request.url)
+        except ValueError:
+            self._give_up(request, now, ErrorKind.UNSENDABLE, "building the request: the URL has no host or port")
+            return
+        job = _Job(request, now, began, route, began + min(request.deadline, MAX_LOOKUP))
+        if route.literal:
+            self._dial(job, None)
+        elif (answer := self._resolver.cached(route.host)) is not None:
+            self._answered(job, answer)
+        else:
+            self._look_up(job)
+
+    # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look_up(self, job: _Job) -> None:
+        name = job.route.host
+        waiting = self._unresolved.setdefault(name, [])
+        waiting.append(job)
+        self._looking += 1
+        self._lookups_due = min(self._lookups_due, job.until)
+        if len(waiting) == 1:
+            self._resolver.look_up(name, self._hear)
+
+    def _hear(self, name: str, answer: Answer) -> None:
+        """From the resolver's thread."""
+        self._answers.append((name, answer))
+        self._waiter.wake()
+
+    def _take_answers(self) -> None:
+        while self._answers:
+            name, answer = self._answers.popleft()
+            jobs = self._unresolved.pop(name, [])
+            self._looking -= len(jobs)
+            for job in jobs:
+                self._answered(job, answer)
+
+    def _expire_lookups(self) -> None:
+        now = clock.monotonic()
+        if now < self._lookups_due:
+            return
+        waiting = [job for jobs in self._unresolved.values() for job in jobs]
+        for job in waiting:
+            if job.until <= now:
+                self._unresolved[job.route.host].remove(job)
+                self._looking -= 1
+                self._unanswered(job, "no answer in time")
+        self._unresolved = {name: jobs for name, jobs in self._unresolved.items() if jobs}
+        self._lookups_due = min((job.until for job in waiting if job.until > now), default=math.inf)
+
+    def _answered(self, job: _Job, answer: Answer) -> None:
+        if answer.problem:
+            self._unanswered(job, answer.problem)
+            return
+        allowed, refused = self._sort(answer.addresses)
+        if allowed:
+            self._dial(job, f"+{job.route.host}:{job.route.port}:{allowed}")
+        else:
+            detail = f"connecting: {job.route.host} is {refused}, which the guard refuses"
+            self._end(job, ErrorKind.BLOCKED, detail)
+
+    def _sort_addresses(self, addresses: tuple[str, ...]) -> tuple[str, str]:
+        """Those that may be dialled, as libcurl takes them; and the first of the others."""
+        allowed = [address for address in addresses if self._guard.allows(address)]
+        refused = next((address for address in addresses if address not in allowed), "")
+        return ",".join(f"[{address}]" if ":" in address else address for address in allowed), refused
+
+    def _unanswered(self, job: _Job, problem: str) -> None:
+        self._end(job, ErrorKind.DNS, f"resolving {job.route.host}: {problem}")
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _dial(self, job: _Job, resolve: str | None) -> None:
+        """Start it, on a connection that is open or a new one."""
+        request, now = job.request, clock.monotonic()
+        if now > request.start_before:
+            self._results.append((request, Sent(started_at=job.started_at)))
+            return
+        waited = now - job.began if resolve is not None else 0.0
+        exchange = self._free.pop() if self._free else self._new_exchange()
+        try:
+            exchange.load(
+                request,
+                url=request.url,
+                headers=request.headers,
+                body=request.body,
+                seconds=request.deadline - waited,
+                fresh=request.fresh,
+                resolve=resolve,
+                started_at=job.started_at,
+                dns_us=int(waited * 1_000_000),
+            )
+            self._multi.add_handle(exchange.curl)
+        except (pycurl.error, ValueError, TypeError) as error:  # a header or URL that libcurl will not take
+            exchange.clear()
+            self._free.append(exchange)
+            self._end(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
+            return
+        self._flying.add(exchange)
+
+    def _new_exchange(self) -> Exchange:
+        return Exchange(
+            allows=self._guard.allows,
+            watch=self._waiter.watch,
+            again=self._waiter.wake,
+            body_limit=self._body_limit,
+            ca_bundle=self._ca_bundle,
+            connect_timeout=self._connect_timeout,
+        )
+
+    def _collect(self) -> None:
+        queued = 1
+        while queued:
+            queued, well, failed = self._multi.info_read(1_000)
+            for curl in well:
+                self._land(curl.exchange, 0, "")
+            for curl, code, text in failed:
+                self._land(curl.exchange, code, text)
+
+    def _end_quiet(self) -> None:
+        """libcurl bounds neither the length nor the number of a response's chunk extensions, and they are no body."""
+        now = clock.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        for exchange in [each for each in self._flying if each.quiet_since(now) <= now - MAX_QUIET]:
+            self._land(exchange, pycurl.E_OPERATION_TIMEDOUT, f"nothing of it came for {MAX_QUIET:.0f} s")
+
+    def _land(self, exchange: Exchange, code: int, text: str) -> None:
+        facts = exchange.facts(code, text)
+        self._multi.remove_handle(exchange.curl)
+        self._flying.discard(exchange)
+        self._results.append((exchange.job, conclude(facts)))
+        exchange.clear()
+        self._free.append(exchange)
+
+    def _end(self, job: _Job, kind: ErrorKind, detail: str) -> None:
+        """It ends before anything was sent."""
+        total = int((clock.monotonic() - job.began) * 1_000_000)
+        timing = Timing(dns=0 if job.route.literal else total, total=total)
+        self._results.append((job.request, _failed(job.started_at, kind, detail, timing)))
+
+    def _give_up(self, request: Request, at: datetime, kind: ErrorKind, detail: str) -> None:
+        self._results.append((request, _failed(at, kind, detail)))
+
+    def _report(self) -> None:
+        results = self._results
+        if not results:
+            return
+        self._results = []
+        self._reported += len(results)
+        try:
+            self._on_results(results)
+        except Exception:
+            log.exception("%d results could not be handed over", len(results))
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _shut(self) -> None:
+        """Whatever is left gets its result too."""
+        self._shut_down = True
+        why = "shutting down"
+        for exchange in list(self._flying):
+            self._land(exchange, pycurl.E_ABORTED_BY_CALLBACK, why)
+        for jobs in self._unresolved.values():
+            for job in jobs:
+                self._end(job, ErrorKind.NETWORK, why)
+        self._unresolved.clear()
+        while self._inbox:
+            self._give_up(self._inbox.popleft(), clock.wall(), ErrorKind.NETWORK, why)
+        self._report()
+        for exchange in self._free:
+            exchange.curl.close()
+        self._free.clear()
+        self._multi.close()
+        self._waiter.close()
+
+
+@lru_cache(maxsize=4_096)
+def kept_connections(slots: int, files: int | None) -> int:
+    """Idle ones must leave room for new ones: one tenant with many hosts could otherwise stop the requests of all others."""
+    kept = max(KEPT_LEAST, 2 * slots)
+    return kept if files is None else max(1, min(kept, files - slots - SPARE_FILES))
+
+
+def route_of(url: str) -> Route:
+    parts = urlsplit(url)
+    host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    if not host:
+        raise ValueError("a URL without a host")
+    return Route(host, port, _literal(host))
+
+
+def _literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _failed(at: datetime, kind: ErrorKind, detail: str, timing: Timing | None = None) -> Sent:
+    return Sent(error=kind, detail=detail, started_at=at, timing=timing or Timing(), untouched=True)

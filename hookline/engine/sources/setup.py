@@ -1,0 +1,157 @@
+"""The outbox in an application's own database, by its URL: set up, and cleared of what has been relayed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hookline.config import shown_url
+from hookline.config.parsers import sqlite_path
+from hookline.engine.sources import open_source
+from hookline.errors import Conflict, InvalidInput, SourceUnavailable
+from hookline.model import OutboxPlace
+from hookline.outbox import setup
+from hookline.outbox.adapters.prune import delete_relayed, on
+from hookline.store.protocols import Store
+
+VERSION = setup.VERSION
+_PATIENCE = 10.0  # seconds: an application's long transaction holds the locks that we need
+
+_LOCK = "SELECT pg_advisory_xact_lock(1214540, 1)"  # as for Hookline's own migrations: whoever comes second waits
+# What a role lacks that would have to create the schema.
+_MISSING_GRANT = """
+SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+WHERE to_regnamespace('hookline') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
+"""
+_HOOKLINES = "SELECT 1 FROM sqlite_master WHERE name = 'outbox_place'"
+GRANTS = """
+-- What a role needs to publish, and no more.
+GRANT USAGE ON SCHEMA hookline TO {role};
+GRANT EXECUTE ON FUNCTION
+    hookline.publish(text, text, text, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish(text, text, json, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish(text, text, jsonb, text, text[], text[], text, timestamptz, interval, text, text),
+    hookline.publish_events(json) TO {role};
+"""
+
+
+async def install(url: str) -> bool:
+    """Whether anything had to be done. One that is as it should be is not even locked."""
+    path = sqlite_path(url)
+    if path is None:
+        return await _install_postgres(url)
+    return await asyncio.to_thread(_install_sqlite, path, shown_url(url))
+
+
+# ── PostgreSQL ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _install_postgres(url: str) -> bool:
+    from asyncpg import LockNotAvailableError
+
+    from hookline.engine.sources import postgres
+
+    name = shown_url(url)
+    connection = await postgres.connect(url)
+    try:
+        if await postgres.version(connection, name) >= VERSION:
+            return False
+        with postgres.reaching(name):
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
+                await connection.execute(_LOCK)
+                await _check_may_create(connection, name)
+                await connection.execute(setup.sql("postgres"))
+    except LockNotAvailableError:
+        raise SourceUnavailable(f"{name}: somebody holds the outbox's table for long; try again later") from None
+    finally:
+        await postgres.closed(connection)
+    return True
+
+
+async def _check_may_create(connection: Any, name: str) -> None:
+    grant = await connection.fetchval(_MISSING_GRANT)
+    if grant is not None:
+        raise SourceUnavailable(f"{name}: the role of the URL may not create the schema hookline there: {grant}")
+
+
+# ── SQLite ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _install_sqlite(path: Path, name: str) -> bool:
+    with _opened(path, name) as conn:
+        if conn.execute(_HOOKLINES).fetchone():
+            raise InvalidInput(f"{name} is the own database of a Hookline, which has its outbox already")
+        if _has_table(conn, name):
+            return False
+        conn.execute("BEGIN IMMEDIATE")
+        for statement in setup.statements("sqlite"):
+            conn.execute(statement)
+        conn.execute("COMMIT")
+    return True
+
+
+def _has_table(conn: sqlite3.Connection, name: str) -> bool:
+    found = _columns(conn)
+    with closing(sqlite3.connect(":memory:")) as model:
+        model.executescript(setup.sql("sqlite"))
+        wanted = _columns(model)
+    if found and not wanted <= found:
+        raise Conflict(
+            f"{name} has a table hookline_outbox without {', '.join(sorted(wanted - found))}: it is not ours"
+        )
+    return bool(found)
+
+
+def _columns(conn: sqlite3.Connection) -> set[str]:
+    return {column for _, column, *_ in conn.execute("PRAGMA table_info(hookline_outbox)")}
+
+
+@contextmanager
+def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
+    """An error rolls back, because closing does."""
+    _check_there(path)
+    conn: sqlite3.Connection | None = None
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?mode=rw"
+        conn = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        yield conn
+    except sqlite3.Error as error:
+        raise SourceUnavailable(f"{name}: {error}") from error
+    finally:
+        if conn is not None:
+            conn.close()
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise SourceUnavailable(f"no database at {path.absolute()}: the application makes it, not Hookline")
+
+
+# ── what has been relayed ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def prune(url: str, store: Store) -> int:
+    """Delete from an application's SQLite file what Hookline has copied; how many rows. Its own next publish does the same."""
+    path = sqlite_path(url)
+    if path is None:
+        raise InvalidInput("prune is for SQLite: a row of PostgreSQL is deleted when it is relayed")
+    _check_there(path)
+    place = await store.place(open_source(url, store).name)
+    return 0 if place is None else await asyncio.to_thread(_prune, path, shown_url(url), place)
+
+
+def _prune(path: Path, name: str, place: OutboxPlace) -> int:
+    """In short transactions: the application waits for each."""
+    with _opened(path, name) as conn:
+        more = True
+        while more:
+            conn.execute("BEGIN IMMEDIATE")
+            more = delete_relayed(on(conn), place)
+            conn.execute("COMMIT")
+        return conn.total_changes

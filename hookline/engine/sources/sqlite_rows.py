@@ -1,0 +1,138 @@
+"""Rows of an application's `hookline_outbox`, whatever was written there. Pure: nothing here fails, and nothing is guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from hookline.model import OutboxPlace, OutboxRow, PolicyOverride
+from hookline.outbox.adapters import statements
+from hookline.rules.trace_context import well_formed
+from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEXTS
+
+T = TypeVar("T")
+
+COLUMNS = ("id", "uid", *statements.COLUMNS)
+
+_UID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.A)
+_texts = msgspec.json.Decoder(tuple[str, ...])
+
+
+def row_of(raw: Mapping[str, Any]) -> OutboxRow:
+    """Texts and blobs are bytes here."""
+    reading = _Reading(raw)
+    uid = uid_of(raw["uid"])
+    max_age = reading.number("max_age")
+    row = OutboxRow(
+        id=raw["id"],
+        app=reading.required("app"),
+        event_type=reading.required("event_type"),
+        payload=reading.payload(),
+        event_id=reading.required("event_id") or f"evt_{uid}",
+        org_id=reading.text("organization"),
+        channels=reading.texts("channels"),
+        tags=reading.texts("tags"),
+        ordering_key=reading.text("ordering_key"),
+        deliver_at=reading.instant("deliver_at"),
+        policy=None if max_age is None else PolicyOverride(max_age=max_age),
+        trace=_trace(raw["trace"]),
+    )
+    return row if reading.fault is None else replace(row, fault=reading.fault)
+
+
+def place_of(raw: Mapping[str, Any]) -> OutboxPlace:
+    return OutboxPlace(row_id=raw["id"], row_uid=uid_of(raw["uid"]))
+
+
+def uid_of(value: Any) -> str:
+    """As it is, if it looks like one of ours; else a digest, which still tells it from another."""
+    text = value.decode("latin-1") if isinstance(value, bytes) else repr(value)
+    return text if _UID.fullmatch(text) else hashlib.sha256(text.encode("latin-1", "replace")).hexdigest()[:24]
+
+
+class _Reading:
+    """One row; its first fault is noted."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self.fault: str | None = None
+
+    def required(self, field: str) -> str:
+        found = self.text(field)
+        return self._unread(field, "is NULL", NO_TEXT) if found is None else found
+
+    def text(self, field: str) -> str | None:
+        return self._read(field, NO_TEXT, _decode)
+
+    def texts(self, field: str) -> tuple[str, ...] | None:
+        return self._read(field, NO_TEXTS, _list)
+
+    def instant(self, field: str) -> datetime | None:
+        return self._read(field, NO_INSTANT, _instant)
+
+    def payload(self) -> bytes:
+        """Not looked into: the check of every message does that."""
+        found = self._raw["payload"]
+        if isinstance(found, bytes):
+            return found
+        return self._unread("payload", "is NULL" if found is None else "is a number, not JSON in a text", b"")
+
+    def number(self, field: str) -> float | None:
+        found = self._raw[field]
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or not math.isfinite(found):
+            return self._unread(field, "is not a number", NO_AGE)
+        return found
+
+    def _read(self, field: str, unreadable: T, decode: Callable[[bytes], T]) -> T | None:
+        found = self._raw[field]
+        if found is None:
+            return None
+        if not isinstance(found, bytes):
+            return self._unread(field, "is a number, not a text", unreadable)
+        try:
+            return decode(found)
+        except UnicodeDecodeError:
+            return self._unread(field, "is not UTF-8", unreadable)
+        except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            return self._unread(field, str(error), unreadable)
+
+    def _unread(self, field: str, reason: str, unreadable: T) -> T:
+        self.fault = self.fault or f"{field}: {reason}"
+        return unreadable
+
+
+def _trace(value: Any) -> str | None:
+    """A message is worth more than its trace: what is not well formed is left out, and no fault."""
+    return well_formed(value.decode("latin-1")) if isinstance(value, bytes) else None
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode()
+
+
+def _list(raw: bytes) -> tuple[str, ...]:
+    try:
+        return _texts.decode(raw)
+    except msgspec.MsgspecError:
+        raw.decode()
+        raise ValueError("is not a list of strings in JSON") from None
+
+
+def _instant(raw: bytes) -> datetime:
+    text = raw.decode()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not an instant in ISO 8601") from None
+    if at.tzinfo is None:
+        raise ValueError("needs a time zone")
+    return at.astimezone(UTC)

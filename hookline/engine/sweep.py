@@ -1,0 +1,123 @@
+"""Sweep: what no single delivery takes care of. Every worker runs it; the store sees to it that only one does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+from msgspec import Struct
+
+from hookline import ids
+from hookline.clock import monotonic
+from hookline.errors import StoreUnavailable
+from hookline.model import SweepReport
+from hookline.observe.attempt_log import told
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
+from hookline.store.outage import Outage, pause
+from hookline.store.protocols import Store
+
+log = structlog.get_logger()
+
+BATCH = 1000
+
+
+class SweepSettings(Struct, frozen=True, kw_only=True):
+    lease: float = 60.0
+    pause_dead: int = 100
+    disable_after: float = 5 * 86_400.0
+    every: float = 1.0  # seconds between looks for expired leases and budgets
+
+
+class Sweeper:
+    def __init__(
+        self,
+        store: Store,
+        settings: SweepSettings,
+        outage: Outage,
+        chance: random.Random,
+        tally: Tally | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        self._tally = tally or Tally()
+        self._traces = traces
+        self._store = store
+        self._settings = settings
+        self._outage = outage
+        self._chance = chance
+        every = settings.every
+        self._chores: list[tuple[float, Callable[[], Awaitable[SweepReport | None]]]] = [
+            (every, self._leases),
+            (every, lambda: store.sweep_expired(BATCH)),
+            (every * 5, lambda: store.sweep_deleted(BATCH)),
+            (every * 60, self._failing),
+            (every * 60, store.retire),
+            (every * 60, store.roll_pulses),
+            (every * 300, self._audit),
+        ]
+        # The first round of each chore comes at a random part of its interval, so that a fleet does not march in step.
+        self._due = [monotonic() + chance.uniform(0, interval) for interval, _ in self._chores]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self.once()
+            except StoreUnavailable as error:
+                await self._outage.failed("sweep", error, stop)
+            except Exception:
+                log.exception("sweep_failed")
+            await pause(max(0.01, min(self._due) - monotonic()), stop)
+
+    async def once(self) -> None:
+        """Every chore that is due. A full batch is followed by the next one at once."""
+        for index, (interval, chore) in enumerate(self._chores):
+            if self._due[index] > monotonic():
+                continue
+            self._due[index] = monotonic() + interval * self._chance.uniform(0.9, 1.1)
+            report = await chore()
+            if report is None:
+                continue
+            self._outage.passed()
+            self._tally.swept(report)
+            await self._tell(report)
+            if max(report.leases, report.expired, report.deleted, report.retired) >= BATCH:
+                self._due[index] = monotonic()
+
+    async def _leases(self) -> SweepReport | None:
+        # After an outage nobody could record: give every worker one lease to do it before any is taken away.
+        if not self._outage.healthy_for(self._settings.lease):
+            return None
+        return await self._store.sweep_leases(BATCH)
+
+    async def _failing(self) -> SweepReport:
+        settings = self._settings
+        return await self._store.sweep_failing(pause_dead=settings.pause_dead, disable_after=settings.disable_after)
+
+    async def _audit(self) -> SweepReport:
+        return SweepReport(repaired=len(await self._store.audit(repair=True)))
+
+    async def _tell(self, report: SweepReport) -> None:
+        about = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
+        names = {endpoint.no: endpoint.id for endpoint in await self._store.endpoints_for(about)} if about else {}
+        if self._traces is not None and report.deaths:
+            self._traces.died(report.deaths, names)
+        for event in report.events:
+            log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=told(event.cause))
+        for death in report.deaths:
+            log.warning(
+                "delivery_died",
+                message=death.message_id,
+                dead_letter=f"{ids.DEAD_LETTER}{death.delivery_id}",
+                endpoint=names.get(death.endpoint_no),
+                reason=death.reason.value,
+            )
+        if report.leases:
+            log.warning("leases_expired", count=report.leases)
+        if report.dead_expired:
+            log.warning("dead_letters_expired", count=report.dead_expired)
+        if report.retired:
+            log.info("history_retired", rows_or_partitions=report.retired)
+        if report.repaired:
+            log.error("lanes_repaired", count=report.repaired)

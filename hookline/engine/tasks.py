@@ -1,0 +1,103 @@
+"""Tasks: long work that was asked for, done in steps. Every worker takes part; tasks take turns, whoever asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from hookline.clock import monotonic
+from hookline.errors import HooklineError, StoreUnavailable
+from hookline.model import Task, TaskStatus
+from hookline.store.outage import Outage
+from hookline.store.protocols import STEP, Store
+
+log = structlog.get_logger()
+
+ROUND = 50  # tasks that are looked for at a time; each gets one step in a round
+TRIES = 5  # steps in a row that may fail before the task does
+FIRST_PAUSE = 0.2  # seconds before the next try; doubles
+
+
+class TaskRunner:
+    def __init__(
+        self, store: Store, outage: Outage, chance: random.Random, *, poll: float = 1.0, step: int = STEP
+    ) -> None:
+        self._store = store
+        self._outage = outage
+        self._chance = chance
+        self._poll = poll
+        self._step = step
+        self._failing: dict[str, tuple[int, float]] = {}  # failures in a row, and when to try again
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            self._store.task_added.clear()  # before the look: what is added after it is not missed
+            try:
+                stepped = await self.once(stop)
+            except StoreUnavailable as error:
+                await self._outage.failed("tasks", error, stop)
+                continue
+            except Exception:
+                log.exception("tasks_failed")
+                stepped = 0
+            if not stepped:
+                await self._wait(stop)
+
+    async def once(self, stop: asyncio.Event | None = None) -> int:
+        """One step of each task that nobody else is at; how many were made."""
+        found = await self._store.open_tasks(ROUND)
+        self._outage.passed()
+        self._failing = {task_id: since for task_id, since in self._failing.items() if task_id in found}
+        self._chance.shuffle(found)  # workers that look at the same moment begin at different ones
+        stepped = 0
+        for task_id in found:
+            if stop is not None and stop.is_set():
+                break
+            stepped += await self._try(task_id)
+        return stepped
+
+    async def _try(self, task_id: str) -> bool:
+        failures, again_at = self._failing.get(task_id, (0, 0.0))
+        if monotonic() < again_at:
+            return False
+        try:
+            task = await self._store.step_task(task_id, self._step)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            await self._failed(task_id, failures + 1, error)
+            return False
+        self._failing.pop(task_id, None)
+        if task is not None:
+            _tell(task)
+        return task is not None
+
+    async def _failed(self, task_id: str, failures: int, error: Exception) -> None:
+        """What went wrong once may go well the next time: a lost race, for one. What does not is given up, and says why."""
+        log.error("task_step_failed", task=task_id, failures=failures, exc_info=error)
+        if failures < TRIES:
+            self._failing[task_id] = (failures, monotonic() + FIRST_PAUSE * 2.0 ** (failures - 1))
+            return
+        self._failing.pop(task_id, None)
+        shown = str(error) if isinstance(error, HooklineError) else f"{type(error).__name__}: the worker's log has more"
+        await self._store.fail_task(task_id, shown)
+
+    async def _wait(self, stop: asyncio.Event) -> None:
+        """Until a task is added here, or it is time to look for those of other processes."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._store.task_added)]
+        try:
+            await asyncio.wait(waits, timeout=self._poll, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in waits:
+                waiting.cancel()
+
+
+def _tell(task: Task) -> None:
+    progress = {"done": task.done, "skipped": task.skipped, "total": task.total}
+    match task.status:
+        case TaskStatus.FINISHED:
+            log.info("task_finished", task=task.id, kind=task.kind.value, **progress)
+        case TaskStatus.FAILED:
+            log.warning("task_failed", task=task.id, kind=task.kind.value, error=task.error, **progress)

@@ -1,0 +1,174 @@
+"""What `/metrics` shows, in Prometheus's words: what the process did, what it is at, and the last sample of the database.
+
+Nothing is asked of the database here. prometheus-client does the formatting; the counting is ours, at a tenth of its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+
+from msgspec import Struct
+from prometheus_client import exposition
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+
+from hookline.model import Depths
+from hookline.observe.instruments import Measured
+from hookline.observe.process_reports import Report
+
+SEVERITIES = ("warning", "critical")
+
+TEXT = exposition.CONTENT_TYPE_PLAIN_0_0_4
+OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
+_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
+
+
+class FailingEndpoint(Struct, frozen=True, kw_only=True):
+    """One of those that failed most lately."""
+
+    name: str  # its id, or a hash of it
+    attempts: int
+    failures: int
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    depths: Depths
+    age: float  # seconds since this process got it
+    endpoints: tuple[FailingEndpoint, ...] = ()
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """All that one reading shows."""
+
+    report: Report
+    sample: Sample | None  # None: there was none yet
+    version: str
+    engine: str
+
+
+def render(view: View, *, as_openmetrics: bool) -> bytes:
+    collector = _Shown(view)
+    return _openmetrics(collector) if as_openmetrics else exposition.generate_latest(collector)
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Prometheus asks for both, and says which it likes better."""
+    liked = _liked(accept)
+    return liked.get("application/openmetrics-text", 0.0) > liked.get("text/plain", 0.0)
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    return _liked(accept_encoding).get("gzip", 0.0) > 0
+
+
+def _liked(accept: str) -> dict[str, float]:
+    liked: dict[str, float] = {}
+    for each in accept.lower().split(","):
+        name, *params = (part.strip() for part in each.split(";"))
+        given = [param[2:] for param in params if param.startswith("q=")]
+        liked[name] = max(liked.get(name, 0.0), _quality(given[0]) if given else 1.0)
+    return liked
+
+
+def _quality(text: str) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0
+
+
+class _Shown(Collector):
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        yield from map(_measured, self._view.report.snapshot.values())
+        yield from _of_process(self._view)
+        if self._view.sample is not None:
+            yield from _of_database(self._view.sample)
+            yield _outbox_lag(self._view.sample.depths, self._view.report)
+
+
+# ── what was counted ──
+
+
+def _measured(measured: Measured) -> Metric:
+    family = measured.family
+    if not family.bounds:
+        counter = CounterMetricFamily(family.name, family.help, labels=family.labels)
+        for series in measured.series:
+            counter.add_metric(series.labels, series.values[0])
+        return counter
+    histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+    bounds = [*map(str, family.bounds), "+Inf"]
+    for series in measured.series:
+        buckets = list(zip(bounds, accumulate(series.values[:-1]), strict=True))
+        histogram.add_metric(series.labels, buckets, series.values[-1])
+    return histogram
+
+
+# ── what is ──
+
+
+def _of_process(view: View) -> Iterator[Metric]:
+    build = InfoMetricFamily("hookline_build", "The release that runs, and its database.")
+    build.add_metric((), {"version": view.version, "engine": view.engine})
+    yield build
+    report = view.report
+    yield _one("hookline_processes", "Processes whose counts are in this reading.", report.processes)
+    yield _one("hookline_requests_in_flight", "Webhooks that are being sent.", report.in_flight)
+    yield _one("hookline_slots", "Webhooks that can be sent at a time.", report.slots)
+
+
+def _of_database(sample: Sample) -> Iterator[Metric]:
+    """The same from every process of the fleet: to be put together with max, not with sum."""
+    depths = sample.depths
+    yield _one("hookline_sample_age_seconds", "Since the figures of the database were read.", sample.age)
+    yield _one("hookline_sample_duration_seconds", "That their counting took.", depths.seconds)
+    yield _by("hookline_deliveries", "Open deliveries.", "state", depths.states)
+    yield _one("hookline_deliveries_due", "Deliveries that are due, in lanes that are not held back.", depths.due)
+    yield _one("hookline_deliveries_held", "Deliveries that wait in lanes that are held back.", depths.held)
+    yield _one("hookline_oldest_due_age_seconds", "Since the oldest of those that are due is.", depths.backlog_age)
+    yield _by("hookline_dead_letters_unresolved", "Dead letters that nobody has resolved.", "reason", depths.dead)
+    yield _by("hookline_circuits", "Endpoints by the state of their circuit.", "state", depths.circuits)
+    yield _by("hookline_lanes", "Endpoints that are paused, disabled, held or slowed.", "condition", depths.lanes)
+    yield _one("hookline_outbox_waiting", "Outbox rows that are not relayed yet, up to 10,000.", depths.outbox_waiting)
+    yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
+    yield _by("hookline_alerts_firing", "Alerts that fire.", "severity", _firing(depths))
+    yield from _of_endpoints(sample.endpoints)
+
+
+def _outbox_lag(depths: Depths, report: Report) -> Metric:
+    """Of applications' outboxes only those know who relay them."""
+    about = "For how long outbox rows wait, also those of applications' own outboxes that are relayed here."
+    return _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
+
+
+def _firing(depths: Depths) -> dict[str, int]:
+    return {each: sum(alert.get(each, 0) for alert in depths.alerts.values()) for each in SEVERITIES}
+
+
+def _of_endpoints(sickest: Iterable[FailingEndpoint]) -> Iterator[Metric]:
+    tried, failed = {each.name: each.attempts for each in sickest}, {each.name: each.failures for each in sickest}
+    if tried:
+        yield _by("hookline_endpoint_attempts", "Of five minutes, at endpoints that failed most.", "endpoint", tried)
+        yield _by("hookline_endpoint_failures", "Those of them that failed.", "endpoint", failed)
+
+
+def _one(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, about, value=value)
+
+
+def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(name, about, labels=(label,))
+    for key, value in values.items():
+        gauge.add_metric((key,), value)
+    return gauge

@@ -1,0 +1,1 @@
+"""Decisions about alerts: their conditions, transitions and wording."""

@@ -1,0 +1,1 @@
+"""Checks of what callers give: texts, messages, the catalogue."""

@@ -1,0 +1,129 @@
+"""Messages and retry policies, checked before they come to a store or an outbox. Pure, and light enough for a sender to import.
+
+Each check raises `InvalidInput` with one clear line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from hookline import ids
+from hookline.errors import InvalidInput
+from hookline.model import NewMessage, PolicyOverride, RetryPolicy, Strategy
+from hookline.rules.checks.text import (
+    check_instant,
+    check_listed,
+    check_name,
+    check_names,
+    check_number,
+    check_own_name,
+    check_text,
+    check_whole,
+)
+from hookline.rules.trace_context import well_formed
+
+DAY = 86_400.0
+MAX_PAYLOAD = 1024 * 1024  # unless the deployment sets another, up to ...
+LARGEST_PAYLOAD = 64 * 1024 * 1024
+MAX_DELAY = timedelta(days=30)  # of `deliver_at`
+MAX_MESSAGE_CHANNELS = 5
+MAX_TAGS = 10
+MAX_SCHEDULE = 50
+
+# Lowest and highest value of each number in a retry policy, in seconds where it is a time.
+POLICY_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "base": (0.001, DAY),
+    "factor": (1, 100),
+    "cap": (0.001, 30 * DAY),
+    "max_attempts": (1, 100),
+    "max_age": (0.001, 30 * DAY),
+    "retry_after_cap": (0, 30 * DAY),
+    "schedule": (0, 30 * DAY),
+}
+
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+# ── policies ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
+    for field, (lowest, highest) in POLICY_BOUNDS.items():
+        value = getattr(policy, field)
+        if field == "max_attempts" and value is not None:
+            check_whole("policy.max_attempts", value, int(lowest), int(highest))
+        elif field != "schedule" and value is not None:
+            check_number(f"policy.{field}", value, lowest, highest)
+    _check_schedule(policy)
+    if policy.base is not None and policy.cap is not None and policy.cap < policy.base:
+        raise InvalidInput(f"policy.cap: {policy.cap:g} is less than the base, {policy.base:g}")
+
+
+def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
+    """An override that has a schedule alone is for a deployment whose strategy is fixed."""
+    schedule = policy.schedule or ()
+    if policy.strategy == Strategy.FIXED and not schedule:
+        raise InvalidInput("policy.schedule: the fixed strategy needs at least one delay")
+    if policy.strategy not in (None, Strategy.FIXED) and schedule:
+        raise InvalidInput(f"policy.schedule: the strategy {policy.strategy} has none")
+    if policy.strategy is None and policy.schedule == ():
+        raise InvalidInput("policy.schedule: give at least one delay, or leave it out")
+    if len(schedule) > MAX_SCHEDULE:
+        raise InvalidInput(f"policy.schedule: more than {MAX_SCHEDULE} delays")
+    for delay in schedule:
+        check_number("policy.schedule", delay, *POLICY_BOUNDS["schedule"])
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_message(
+    new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD, decoded: bool = False
+) -> NewMessage:
+    """As it is to be kept: without a trace that is not well formed, which is no reason to refuse a message.
+
+    `decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again.
+    """
+    check_name("event type", new.event_type)
+    check_payload(new.payload, max_payload, decoded=decoded)
+    if new.event_id is not None:
+        check_own_name("event_id", new.event_id, ids.MESSAGE)
+    if new.channels is not None:
+        check_names("channels", new.channels, MAX_MESSAGE_CHANNELS, 128)
+    if new.tags is not None:
+        check_listed("tags", new.tags, MAX_TAGS)
+        for tag in new.tags:
+            check_text("tags", tag, 128, shortest=1)
+    if new.ordering_key is not None:
+        check_text("ordering_key", new.ordering_key, 256, shortest=1)
+    if new.deliver_at is not None:
+        _check_deliver_at(new.deliver_at, now)
+    if new.policy is not None:
+        check_policy(new.policy)
+    return new if new.trace is None else replace(new, trace=well_formed(new.trace))
+
+
+def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
+    """Valid JSON in UTF-8. Nothing is decoded into objects: the bytes that came are the bytes that are sent."""
+    if len(payload) > most:
+        raise InvalidInput(f"payload: {len(payload)} bytes, more than {most}")
+    try:
+        payload.decode()  # `Raw` skips over strings without looking at their encoding
+        if not decoded:
+            _raw.decode(payload)
+    except UnicodeDecodeError:
+        raise InvalidInput("payload: is not UTF-8") from None
+    except RecursionError:
+        raise InvalidInput("payload: is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"payload: is not JSON: {error}") from None
+
+
+def _check_deliver_at(deliver_at: datetime, now: datetime) -> None:
+    check_instant("deliver_at", deliver_at)
+    if deliver_at - now > MAX_DELAY:
+        raise InvalidInput(f"deliver_at: more than {MAX_DELAY.days} days ahead")

@@ -1,0 +1,1 @@
+"""Decisions about one lane: admission, circuit, pace."""

@@ -1,0 +1,1 @@
+"""Server-side secrets: the vault, API tokens and keys, passwords, lockout."""

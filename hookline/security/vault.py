@@ -1,0 +1,94 @@
+"""Secrets at rest: AES-256-GCM, bound to the row they belong to.
+
+A sealed text is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are authenticated
+with it: moved to another row, or named after another key, it does not open. The first key seals, every key opens; so a
+new key is put in front of the old one, and the old one goes when nothing is sealed with it any more: `hookline reseal`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import secrets as randomness
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from hookline.errors import ConfigError, VaultError
+from hookline.security.strength import weakness
+
+__all__ = ["Vault", "check_sealing", "new_key"]
+
+_VERSION = b"\x01"
+_KEY_ID, _NONCE, _TAG = 4, 12, 16
+_HEAD = len(_VERSION) + _KEY_ID
+_KEY = 32
+
+
+def new_key() -> str:
+    return binascii.b2a_base64(randomness.token_bytes(_KEY), newline=False).decode()
+
+
+class Vault:
+    __slots__ = ("_head", "_keys")
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """The text of each key is 32 bytes in base64. Raises `ConfigError`, which never shows a key."""
+        self._keys: dict[bytes, AESGCM] = {}
+        for key in map(_parse_key, keys):
+            if _key_id(key) in self._keys:
+                raise ConfigError("a secret key is given twice")
+            self._keys[_key_id(key)] = AESGCM(key)
+        if not self._keys:
+            raise ConfigError("there is no secret key to seal with")
+        self._head = _VERSION + next(iter(self._keys))
+
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """What the values of each key begin with, in the order of the keys: the first one's are sealed now."""
+        return tuple(_VERSION + key_id for key_id in self._keys)
+
+    def __repr__(self) -> str:
+        return f"Vault({len(self._keys)} keys)"
+
+    def seal(self, plain: bytes, row: str) -> bytes:
+        # Random nonces are safe for 2^32 texts under one key; a deployment seals two or three per endpoint and change,
+        # and an answer per POST with an idempotency key that accepts no message.
+        nonce = randomness.token_bytes(_NONCE)
+        cipher = self._keys[self._head[len(_VERSION) :]]
+        return self._head + nonce + cipher.encrypt(nonce, plain, self._head + row.encode())
+
+    def open(self, sealed: bytes, row: str) -> bytes:
+        head, nonce, rest = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
+        if len(rest) < _TAG or not head.startswith(_VERSION):
+            raise VaultError(f"what is stored for {row} was not sealed by this release")
+        cipher = self._keys.get(head[len(_VERSION) :])
+        if cipher is None:
+            raise VaultError(f"what is stored for {row} was sealed with a key that is not configured")
+        try:
+            return cipher.decrypt(nonce, rest, head + row.encode())
+        except InvalidTag:
+            raise VaultError(f"what is stored for {row} was changed, or belongs to another row") from None
+
+
+def check_sealing(key: str) -> None:
+    """Refuse a key that can be guessed as the one that seals; what it sealed before can still be opened with it."""
+    if why := weakness(_parse_key(key)):
+        raise ConfigError(
+            f"the first one can be guessed: it {why}; put one from `openssl rand -base64 32` in front of it"
+        )
+
+
+def _parse_key(text: str) -> bytes:
+    try:
+        key = binascii.a2b_base64(text.strip(), strict_mode=True)
+    except ValueError:
+        key = b""
+    if len(key) != _KEY:
+        raise ConfigError("a secret key is 32 bytes in base64, as `openssl rand -base64 32` prints them")
+    return key
+
+
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()[:_KEY_ID]

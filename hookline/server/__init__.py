@@ -1,0 +1,1 @@
+"""One process, put together and kept running."""

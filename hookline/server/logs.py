@@ -1,0 +1,83 @@
+"""Logs on standard error, as people or as machines read them. Standard output is for answers."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from hookline.cli.output import clean
+from hookline.config import Config
+from hookline.observe.stderr import standard_error
+
+
+def configure(config: Config) -> None:
+    level = getattr(logging, config.log_level.upper())
+    gathering: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # plain text: the values in an error's frames are payloads and secrets
+    ]
+    rendering = _for_machines() if config.log_format == "json" else _for_people()
+    structlog.configure(
+        processors=[*gathering, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_Lines,
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_libraries(gathering, rendering)])
+
+
+class _Lines:
+    """What structlog hands its lines to. A line and its end are one write: several processes may write there."""
+
+    def __init__(self, *_names: Any) -> None:
+        pass
+
+    def msg(self, line: str) -> None:
+        standard_error(f"{line}\n".encode(errors="backslashreplace"))
+
+    debug = info = warning = error = critical = msg
+
+
+class _Handler(logging.Handler):
+    """For what uvicorn and asyncio log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = f"{self.format(record)}\n"
+        except Exception:
+            self.handleError(record)
+        else:
+            standard_error(line.encode(errors="backslashreplace"))
+
+
+def _for_machines() -> list[Processor]:
+    return [structlog.processors.JSONRenderer()]
+
+
+def _for_people() -> list[Processor]:
+    return [
+        cleaned,
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _libraries(gathering: list[Processor], rendering: list[Processor]) -> logging.Handler:
+    """They take the same way as our own."""
+    handler = _Handler()
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=gathering, processors=last))
+    return handler
+
+
+def cleaned(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Texts come from requests and answers: none may move the cursor or forge a line."""
+    shown = {name: clean(value) if isinstance(value, str) else value for name, value in event.items()}
+    if "exception" in event:
+        shown["exception"] = clean(event["exception"], keep="\n").replace("\n", "\n  ")
+    return shown

@@ -1,0 +1,178 @@
+"""The composition of one process: configuration in, running parts out. The command line and the tests start here."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from hookline import clock
+from hookline.config import Config
+from hookline.engine.alerting.watch import Watch, WatchSettings
+from hookline.engine.heartbeat import Heartbeat
+from hookline.engine.relay import Outbox, OwnOutbox, Relay
+from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sources import open_source
+from hookline.engine.sweep import Sweeper, SweepSettings
+from hookline.engine.tasks import TaskRunner
+from hookline.engine.worker import SenderFactory, Worker, WorkerSettings
+from hookline.errors import MigrationNeeded, VaultError
+from hookline.model.states import EndpointStatus
+from hookline.observe.attempt_log import AttemptLog, LogSettings
+from hookline.observe.stderr import longest_write, standard_error
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
+from hookline.security.vault import Vault
+from hookline.store import open_store
+from hookline.store.outage import Outage
+from hookline.store.protocols import SCHEMA_VERSION, Store
+
+KEYS_SAMPLE = 50  # of the first endpoints: their secrets are tried before a worker starts
+
+
+@asynccontextmanager
+async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
+    """The store, migrated if the configuration (or the caller) says so, closed at the end."""
+    store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    try:
+        if config.auto_migrate if migrate is None else migrate:
+            await store.migrate()
+        else:
+            _check_version(await store.version())
+        yield store
+    finally:
+        await store.close()
+
+
+def _check_version(version: int) -> None:
+    if version > SCHEMA_VERSION:
+        newer = f"the database is at version {version}, newer than this release ({SCHEMA_VERSION}): upgrade Hookline"
+        raise MigrationNeeded(newer)
+    if version < SCHEMA_VERSION:
+        raise MigrationNeeded("the database is older than this release: run `hookline migrate`")
+
+
+async def run_worker(config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None) -> None:
+    """A worker process: until the stop, then until what it holds is recorded or released."""
+    async with opened(config) as store:
+        await work_and_beat(store, config, stop=stop, tally=tally, traces=traces)
+
+
+async def work_and_beat(
+    store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
+) -> None:
+    async with asyncio.TaskGroup() as parts:
+        parts.create_task(work(store, config, stop=stop, tally=tally, traces=traces))
+        parts.create_task(beat(store, tally, stop=stop))
+        parts.create_task(watch(store, config, stop=stop))
+
+
+async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
+    """Tell the fleet what this process does."""
+    await Heartbeat(store, tally, clock.chance).run(stop)
+
+
+async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
+    """Take turns with the fleet to ask the rules of alerts."""
+    settings = WatchSettings(
+        thresholds=config.thresholds, channels=config.channels, guard=config.guard(), ca_bundle=config.ca_bundle
+    )
+    await Watch(store, settings, clock.chance).run(stop)
+
+
+async def work(
+    store: Store,
+    config: Config,
+    *,
+    stop: asyncio.Event,
+    tally: Tally | None = None,
+    traces: Traces | None = None,
+) -> None:
+    """Deliver, relay, sweep and do tasks on a store that is open. All but the worker, which drains, end at once."""
+    tally = tally or Tally()
+    await check_keys(store)
+    outage = Outage(clock.chance)
+    make_sender = sender_factory(config)
+    worker = Worker(
+        store,
+        worker_settings(config),
+        make_sender=make_sender,
+        outage=outage,
+        chance=clock.chance,
+        tally=tally,
+        journal=journal(config),
+        traces=traces,
+    )
+    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance, tally, traces)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(worker.run(stop))
+        tasks.create_task(sweeper.run(stop))
+        tasks.create_task(Relay(OwnOutbox(store), outage, tally).run(stop))
+        tasks.create_task(relay(sources(store, config, config.outbox_urls), stop=stop, tally=tally))
+        tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
+
+
+async def relay(found: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally | None = None) -> None:
+    """Each with an outage of its own: a source that has nothing to copy does not know whether the store is away."""
+    async with asyncio.TaskGroup() as tasks:
+        for outbox in found:
+            tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))
+
+
+def outboxes(store: Store, config: Config) -> list[Outbox]:
+    """The own database's, and those of applications."""
+    return [OwnOutbox(store), *sources(store, config, config.outbox_urls)]
+
+
+def sources(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
+    return [open_source(url, store, poll=config.outbox_poll) for url in urls]
+
+
+async def check_keys(store: Store) -> None:
+    """A worker whose key opens no endpoint's secret would turn everything that waits into dead letters: it must not start."""
+    sample = [one for one in await store.endpoints_for(range(1, KEYS_SAMPLE)) if one.status != EndpointStatus.DELETED]
+    if sample and not any(endpoint.secrets for endpoint in sample):
+        raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
+
+
+def journal(config: Config) -> AttemptLog:
+    """Its lines are at `info`."""
+    heard = config.log_level in ("debug", "info")
+    settings = LogSettings(
+        attempts=config.log_attempts if heard else "off",
+        payloads=config.log_payloads,
+        json=config.log_format == "json",
+        colours=sys.stderr.isatty(),
+    )
+    return AttemptLog(settings, standard_error, longest_write())
+
+
+def worker_settings(config: Config) -> WorkerSettings:
+    return WorkerSettings(
+        slots=config.concurrency,
+        share=config.lane_share,
+        app_share=config.application_share,
+        deadline=config.request_timeout,
+        retry=config.retry,
+        poll=config.poll_interval,
+        drain=config.shutdown_timeout,
+    )
+
+
+def sweep_settings(config: Config) -> SweepSettings:
+    return SweepSettings(lease=config.lease, pause_dead=config.pause_dead_per_day, disable_after=config.disable_after)
+
+
+def sender_factory(config: Config) -> SenderFactory:
+    settings = Settings(
+        allow_nets=tuple(str(net) for net in config.allow_nets),
+        allow_ports=config.allow_ports,
+        slots=config.concurrency,
+        body_limit=config.response_body_limit,
+        ca_bundle=config.ca_bundle,
+        connect_timeout=config.connect_timeout,
+        dns_servers=tuple(config.dns_servers),
+    )
+    return lambda on_results: SenderProcess(settings, on_results)

@@ -1,0 +1,127 @@
+"""What to do about a delivery that does not arrive: in the same words for people at a terminal and at a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hookline import ids
+from hookline.ids import org_option
+from hookline.model import Lane
+from hookline.model.states import OPEN, WAITING, Circuit, DeliveryState, EndpointStatus, Reason
+from hookline.services.explain.model import DeliveryHistory
+from hookline.services.explain.next_step import held_by, is_limited
+
+OVERDUE = timedelta(seconds=30)  # from then on something is wrong, where nothing holds it
+
+_ONE = {"it": "it", "its": "its", "it_is": "it is"}
+_MANY = {"it": "them", "its": "their", "it_is": "they are"}
+
+# Why deliveries die, and what helps.
+_DEATHS = {
+    Reason.PERMANENT_FAILURE: ("the endpoint refused {it} for good", "replay {it} once that is fixed there"),
+    Reason.ATTEMPTS_EXHAUSTED: ("every attempt failed", "replay {it} once the endpoint is well again"),
+    Reason.BUDGET_EXHAUSTED: ("{its} time was over", "replay {it} if {it_is} still of use"),
+    Reason.ENDPOINT_GONE: (
+        "the endpoint answered 410 and was disabled",
+        "enable the endpoint first, if it is back, then replay {it}",
+    ),
+    Reason.ENDPOINT_DELETED: ("{its} endpoint was deleted, so nothing can be sent", "resolve {it}"),
+    Reason.BLOCKED_ADDRESS: ("the address or port is not allowed", "replay {it} once the URL is right"),
+    Reason.UNSENDABLE: ("the request could not be made", "replay {it} once it can be"),
+}
+
+# What only those who run the deployment can mend, and with what.
+_HINTS = {
+    Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS allow others",
+    Reason.UNSENDABLE: "a change of HOOKLINE_SECRET_KEY is the usual cause",
+}
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """Why, and what to do, each as a part of a sentence; and the commands that do it."""
+
+    words: Sequence[str]
+    commands: Sequence[str]
+    ours: bool = False  # only those who run the deployment can mend it
+
+    @property
+    def sentences(self) -> str:
+        return sentences(self.words)
+
+    @property
+    def lines(self) -> list[str]:
+        words = "; ".join(self.words)
+        return [words if words.endswith("?") else f"{words}:", *self.commands]
+
+
+def sentences(words: Sequence[str]) -> str:
+    """`It is so. Do that.`"""
+    return " ".join(f"{each[:1].upper()}{each[1:]}{'' if each.endswith('?') else '.'}" for each in words)
+
+
+def of_dead(reason: Reason, *, many: bool = False) -> tuple[str, str]:
+    """Why one delivery, or many, died of it, and what helps."""
+    why, what = _DEATHS[reason]
+    names = _MANY if many else _ONE
+    return why.format(**names), what.format(**names)
+
+
+def advice(way: DeliveryHistory, now: datetime) -> list[str]:
+    """What to do next, and the command for it, line by line. Nothing, where all goes its way."""
+    found = remedy(way, now)
+    return [] if found is None else found.lines
+
+
+def remedy(way: DeliveryHistory, now: datetime) -> Remedy | None:
+    delivery = way.delivery
+    if delivery.state == DeliveryState.DEAD and delivery.reason is not None:
+        return _after_death(way, delivery.reason)
+    if delivery.state not in OPEN or way.lane is None:
+        return None
+    return _release(way, way.lane.lane, now)
+
+
+def _after_death(way: DeliveryHistory, reason: Reason) -> Remedy:
+    why, what = of_dead(reason)
+    hint = f" ({_HINTS[reason]})" if reason in _HINTS else ""
+    letter = f"{ids.DEAD_LETTER}{way.delivery.id}{org_option(way.org_id)}"
+    commands = [f"hookline dead replay {letter}"]
+    if reason == Reason.ENDPOINT_DELETED:
+        commands = [f"hookline dead resolve {letter} --note '...'"]
+    if reason == Reason.ENDPOINT_GONE:
+        commands.insert(0, f"hookline endpoints resume {_endpoint(way)}")
+    return Remedy(words=(f"{why}{hint}", what), commands=commands, ours=reason in _HINTS)
+
+
+def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
+    """What sends it sooner."""
+    delivery, endpoint = way.delivery, _endpoint(way)
+    if lane.status != EndpointStatus.ACTIVE:
+        again = "enabled" if lane.status == EndpointStatus.DISABLED else "resumed"
+        return Remedy(
+            words=[f"it is sent when the endpoint is {again}"], commands=[f"hookline endpoints resume {endpoint}"]
+        )
+    if lane.circuit == Circuit.OPEN:
+        return Remedy(
+            words=["it is sent when a probe succeeds", "if the endpoint is well already, close its circuit"],
+            commands=[f"hookline endpoints close {endpoint}"],
+        )
+    if delivery.state not in WAITING or lane.circuit == Circuit.HALF_OPEN:
+        return None
+    if held_by(way, now):
+        return Remedy(
+            words=["it is sent then", "if the endpoint is well already, reset its circuit"],
+            commands=[f"hookline endpoints reset {endpoint}"],
+        )
+    overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
+    if not overdue or is_limited(way):
+        return None
+    return Remedy(words=["is a worker running?"], commands=["hookline top"], ours=True)
+
+
+def _endpoint(way: DeliveryHistory) -> str:
+    """As a command finds it."""
+    return f"{way.delivery.endpoint_id}{org_option(way.org_id)}"

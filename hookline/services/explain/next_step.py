@@ -1,0 +1,90 @@
+"""What comes next, or why nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from hookline.model.states import WAITING, Circuit, DeliveryState, EndpointStatus
+from hookline.services.explain.model import DeliveryHistory
+
+
+class NextStep(Struct, frozen=True, kw_only=True):
+    """One thing that comes next, or why nothing does: words, often with an instant in them."""
+
+    words: str
+    at: datetime | None = None
+    after: str = ""
+    exact: bool = False  # the instant itself matters, more than how far away it is
+
+    def told(self, when: Callable[[datetime], str]) -> str:
+        """`when` puts an instant into words."""
+        if self.at is None:
+            return self.words
+        at = self.at.isoformat(timespec="seconds") if self.exact else when(self.at)
+        return f"{self.words} {at}{self.after}"
+
+
+def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
+    """Why it is not sent, though it may be due."""
+    if way.lane is None:
+        return None
+    lane, due = way.lane.lane, way.delivery.due_at
+    if lane.status != EndpointStatus.ACTIVE:
+        return NextStep(words=f"the endpoint is {lane.status.name.lower()}")
+    if lane.circuit == Circuit.OPEN:
+        probe = lane.probe_at
+        words = "the circuit is open" if probe is None else "the circuit is open; next probe"
+        return NextStep(words=words, at=probe, exact=True)
+    if lane.circuit == Circuit.HALF_OPEN:
+        return NextStep(words="the circuit is half-open: a probe is under way")
+    if lane.held_until is not None and lane.held_until > now and (due is None or due < lane.held_until):
+        return NextStep(words="the endpoint asked to be left alone until", at=lane.held_until, exact=True)
+    return None
+
+
+def standing(way: DeliveryHistory, now: datetime) -> str:
+    """The word for where it is."""
+    return "held" if way.delivery.state in WAITING and held_by(way, now) else way.delivery.state.name.lower()
+
+
+def prospects(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
+    """What comes next, or why nothing does. `when` puts an instant into words."""
+    return (each.told(when) for each in outlook(way, now))
+
+
+def outlook(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
+    delivery = way.delivery
+    held = held_by(way, now)
+    if delivery.state in WAITING and held:
+        yield held
+    elif delivery.state in WAITING and delivery.due_at is not None:
+        yield _turn(way, delivery.due_at, now)
+    if delivery.state == DeliveryState.QUEUED:
+        yield NextStep(words="waits for its turn behind others of its ordering key")
+    if delivery.state == DeliveryState.DELIVERING:
+        yield NextStep(words="a request is under way")
+    if delivery.reason is not None:
+        yield NextStep(words=f"gave up: {delivery.reason.value}: {delivery.detail or ''}")
+    if way.letter is not None and way.letter.note:
+        yield NextStep(words=f"resolved: {way.letter.note}")
+
+
+def _turn(way: DeliveryHistory, due_at: datetime, now: datetime) -> NextStep:
+    if due_at > now:
+        return NextStep(words="next attempt", at=due_at)
+    if is_limited(way):
+        after = ": waits for its turn, because the endpoint is sent only so much at a time"
+        return NextStep(words="due", at=due_at, after=after)
+    return NextStep(words="due", at=due_at, after=": no worker has taken it yet")
+
+
+def is_limited(way: DeliveryHistory) -> bool:
+    """By a rate, by the number of requests at a time, or while it recovers."""
+    if way.lane is None:
+        return False
+    lane = way.lane.lane
+    limits = (lane.throttle_rate, lane.concurrency, lane.pace, lane.app_rate, lane.window)
+    return any(limit is not None for limit in limits)

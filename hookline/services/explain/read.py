@@ -1,0 +1,90 @@
+"""Reading it, in bounded steps: from what the database keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hookline.model import Attempt, AttemptFilter, Delivery, LaneEvent, LaneEventFilter, Message
+from hookline.model.states import OPEN, DeliveryState
+from hookline.services.explain.model import DeliveryHistory, MessageHistory
+from hookline.services.explain.times import HOLDS
+from hookline.store.protocols import Page, Store
+
+MAX_TOLD = 50  # deliveries of a message of which everything is looked up
+MAX_EVENTS = 200  # of one endpoint
+MAX_WALKS = 5  # through an endpoint's timeline, however long that is
+MAX_ATTEMPTS = 500  # of a message that are told without what was answered: the newest ones
+
+
+async def read(
+    store: Store, message: Message, org_id: str, *, most: int | None = None, content: bool = True
+) -> MessageHistory:
+    """Of a message of that organization. `most` deliveries are told whole; without content, not what was answered."""
+    deliveries = await store.deliveries(message.id)
+    attempts = await store.attempts(message.id) if content else await _outlines(store, message)
+    by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
+    most = MAX_TOLD if most is None else most
+    return MessageHistory(
+        message=message,
+        now=await store.now(),
+        ways=[await _way(store, each, attempts, org_id) for each in sorted(by_rank[:most], key=lambda each: each.id)],
+        beyond=by_rank[most:],
+        org_id=org_id,
+    )
+
+
+async def _outlines(store: Store, message: Message) -> list[Attempt]:
+    newest = await store.message_attempts(message, AttemptFilter(), Page(limit=MAX_ATTEMPTS), content=False)
+    return newest[::-1]
+
+
+def _rank(delivery: Delivery) -> int:
+    """Of very many, those that went well are told last."""
+    return int(delivery.state == DeliveryState.DELIVERED)
+
+
+async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> DeliveryHistory:
+    own = [attempt for attempt in attempts if attempt.delivery_id == delivery.id]
+    lane = await store.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
+    eventful = delivery.state != DeliveryState.DELIVERED or delivery.sent != 1
+    closed = delivery.state in (DeliveryState.DEAD, DeliveryState.RESOLVED)
+    letter = await store.dead_letter(delivery.id) if closed else None
+    urls = [own[-1].endpoint_url if own else None, lane and lane.url, letter and letter.endpoint_url]
+    return DeliveryHistory(
+        delivery=delivery,
+        attempts=own,
+        url=next((url for url in urls if url), None),
+        lane=lane,
+        events=await _events(store, delivery) if eventful else [],
+        holding=await _holding(store, delivery) if eventful else [],
+        letter=letter,
+        org_id=org_id,
+    )
+
+
+async def _events(store: Store, delivery: Delivery) -> list[LaneEvent]:
+    end = None if delivery.finished_at is None else delivery.finished_at + timedelta(seconds=1)
+    where = LaneEventFilter(since=delivery.accepted_at, until=end)
+    return (await _newest(store, delivery.endpoint_no, where, MAX_EVENTS))[::-1]
+
+
+async def _holding(store: Store, delivery: Delivery) -> list[LaneEvent]:
+    found: list[LaneEvent] = []
+    for begins in HOLDS:
+        where = LaneEventFilter(kinds=tuple(begins), until=delivery.accepted_at)
+        found += [event for event in await _newest(store, delivery.endpoint_no, where, 1) if begins[event.kind]]
+    return found
+
+
+async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, most: int) -> list[LaneEvent]:
+    """The last ones first. A listing may end before a page is full, and say where to go on."""
+    found: list[LaneEvent] = []
+    page = Page(limit=most)
+    for _ in range(MAX_WALKS):
+        walk = await store.timeline(endpoint_no, where, page)
+        found += [entry.event for entry in walk.rows]
+        if walk.end is None or len(found) >= most:
+            break
+        page = Page(limit=most, iterator=walk.end)
+    return found[:most]

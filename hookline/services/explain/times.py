@@ -1,0 +1,150 @@
+"""What a delivery's time went to, and what happened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hookline.model import Attempt, LaneEvent
+from hookline.model import LaneEventKind as K
+from hookline.model.states import Circuit, EndpointStatus, ErrorKind
+from hookline.services.explain.model import DeliveryHistory
+from hookline.services.explain.next_step import standing
+
+# What holds a lane, and what ends that: its circuit, and its status.
+HOLDS = (
+    {
+        K.CIRCUIT_OPENED: True,
+        K.CIRCUIT_PROBE_FAILED: True,
+        K.CIRCUIT_RECOVERING: False,
+        K.CIRCUIT_CLOSED: False,
+        K.CIRCUIT_RESET: False,
+    },
+    {K.ENDPOINT_PAUSED: True, K.ENDPOINT_DISABLED: True, K.ENDPOINT_RESUMED: False, K.ENDPOINT_ENABLED: False},
+)
+
+
+class Part(StrEnum):
+    """What a delivery's time went to."""
+
+    WAITING = "waiting"
+    HELD = "held"  # by an open circuit, or because its endpoint is paused or disabled
+    FAILED = "failed"  # an attempt
+    DELIVERED = "delivered"
+
+
+class Stretch(Struct, frozen=True, kw_only=True):
+    part: Part
+    since: datetime
+    until: datetime
+
+
+def stretches(way: DeliveryHistory, now: datetime) -> list[Stretch]:
+    """From acceptance to its end, or to now, without gaps: attempts, and between them holds and waiting."""
+    start, end = way.delivery.accepted_at, max(way.end(now), way.delivery.accepted_at)
+    found: list[Stretch] = []
+    at = start
+    for attempt in sorted(way.attempts, key=lambda each: each.started_at):
+        began = min(max(attempt.started_at, at), end)
+        over = min(max(began, attempt.started_at + timedelta(microseconds=attempt.timing.total)), end)
+        found += _between(holds(way, now), at, began)
+        part = Part.DELIVERED if attempt.outcome == "delivered" else Part.FAILED
+        found.append(Stretch(part=part, since=began, until=over))
+        at = over
+    return found + _between(holds(way, now), at, end)
+
+
+def holds(way: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]]:
+    """When its lane was held, in order, without overlaps."""
+    end = way.end(now)
+    found: list[tuple[datetime, datetime]] = []
+    held = [any(event.kind in begins for event in way.holding) for begins in HOLDS]
+    since = way.delivery.accepted_at
+    for event in way.events:
+        before = any(held)
+        held = [begins.get(event.kind, was) for begins, was in zip(HOLDS, held, strict=True)]
+        if before and not any(held):
+            found.append((since, event.at))
+        elif not before and any(held):
+            since = event.at
+    if not any(held) and _left_alone(way, now):
+        asked = [event.at for event in way.events if event.kind == K.LANE_HELD]
+        return [*found, (max([way.delivery.accepted_at, *asked[-1:], *(over for _, over in found)]), end)]
+    return [*found, (since, end)] if any(held) and since < end else found
+
+
+def _left_alone(way: DeliveryHistory, now: datetime) -> bool:
+    """By a Retry-After. No event tells when one is over: what was before the present one looks like waiting."""
+    if way.lane is None or standing(way, now) != "held":
+        return False
+    shut = way.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
+    return way.lane.lane.status == EndpointStatus.ACTIVE and not shut
+
+
+def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: datetime) -> list[Stretch]:
+    found: list[Stretch] = []
+    for began, over in held:
+        first, last = max(began, since), min(over, until)
+        if first < last:
+            if since < first:
+                found.append(Stretch(part=Part.WAITING, since=since, until=first))
+            found.append(Stretch(part=Part.HELD, since=first, until=last))
+            since = last
+    return [*found, Stretch(part=Part.WAITING, since=since, until=until)] if since < until else found
+
+
+class Happening(Struct, frozen=True, kw_only=True):
+    at: datetime
+    what: Attempt | LaneEvent
+    waited: timedelta = timedelta(0)  # of an attempt: since the one before, or since it was accepted
+
+
+def happenings(way: DeliveryHistory) -> list[Happening]:
+    """Attempts and what happened to the lane, as they came."""
+    found = [Happening(at=event.at, what=event) for event in way.events]
+    before = way.delivery.accepted_at
+    for attempt in sorted(way.attempts, key=lambda each: each.started_at):
+        waited = max(attempt.started_at - before, timedelta(0))
+        found.append(Happening(at=attempt.started_at, what=attempt, waited=waited))
+        before = attempt.started_at + timedelta(microseconds=attempt.timing.total)
+    return sorted(found, key=lambda each: each.at)
+
+
+class Phase(StrEnum):
+    DNS = "name"
+    CONNECT = "connect"
+    TLS = "TLS"
+    ANSWER = "answer"  # from the request to the first byte
+    BODY = "body"
+
+
+def phases(attempt: Attempt) -> list[tuple[Phase, int]]:
+    """Microseconds of each that took any; the rest of the time belongs to what was under way at the end."""
+    timing = attempt.timing
+    ends = [
+        (Phase.DNS, timing.dns),
+        (Phase.CONNECT, timing.connect),
+        (Phase.TLS, timing.tls),
+        (Phase.ANSWER, timing.first_byte),
+        (_last_phase(attempt), timing.total),
+    ]
+    reached = 0
+    found: list[tuple[Phase, int]] = []
+    for phase, end in ends:
+        if end > reached:
+            found.append((phase, end - reached))
+            reached = end
+    return found
+
+
+def _last_phase(attempt: Attempt) -> Phase:
+    timing = attempt.timing
+    if timing.first_byte:
+        return Phase.BODY
+    if timing.connect:
+        secured = timing.tls or not attempt.detail.startswith("TLS")  # a plain connection has nothing to secure
+        return Phase.ANSWER if secured else Phase.TLS
+    return Phase.DNS if attempt.error == ErrorKind.DNS else Phase.CONNECT

@@ -1,0 +1,1 @@
+"""JSON Schemas of event types: checked when saved, and applied to payloads."""

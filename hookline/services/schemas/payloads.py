@@ -1,0 +1,163 @@
+"""Payloads against the schema of their event type, on an event loop that others wait for.
+
+What is provably cheap is checked at once. The rest is checked in a process of its own, in turn and within a bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from hookline.errors import InvalidInput
+from hookline.model import EventType
+from hookline.services.schemas import validate as schema_validation
+from hookline.services.schemas.child import Answer, Check, Job, Save, Survey
+from hookline.services.schemas.pool import SECONDS, Pool, TooCostly
+from hookline.store.protocols import Store
+
+log = structlog.get_logger(__name__)
+
+REMEMBERED = 2.0  # seconds after which a change that another process made is noticed
+MAX_REMEMBERED = 10_000
+MAX_COMPILED = 256
+QUICK = 0.005  # seconds of the processor's time in which a schema is compiled that this process compiles too
+
+
+class TimeBudget:
+    """Of one request, however many payloads it brings."""
+
+    def __init__(self, tenant: str, seconds: float | None = None) -> None:
+        self.tenant = tenant
+        self.left = SECONDS if seconds is None else seconds
+
+
+class _Rule(Struct, frozen=True):
+    """The newest schema of an event type."""
+
+    event_type: str
+    version: str
+    text: bytes
+    judge: schema_validation.Judge | None = None  # None: it takes too long to compile
+    refusal: str | None = None  # it was saved once and cannot be used now: nothing goes out unchecked in its name
+
+
+class Schemas:
+    """One per process."""
+
+    def __init__(self, store: Store, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._pool = Pool()
+        self._recent: dict[tuple[str, str], tuple[float, _Rule | None]] = {}
+        self._compiled: OrderedDict[tuple[object, ...], _Rule] = OrderedDict()
+        self._compiling: dict[tuple[object, ...], asyncio.Task[_Rule]] = {}
+
+    async def check(self, org_id: str, event_type: str, payload: bytes, budget: TimeBudget | None = None) -> None:
+        """`InvalidInput` with up to five faults, if the event type is validated and the payload does not fit; or if it would take
+        longer than the budget to find out. `Busy` if nobody has time for it now."""
+        known = self._recent.get((org_id, event_type))
+        if known is None or known[0] < self._monotonic():
+            rule = await self._look_up(org_id, event_type)
+        else:
+            rule = known[1]
+        if rule is None:
+            return
+        if rule.refusal is not None:
+            raise InvalidInput(rule.refusal)
+        if rule.judge is None or not rule.judge.settled(payload):
+            await self._check_apart(rule, payload, budget or TimeBudget(org_id))
+
+    async def check_saved(self, event_type: EventType) -> None:
+        """`InvalidInput` for schemas that cannot be saved."""
+        if schema_validation.is_small(msgspec.json.encode(event_type.schemas)):
+            schema_validation.check_schemas(event_type)
+            return
+        try:
+            await self._apart(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
+        except TooCostly:
+            raise InvalidInput(f"schemas: take more than {SECONDS:g} s to check; make them simpler") from None
+
+    def forget(self, org_id: str, event_type: str) -> None:
+        """It was changed in this process: the next payload meets the change."""
+        self._recent.pop((org_id, event_type), None)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _check_apart(self, rule: _Rule, payload: bytes, budget: TimeBudget) -> None:
+        try:
+            await self._apart(Check(rule.event_type, rule.version, rule.text, payload), budget)
+        except TooCostly:
+            raise InvalidInput(
+                f"payload: takes more than {SECONDS:g} s of this request to be validated with the schema of "
+                f"{rule.event_type}, version {rule.version}; send less in one request, or make the schema simpler"
+            ) from None
+
+    async def _apart(self, job: Job, budget: TimeBudget) -> Answer:
+        try:
+            answer = await self._pool.run(budget.tenant, job, budget.left)
+        except TooCostly:
+            budget.left = 0
+            log.warning("validation_too_costly", tenant=budget.tenant)
+            raise
+        budget.left -= answer.seconds
+        if answer.fault is not None:
+            raise InvalidInput(answer.fault)
+        return answer
+
+    # ── what is known ──
+
+    async def _look_up(self, org_id: str, name: str) -> _Rule | None:
+        found = await self._store.event_type(org_id, name)
+        rule = None if found is None or not found.validated else await self._rule(found)
+        if len(self._recent) >= MAX_REMEMBERED:
+            self._recent.clear()
+        self._recent[org_id, name] = (self._monotonic() + REMEMBERED, rule)
+        return rule
+
+    async def _rule(self, event_type: EventType) -> _Rule:
+        key = (event_type.org_id, event_type.name, event_type.updated_at)
+        found = self._compiled.get(key)
+        if found is None:
+            found = await asyncio.shield(self._being_made(key, event_type))
+        self._compiled[key] = found
+        self._compiled.move_to_end(key)
+        while len(self._compiled) > MAX_COMPILED:
+            self._compiled.popitem(last=False)
+        return found
+
+    def _being_made(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
+        """Once for all requests that wait for it, whichever of them goes away."""
+
+        def done(task: asyncio.Task[_Rule]) -> None:
+            del self._compiling[key]
+            if not task.cancelled():
+                task.exception()  # known, also if nobody waits for it any more
+
+        if key not in self._compiling:
+            self._compiling[key] = asyncio.create_task(self._made(event_type))
+            self._compiling[key].add_done_callback(done)
+        return self._compiling[key]
+
+    async def _made(self, event_type: EventType) -> _Rule:
+        name = event_type.name
+        try:
+            version, given = schema_validation.newest_of(event_type)
+            text = msgspec.json.encode(given)
+            quick = schema_validation.is_small(text) or await self._compiles_quickly(
+                name, version, text, event_type.org_id
+            )
+            return _Rule(name, version, text, schema_validation.judge(name, version, given) if quick else None)
+        except InvalidInput as fault:
+            return _Rule(name, "", b"", refusal=f"event type {name}: {fault}")
+        except TooCostly:
+            words = f"event type {name}: its schema takes more than {SECONDS:g} s to compile; make it simpler"
+            return _Rule(name, "", b"", refusal=words)
+
+    async def _compiles_quickly(self, name: str, version: str, text: bytes, tenant: str) -> bool:
+        return (await self._apart(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK

@@ -1,0 +1,428 @@
+"""JSON Schema: an event type's schemas when it is saved, and payloads against the newest of them.
+
+Nothing is fetched: a reference stays within its schema. What a schema can cost is bounded before it is used: its text, its
+patterns (of an engine that is linear in the text), and its parts, which is how much of it there is once every reference is
+followed. When it is saved, its weight is bounded too: each part counts by what it costs. An earlier release did not bound the
+weight, so a schema that is stored may be heavier. These bounds are far from tight: `hookline.schemas` decides by a stricter
+one what is checked where every other request waits, and has the rest done in another process, which has a clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema_rs
+import msgspec
+from jsonschema_rs import ReferencingError, RegexOptions, Registry, ValidationError, Validator
+from msgspec import Struct
+
+from hookline.errors import InvalidInput
+from hookline.model import EventType
+
+MAX_FAULTS = 5
+MAX_PATTERNS = 100
+MAX_PARTS = 10_000
+MAX_WEIGHT = 10_000  # of a schema when it is saved
+MAX_WORK = 200_000_000  # parts of the schema times values of the payload
+MAX_NESTED = 100  # of a schema along its references; of a payload, where the schema refers to itself
+PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
+LISTABLE = 20_000  # faults at the very most, if all of them are to be listed: the library makes them all at once ...
+LISTABLE_SIZE = 64 * 1024 * 1024  # ... and each may repeat the payload
+# `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved: the library's time doubles with each
+MAX_UNEVALUATED = 8
+CHEAP = 100_000  # weight times size of what is checked beside other requests: some milliseconds at the very worst
+CHEAP_FAULTS = 2_000  # likewise, told in full
+CHEAP_TEXT = 64 * 1024  # bytes of a payload, likewise
+SMALL = 8 * 1024  # bytes of a schema that is compiled beside other requests, if it has none of these in it
+_SLOW_TO_COMPILE = (b"attern", b"nevaluated")
+
+_LONGEST_FAULT = 200
+_REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
+_VERSION = re.compile(r"\d+|\D+", re.A)
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
+_ASIDE = ("$defs", "definitions")  # likewise; they count where they are referred to
+_DATA = ("enum", "const", "default", "examples", "example")  # values, not schemas
+_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
+# What a keyword costs that takes longer than a comparison, measured in comparisons.
+_WEIGHTS = {
+    "contains": 10,
+    "format": 10,
+    "minimum": 20,  # of a number with thousands of digits
+    "maximum": 20,
+    "exclusiveMinimum": 20,
+    "exclusiveMaximum": 20,
+    "multipleOf": 100,  # of fractions
+    "unevaluatedProperties": 100,
+    "unevaluatedItems": 100,
+    "uniqueItems": 100,
+}
+_ELSEWHERE = ("$dynamicRef", "$recursiveRef")
+
+_DIALECTS = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    *(f"http://json-schema.org/draft-{number}/schema{end}" for number in ("07", "06", "04") for end in ("#", "")),
+)
+
+
+def _never(_uri: str) -> Any:
+    raise ValueError("is not part of the schema")
+
+
+_NOTHING = Registry([], retriever=_never)
+
+# ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_schemas(event_type: EventType) -> None:
+    """Each must be a JSON Schema; the newest one of a validated type must also be one that can be used."""
+    for version, schema in (event_type.schemas or {}).items():
+        _check_form(version, schema)
+    if event_type.validated:
+        version, schema = newest_of(event_type)
+        _check_bounds(version, _bounds(version, schema))
+        _validator(version, schema)
+
+
+def _check_bounds(version: str, bounds: Bounds) -> None:
+    if bounds.weight > MAX_WEIGHT:
+        raise InvalidInput(f"schemas.{version}: weighs more than {MAX_WEIGHT} parts, with its references followed")
+    if bounds.unevaluated > MAX_UNEVALUATED:
+        words = " or ".join(_UNEVALUATED)
+        raise InvalidInput(f"schemas.{version}: has {words} more than {MAX_UNEVALUATED} levels deep in each other")
+
+
+def _check_form(version: str, schema: Any) -> None:
+    # Before the library sees it: it would fetch a dialect that it does not know.
+    if isinstance(schema, dict) and schema.get("$schema", _DIALECTS[0]) not in _DIALECTS:
+        raise InvalidInput(f"schemas.{version}: $schema is not one of {', '.join(_DIALECTS)}")
+    try:
+        jsonschema_rs.meta.validate(schema, registry=_NOTHING)
+    except (ValueError, ReferencingError) as error:
+        raise InvalidInput(f"schemas.{version}: is not a JSON Schema: {_said(error)}") from None
+
+
+def newest(schemas: Mapping[str, Any]) -> str:
+    """The highest version: `10` after `9`, `v10` after `v9`."""
+    return max(
+        schemas, key=lambda version: [(part.isdigit(), _number(part), part) for part in _VERSION.findall(version)]
+    )
+
+
+def _number(part: str) -> int:
+    return int(part) if part.isdigit() else 0
+
+
+def newest_of(event_type: EventType) -> tuple[str, Any]:
+    """The version that payloads are held against, and its schema."""
+    if not event_type.schemas:
+        raise InvalidInput("validated: there is no schema to validate with")
+    version = newest(event_type.schemas)
+    return version, event_type.schemas[version]
+
+
+def judge(event_type: str, version: str, schema: Any) -> Judge:
+    """Also of a schema that could not be saved now: an earlier release may have saved it."""
+    bounds = _bounds(version, schema)
+    return Judge(event_type, version, _validator(version, schema), bounds)
+
+
+def _bounds(version: str, schema: Any) -> Bounds:
+    return _Survey(f"schemas.{version}", schema).bounds()
+
+
+def is_small(text: bytes) -> bool:
+    """Whether it can be surveyed and compiled beside other requests. A pattern of a few letters can be a large automaton."""
+    return len(text) <= SMALL and not any(word in text for word in _SLOW_TO_COMPILE)
+
+
+def _validator(version: str, schema: dict[str, Any]) -> Validator:
+    options = RegexOptions(size_limit=PATTERN_SIZE, dfa_size_limit=PATTERN_SIZE)
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=_never, pattern_options=options)
+    except (ValueError, ReferencingError) as error:
+        raise InvalidInput(f"schemas.{version}: cannot be used to validate: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return f"at {_pointer(error.instance_path)}: {_short(error.message)}"
+    return _short(str(error))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_FAULT else text[:_LONGEST_FAULT] + "…"
+
+
+def _pointer(path: list[str | int]) -> str:
+    """A JSON pointer (RFC 6901); `/` for the whole."""
+    return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+# ── what a schema costs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Bounds(Struct, frozen=True):
+    parts: int  # of the schema with every reference followed, those to itself once
+    weight: int  # the same, where each counts by what it costs
+    loops: int  # how often it refers to itself
+    branching: bool  # a fault of an alternative is told with the faults of all of them
+    patterns: int  # how large their automata may be, in states
+    unique: int  # how often items must differ from each other: the only thing whose cost is quadratic
+    unevaluated: int  # how deep they lie within each other
+
+    def cost(self, size: int) -> int:
+        """Of a payload of that size. `CHEAP` is the unit that matters; where time may be exponential, it is beyond any."""
+        if self.loops or self.unevaluated:
+            return CHEAP + 1
+        return size * (self.weight + self.patterns + size * self.unique)
+
+
+class _Cost(Struct, frozen=True):
+    parts: int = 1
+    weight: int = 1
+    height: int = 1
+    loops: int = 0
+    patterns: int = 0
+    unique: int = 0
+    unevaluated: int = 0
+
+
+class _Survey:
+    """One walk over a schema. Raises `InvalidInput` as soon as it is over a bound."""
+
+    def __init__(self, name: str, schema: dict[str, Any]) -> None:
+        self._name = name
+        self._root = schema
+        self._id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
+        self._costs: dict[int, _Cost | None] = {}  # None: it is being walked
+        self._patterns = 0
+        self._branching = False
+
+    def bounds(self) -> Bounds:
+        cost = self._cost(self._root, 0)
+        return Bounds(
+            parts=cost.parts,
+            weight=cost.weight,
+            loops=cost.loops,
+            branching=self._branching,
+            patterns=cost.patterns,
+            unique=cost.unique,
+            unevaluated=cost.unevaluated,
+        )
+
+    def _cost(self, schema: Any, depth: int) -> _Cost:
+        if not isinstance(schema, dict):
+            return _Cost()
+        if id(schema) in self._costs:
+            return self._known(schema, depth)
+        if depth > MAX_NESTED:
+            raise self._fault(f"is nested more than {MAX_NESTED} levels deep")
+        self._costs[id(schema)] = None
+        self._inspect(schema)
+        cost = _sum(schema, [self._cost(part, depth + 1) for part in self._parts(schema)])
+        if cost.parts > MAX_PARTS:
+            raise self._fault(f"has more than {MAX_PARTS} parts, with its references followed")
+        self._costs[id(schema)] = cost
+        return cost
+
+    def _known(self, schema: dict[str, Any], depth: int) -> _Cost:
+        cost = self._costs[id(schema)]
+        if cost is None:
+            return _Cost(loops=1)
+        if depth + cost.height > MAX_NESTED:
+            raise self._fault(f"is nested more than {MAX_NESTED} levels deep")
+        return cost
+
+    def _inspect(self, schema: dict[str, Any]) -> None:
+        self._branching = self._branching or "anyOf" in schema or "oneOf" in schema
+        by_pattern = schema.get("patternProperties")
+        self._patterns += isinstance(schema.get("pattern"), str) + (
+            len(by_pattern) if isinstance(by_pattern, dict) else 0
+        )
+        if self._patterns > MAX_PATTERNS:
+            raise self._fault(f"has more than {MAX_PATTERNS} patterns")
+        if schema is not self._root and isinstance(schema.get(self._id), str):
+            raise self._fault(f"has an {self._id} below its root; refer by pointers (#/...) instead")
+        for keyword in _ELSEWHERE:
+            if keyword in schema:
+                raise self._fault(f"{keyword} is not supported; use $ref")
+
+    def _parts(self, schema: dict[str, Any]) -> Iterator[Any]:
+        for keyword, value in schema.items():
+            if keyword == "$ref":
+                yield self._referred(value)
+            elif keyword in _NAMED and isinstance(value, dict):
+                yield from value.values()
+            elif keyword not in (*_ASIDE, *_DATA):
+                yield from value if isinstance(value, list) else (value,) if isinstance(value, dict) else ()
+
+    def _referred(self, reference: Any) -> Any:
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+            raise self._fault(f"the reference {_short(repr(reference))} is not a pointer within the schema (#/...)")
+        found: Any = self._root
+        for step in unquote(reference[1:]).split("/")[1:]:
+            found = _step(found, step.replace("~1", "/").replace("~0", "~"))
+        if not isinstance(found, dict | bool):
+            raise self._fault(f"the reference {_short(repr(reference))} leads to no schema")
+        return found
+
+    def _fault(self, text: str) -> InvalidInput:
+        return InvalidInput(f"{self._name}: {text}")
+
+
+def _sum(schema: dict[str, Any], parts: list[_Cost]) -> _Cost:
+    own = 1 + _values(schema)
+    return _Cost(
+        parts=own + sum(part.parts for part in parts),
+        weight=own + _heavy(schema) + sum(part.weight for part in parts),
+        height=1 + max((part.height for part in parts), default=0),
+        loops=sum(part.loops for part in parts),
+        patterns=_automata(schema) + sum(part.patterns for part in parts),
+        unique=("uniqueItems" in schema) + sum(part.unique for part in parts),
+        unevaluated=any(keyword in schema for keyword in _UNEVALUATED)
+        + max((part.unevaluated for part in parts), default=0),
+    )
+
+
+def _step(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step)
+    if isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 9 and int(step) < len(value):
+        return value[int(step)]
+    return None
+
+
+def _values(schema: dict[str, Any]) -> int:
+    """Keywords, and the entries of those that are lists of values: each can be a fault of its own."""
+    return len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list))
+
+
+def _heavy(schema: dict[str, Any]) -> int:
+    """What its keywords cost beyond one comparison each; values that are compared count with all that is in them."""
+    compared = [schema["const"]] if "const" in schema else []
+    compared += schema["enum"] if isinstance(schema.get("enum"), list) else []
+    return sum(_WEIGHTS.get(keyword, 0) for keyword in schema) + sum(map(_parts_of, compared))
+
+
+def _parts_of(value: Any) -> int:
+    """10 for each, which is what it takes to look into a list or an object; 0 if it is neither."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else None
+        found += 0 if inner is None else 10 * (1 + len(inner))
+        left.extend(inner or ())
+    return found
+
+
+def _automata(schema: dict[str, Any]) -> int:
+    own, names = schema.get("pattern"), schema.get("patternProperties")
+    return sum(map(_states, [*([own] if isinstance(own, str) else ()), *(names if isinstance(names, dict) else ())]))
+
+
+def _states(pattern: str) -> int:
+    """About how many an automaton has at most: all that is repeated may be repeated within each other."""
+    counts = [max(map(_number, pair)) for pair in _REPEATED.findall(pattern)]
+    return min(len(pattern) * prod(max(1, count) for count in counts[:100]), CHEAP)
+
+
+# ── payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Judge:
+    """Of one schema, compiled."""
+
+    def __init__(self, event_type: str, version: str, validator: Validator, bounds: Bounds) -> None:
+        self._named = f"the schema of {event_type}, version {version}"
+        self._validator = validator
+        self.bounds = bounds
+
+    def __call__(self, payload: bytes) -> None:
+        """`InvalidInput` for one that does not fit, with all that can be told of it."""
+        value = _decoded(payload)
+        depth = self._depth(value)
+        values = _count(payload)
+        if self.bounds.parts * values > MAX_WORK:
+            raise InvalidInput(f"payload: is too large to be validated with {self._named}")
+        if not self._fits(value):
+            raise InvalidInput(self._report(self._faults(value, len(payload), values, depth)))
+
+    def settled(self, payload: bytes) -> bool:
+        """Whether it fits, as far as that is cheap to find out. `InvalidInput`: it does not, and that was cheap too.
+        False: `__call__` it where nobody waits."""
+        if len(payload) > CHEAP_TEXT:
+            return False
+        values = _count(payload)
+        if self.bounds.cost(max(values, len(payload) // 16)) > CHEAP:
+            return False
+        value = _decoded(payload)
+        if self._fits(value):
+            return True
+        if not _listable(self.bounds.weight * values, len(payload), CHEAP_FAULTS):
+            return False
+        raise InvalidInput(self._report(self._faults(value, len(payload), values, 0)))
+
+    def _fits(self, value: Any) -> bool:
+        try:
+            return self._validator.is_valid(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"payload: cannot be validated: {_said(error)}") from None
+
+    def _depth(self, value: Any) -> int:
+        """Only of interest where the schema goes as deep as the payload does."""
+        depth = nesting(value, MAX_NESTED) if self.bounds.loops else 0
+        if depth > MAX_NESTED:
+            raise InvalidInput(f"payload: is nested more than {MAX_NESTED} levels deep, too deep to be validated")
+        return depth
+
+    def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
+        """All of them if they can be told at a bounded cost, else the first one, else none."""
+        most = self.bounds.parts * max(1, self.bounds.loops) ** depth
+        try:
+            if _listable(most * values, size, LISTABLE):
+                return list(self._validator.iter_errors(value))
+            if most <= LISTABLE and not self.bounds.branching:
+                self._validator.validate(value)
+        except ValidationError as fault:
+            return [fault]
+        except ValueError:  # the library looks into what is nested deeply, but does not tell of it
+            return []
+        return []
+
+    def _report(self, faults: list[ValidationError]) -> str:
+        shown = [f"at {_pointer(fault.instance_path)}: {_short(fault.message)}" for fault in faults[:MAX_FAULTS]]
+        if len(faults) > MAX_FAULTS:
+            shown.append(f"and {len(faults) - MAX_FAULTS} more")
+        return f"payload: does not fit {self._named}" + (f": {'; '.join(shown)}" if shown else "")
+
+
+def _count(payload: bytes) -> int:
+    """Of its values: so many, or fewer."""
+    return payload.count(b",") + payload.count(b":") + 1
+
+
+def _listable(faults: int, size: int, most: int) -> bool:
+    return faults <= most and faults * size <= LISTABLE_SIZE * most // LISTABLE
+
+
+def _decoded(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"payload: cannot be validated: {_short(str(error))}") from None
+    except RecursionError:
+        raise InvalidInput("payload: is nested too deeply") from None
+
+
+def nesting(value: Any, most: int) -> int:
+    """How deep lists and objects lie within each other; more than `most` is not looked into."""
+    depth, level = 0, [value]
+    while depth <= most and (level := [each for each in level if isinstance(each, dict | list)]):
+        depth += 1
+        level = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+    return depth

@@ -1,0 +1,172 @@
+"""What a request brings as its proof: when it was signed, what exactly, and the signatures. Pure; nothing is believed here.
+
+The words of Hookline's own schemes, for both sides: `signing` writes them, `receive` reads them, and `signing/__init__.py` has the table.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+
+from hookline.clock import EPOCH
+from hookline.errors import VerificationCode, VerificationError
+from hookline.model import Scheme
+from hookline.signing.headers import Headers
+
+__all__ = [
+    "EVIDENCE",
+    "HMAC",
+    "TOLERANCE",
+    "Request",
+    "SignedParts",
+    "decode64",
+    "dotted_content",
+    "encode64",
+    "is_id",
+    "raw_body",
+    "signatures",
+    "signed_at",
+    "timed_content",
+    "unhex",
+]
+
+TOLERANCE = 300.0  # seconds that a signed timestamp may lie from the receiver's clock, before or after
+HMAC = "v1"  # what an HMAC is filed under; some schemes have another word for it, or none
+
+# No full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. No space, no control character.
+is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
+_is_stamp = re.compile(r"[0-9]{1,11}").fullmatch  # int() also takes "+1", "1_0" and the digits of other scripts
+_is_hex = re.compile(r"(?:[0-9a-f]{2})+").fullmatch
+
+_MAX_SIGNATURES = 32  # an Ed25519 check costs 100 µs; a header full of them must not cost a second
+
+
+class Request(NamedTuple):
+    headers: Headers
+    body: bytes
+    url: str | None = None
+
+
+class SignedParts(NamedTuple):
+    contents: Sequence[bytes]  # what was signed: one, or several ways to spell Twilio's URL
+    signatures: Mapping[str, Sequence[bytes]]  # by version
+    stamp: str | None = None  # as it came; GitHub, Shopify and Twilio have none
+
+
+# ── one function for each scheme ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _dotted(prefix: str, request: Request) -> SignedParts:
+    headers, name = request.headers, f"{prefix}-signature"
+    message_id, stamp = headers.field(f"{prefix}-id"), headers.field(f"{prefix}-timestamp")
+    if is_id(message_id) is None:
+        raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {prefix}-id is malformed")
+    parts = [part.partition(",") for part in headers.field(name).split(" ")]
+    found = signatures(name, ((version, decode64(text)) for version, _, text in parts))
+    return SignedParts([dotted_content(message_id, stamp, request.body)], found, stamp)
+
+
+def _hex(request: Request) -> SignedParts:
+    name, stamp = "webhook-signature", request.headers.field("webhook-timestamp")
+    found = signatures(name, ((version, unhex(text)) for version, text in _pairs(request.headers.field(name))))
+    return SignedParts([timed_content(stamp, request.body)], found, stamp)
+
+
+def _stripe(request: Request) -> SignedParts:
+    name = "stripe-signature"
+    parts = list(_pairs(request.headers.field(name)))
+    stamps = [text for key, text in parts if key == "t"]
+    if len(stamps) != 1:
+        raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {name} needs exactly one timestamp")
+    found = signatures(name, ((key, unhex(text)) for key, text in parts if key != "t"))
+    return SignedParts([timed_content(stamps[0], request.body)], found, stamps[0])
+
+
+def _github(request: Request) -> SignedParts:
+    name = "x-hub-signature-256"
+    method, _, text = request.headers.field(name).partition("=")
+    return SignedParts([request.body], signatures(name, [(HMAC, unhex(text) if method == "sha256" else None)]))
+
+
+EVIDENCE: dict[Scheme, Callable[[Request], SignedParts]] = {
+    Scheme.STANDARD: partial(_dotted, "webhook"),
+    Scheme.SVIX: partial(_dotted, "svix"),
+    Scheme.HEX: _hex,
+    Scheme.STRIPE: _stripe,
+    Scheme.GITHUB: _github,
+}
+
+
+# ── parts of them ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def dotted_content(message_id: str, stamp: str, body: bytes) -> bytes:
+    return f"{message_id}.{stamp}.".encode() + body
+
+
+def timed_content(stamp: str, body: bytes) -> bytes:
+    return f"{stamp}.".encode() + body
+
+
+def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str, list[bytes]]:
+    """By version. Unknown versions and malformed signatures are passed over: a sender may add new ones beside those we know."""
+    known: dict[str, list[bytes]] = {}
+    for count, (version, signature) in enumerate(found):
+        if count >= _MAX_SIGNATURES:
+            raise VerificationError(VerificationCode.MALFORMED_HEADER, f"too many signatures in the header {name}")
+        if signature:
+            known.setdefault(version, []).append(signature)
+    if not known:
+        raise VerificationError(
+            VerificationCode.MALFORMED_HEADER, f"the header {name} is malformed: no signature in it"
+        )
+    return known
+
+
+def _pairs(value: str) -> Iterator[tuple[str, str]]:
+    """`t=1,v1=ab` → pairs."""
+    for part in value.split(","):
+        name, _, text = part.strip(" ").partition("=")
+        yield name, text
+
+
+def unhex(text: str) -> bytes | None:
+    return bytes.fromhex(text) if _is_hex(text) else None
+
+
+def encode64(raw: bytes) -> str:
+    return binascii.b2a_base64(raw, newline=False).decode()
+
+
+def decode64(text: str) -> bytes | None:
+    """Only the one spelling: the spare bits of the last letter would let a changed signature through."""
+    try:
+        raw = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        return None
+    return raw if encode64(raw) == text else None
+
+
+def raw_body(body: object) -> bytes:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise VerificationError(
+            VerificationCode.MALFORMED_BODY, "the body must be the bytes as they came, before any parsing"
+        )
+    return bytes(body)
+
+
+def signed_at(stamp: str, now: datetime, tolerance: float) -> datetime:
+    """The instant of the timestamp, if that is near enough."""
+    if _is_stamp(stamp) is None:
+        raise VerificationError(VerificationCode.MALFORMED_HEADER, "the timestamp is not a number of seconds")
+    at = EPOCH + timedelta(seconds=int(stamp))
+    age = (now - at).total_seconds()
+    if not abs(age) <= tolerance:  # in this form a tolerance that is not a number refuses
+        if age > 0:
+            raise VerificationError(VerificationCode.TIMESTAMP_TOO_OLD, "the timestamp is too old")
+        raise VerificationError(VerificationCode.TIMESTAMP_TOO_NEW, "the timestamp is in the future")
+    return at

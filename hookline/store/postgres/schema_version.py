@@ -1,0 +1,107 @@
+"""The database's own life: migrations, its clock, the end."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+from asyncpg import InsufficientPrivilegeError
+
+from hookline.errors import ConfigError, MigrationNeeded
+from hookline.store import sealed
+from hookline.store.postgres import table_locks
+from hookline.store.postgres.database import Connection, translated
+from hookline.store.postgres.sealed import Sealed
+from hookline.store.protocols import SCHEMA_VERSION
+
+_INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
+
+
+class SchemaVersion(Sealed):
+    async def version(self) -> int:
+        async with self._db.calm() as connection:
+            return await self._version(connection)
+
+    async def _version(self, connection: Connection) -> int:
+        if not await connection.fetchval(self._sql["migration_exists"]):
+            return 0
+        number: int = await connection.fetchval(self._sql["version"])
+        return number
+
+    async def migrate(self) -> list[int]:
+        """On a connection of its own: whoever comes second waits for the first, which holds its lock until all is done."""
+        connection = await self._db.connect()
+        try:
+            with translated():
+                try:
+                    await connection.execute(self._sql["migration_lock"])
+                    return await self._migrate(connection)
+                except InsufficientPrivilegeError as error:
+                    raise _denied(error, await connection.fetchrow(self._sql["migration_owner"])) from error
+        finally:
+            await connection.close()
+
+    async def _migrate(self, connection: Connection) -> list[int]:
+        before = await self._version(connection)
+        if before > SCHEMA_VERSION:
+            raise MigrationNeeded(
+                f"the database is at version {before}, newer than this release ({SCHEMA_VERSION}): upgrade"
+            )
+        if before == 0:
+            await self._check_encoding(connection)
+        missing = [(number, text) for number, text in migrations() if before < number <= SCHEMA_VERSION]
+        for number, text in missing:
+            await self._add_migration(connection, number, text)
+        return [number for number, _ in missing]
+
+    async def _add_migration(self, connection: Connection, number: int, text: str) -> None:
+        """Each in a transaction of its own: what it locks is free before the next one waits for its locks."""
+
+        async def whole(connection: Connection) -> None:
+            await connection.execute(self._sql["migration_table"])
+            await connection.execute(text)
+            if number == sealed.MIGRATION:
+                await self._seal_urls(connection)
+            await connection.execute(self._sql["migration_add"], number)
+
+        async def blockers() -> list[Any]:
+            return await self._db.fetch("migration_blockers", connection.get_server_pid())
+
+        await table_locks.patiently(connection, whole, blockers, f"migration {number}")
+
+    async def _check_encoding(self, connection: Connection) -> None:
+        """In another one a text of any client may be none for the driver, and a whole batch fails on it."""
+        encoding = await connection.fetchval(self._sql["encoding"])
+        if encoding != "UTF8":
+            raise ConfigError(
+                f"the database's encoding is {encoding}, and Hookline needs UTF8: "
+                "CREATE DATABASE hookline ENCODING 'UTF8' TEMPLATE template0"
+            )
+
+    async def now(self) -> datetime:
+        now: datetime = await self._db.fetchval("now")
+        return now
+
+
+def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:
+    """An application may have set its outbox up first, as another role."""
+    me, owner = found["me"], found["owner"]
+    if owner is None:
+        return MigrationNeeded(f"{error}: run GRANT CREATE ON DATABASE {found['database']} TO {me}")
+    return MigrationNeeded(
+        f"{error}: the schema hookline belongs to {owner}; run GRANT {owner} TO {me}, or migrate with a URL of {owner}"
+    )
+
+
+def migrations() -> list[tuple[int, str]]:
+    """By number: `0001_initial.sql` is number 1."""
+    folder = resources.files("hookline.store") / "migrations" / "postgres"
+    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    return sorted((int(file.name.partition("_")[0]), _whole(file.read_text(encoding="utf-8"))) for file in files)
+
+
+def _whole(text: str) -> str:
+    """With what it includes: the outbox can also be set up alone, in an application's own database."""
+    return _INCLUDE.sub(lambda found: (resources.files("hookline") / found[1]).read_text(encoding="utf-8"), text)

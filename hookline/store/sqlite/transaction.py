@@ -1,0 +1,95 @@
+"""What the code of a transaction works with: named statements, one instant, and what the deployment decided."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from hookline.rules.claim.rotation import Rotation
+from hookline.rules.fanout import Plan
+from hookline.security.vault import Vault
+from hookline.store.protocols import StoreOptions
+from hookline.store.rows import Reading
+from hookline.store.sqlite.clock import StoreClock, instant
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+_texts = msgspec.json.Decoder(tuple[str, ...])
+READ = Reading(instant=instant, texts=_texts.decode)
+
+
+def texts(values: Sequence[str] | None) -> str | None:
+    """A list column."""
+    return None if values is None else msgspec.json.encode(list(values)).decode()
+
+
+def numbers(values: Iterable[int]) -> str:
+    """A parameter for `json_each`."""
+    return "[" + ",".join(map(str, values)) + "]"
+
+
+def _bare(statement: str) -> str:
+    """Without comments: a driver that looks at the first word to tell what changes rows must find it."""
+    return "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+
+
+class Context:
+    """What all transactions of one store share. `plans` and `turns` belong to the writer's thread alone."""
+
+    def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
+        self.sql = {name: _bare(text) for name, text in sql.items()}
+        self.vault = vault
+        self.options = options
+        self.clock = StoreClock()
+        self.plans: dict[int, Plan | None] = {}
+        self.turns = Rotation()
+
+
+class Tx:
+    """One transaction, or one step of a group that shares a commit. Its clock is read once."""
+
+    def __init__(self, conn: sqlite3.Connection, context: Context) -> None:
+        self.conn = conn
+        self.context = context
+        self.sql = context.sql
+        self.vault = context.vault
+        self.options = context.options
+        self.now = context.clock.micros()
+
+    @property
+    def at(self) -> datetime:
+        return instant(self.now)
+
+    def rows(self, name: str, params: Params = ()) -> list[sqlite3.Row]:
+        return self.conn.execute(self.sql[name], params).fetchall()
+
+    def row(self, name: str, params: Params = ()) -> sqlite3.Row | None:
+        found: list[sqlite3.Row] = self.conn.execute(self.sql[name], params).fetchmany(1)
+        return found[0] if found else None
+
+    def tuples(self, name: str, params: Params = ()) -> list[Any]:
+        """Plain tuples, for the hot paths."""
+        cursor = self.conn.cursor()
+        cursor.row_factory = None
+        return cursor.execute(self.sql[name], params).fetchall()
+
+    def value(self, name: str, params: Params = ()) -> Any:
+        """The first column of the first row; None without one."""
+        row = self.row(name, params)
+        return None if row is None else row[0]
+
+    def run(self, name: str, params: Params = ()) -> int:
+        """How many rows it changed."""
+        return self.conn.execute(self.sql[name], params).rowcount
+
+    def many(self, name: str, batch: Sequence[Params]) -> None:
+        if batch:
+            self.conn.executemany(self.sql[name], batch)
+
+    def forget_plans(self) -> None:
+        """Endpoints or event types changed: the fan-out looks again."""
+        self.context.plans.clear()

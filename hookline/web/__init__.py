@@ -1,0 +1,1 @@
+"""The HTTP that the API and the dashboard share."""

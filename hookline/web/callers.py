@@ -1,0 +1,299 @@
+"""Who is calling, and what they may touch. Every handler starts here, so that tenants stay apart on every route."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import structlog
+from msgspec import Struct
+
+from hookline.errors import NotFound, SignatureError, StoreUnavailable
+from hookline.model import Actor, ActorKind, Application, Organization, Scope
+from hookline.security import api_keys, tokens
+from hookline.security.tokens import Grant
+from hookline.services import manage
+from hookline.store.protocols import Store
+from hookline.web.errors import Refused
+
+# A revoked token or a renamed uid is noticed after this long; without it each message would cost two more round trips.
+REMEMBERED = 2.0
+MAX_REMEMBERED = 10_000
+TOUCHED = 60.0  # seconds between two notes of one key's last use
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+log = structlog.get_logger(__name__)
+
+_MAY = {Scope.FULL: "do everything", Scope.PUBLISH: "only publish messages", Scope.READ: "only read"}
+
+_NO_MESSAGES = (
+    "a portal's token cannot create messages: use an API key, `hookline token --app`, or a portal link with the capability "
+    "CreateMessages"
+)
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    org_id: str
+    app: Application | None = None  # the only one that this token or key reaches
+    scope: Scope = Scope.FULL
+    portal: bool = False  # a customer, in a browser
+    publishes: bool = True  # may create messages, where the scope lets it
+    key_id: str | None = None  # of an API key
+    key_name: str | None = None  # likewise
+    token: bytes | None = None  # of a token: its hash
+    issued_at: datetime | None = None  # likewise
+    session: bytes | None = None  # of somebody who has signed in to the pages: its hash
+    expires_at: datetime | None = None
+
+    @property
+    def holder(self) -> Hashable:
+        """One token or key; or a session, of whoever signed in with a password."""
+        return self.key_id or self.token or self.session
+
+    @property
+    def actor(self) -> Actor:
+        """As whom the history remembers what they did."""
+        if self.key_id is not None:
+            return Actor(kind=ActorKind.KEY if self.app is None else ActorKind.APPLICATION_KEY, name=self.key_name)
+        return Actor(kind=ActorKind.TOKEN if self.app is None else ActorKind.APPLICATION_TOKEN)
+
+
+class RecentCache(Generic[K, V]):
+    """What was looked up within the last moments. Only finds are kept, never absences."""
+
+    def __init__(self, monotonic: Callable[[], float], seconds: float = REMEMBERED) -> None:
+        self._monotonic = monotonic
+        self._seconds = seconds
+        self._kept: dict[K, tuple[float, V]] = {}
+
+    def get(self, key: K) -> V | None:
+        kept = self._kept.get(key)
+        if kept is None or kept[0] < self._monotonic():
+            return None
+        return kept[1]
+
+    def put(self, key: K, value: V) -> None:
+        if len(self._kept) >= MAX_REMEMBERED:
+            self._kept.clear()
+        self._kept[key] = (self._monotonic() + self._seconds, value)
+
+    def drop(self, key: K) -> None:
+        self._kept.pop(key, None)
+
+    def drop_where(self, gone: Callable[[V], bool]) -> None:
+        self._kept = {key: kept for key, kept in self._kept.items() if not gone(kept[1])}
+
+
+class Authenticator:
+    """Reads tokens and API keys and finds what they name. One per process."""
+
+    def __init__(
+        self,
+        store: Store,
+        secret: str,
+        *,
+        older: Sequence[str] = (),
+        wall: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """The secret signs tokens; older ones still verify them."""
+        self._store = store
+        self._secret = secret
+        self._secrets = (secret, *older)
+        self._wall = wall
+        self._callers: RecentCache[str, Caller] = RecentCache(monotonic)
+        self._apps: RecentCache[tuple[str, str], Application] = RecentCache(monotonic)
+        self._touched: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
+        self._touching: set[asyncio.Task[None]] = set()
+
+    async def caller(self, authorization: str | None) -> Caller:
+        """From the `Authorization` header."""
+        kind, _, token = (authorization or "").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            raise Refused(401, "give a token: `Authorization: Bearer ...`; `hookline token` makes one")
+        return await self.holder(token.strip())
+
+    async def holder(self, token: str) -> Caller:
+        """Of a token or an API key."""
+        known = self._callers.get(token)
+        if known is None:
+            known = await (self._of_key(token) if token.startswith(api_keys.PREFIX) else self._of_token(token))
+            self._callers.put(token, known)
+        return known
+
+    async def _of_token(self, token: str) -> Caller:
+        grant, secret = tokens.read_any(self._secrets, token, self._wall())
+        hashed = tokens.hashed(token)
+        org = await self._organization(grant)
+        if await self._store.token_revoked(hashed):
+            raise SignatureError("this token was revoked")
+        app = None
+        if grant.app_id is not None:
+            app = await self._store.application(org.id, grant.app_id)
+            if app is None:
+                raise SignatureError("the token's application does not exist")
+            _check_issued(grant.issued_at, app)
+        if secret != self._secret:
+            self._note_older(tokens.secret_id(secret))
+        return Caller(
+            org_id=org.id,
+            app=app,
+            scope=grant.scope,
+            portal=grant.portal,
+            publishes=grant.publishes,
+            token=hashed,
+            issued_at=grant.issued_at,
+            expires_at=grant.expires_at,
+        )
+
+    async def _organization(self, grant: Grant) -> Organization:
+        org = await self._store.organization(grant.org_id)
+        if org is None:
+            raise SignatureError("the token's organization does not exist")
+        _check_issued(grant.issued_at, org)
+        return org
+
+    async def enter(self, link: str) -> Caller:
+        """By a sign-in link, which is used up by it. Never remembered: the store alone knows whether it was used."""
+        grant = tokens.read_link(self._secrets, link, self._wall())
+        org = await self._organization(grant)
+        used = tokens.hashed(link)
+        # For longer than it lives: the database's clock, by which it is forgotten, may be ahead of ours.
+        if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
+            raise SignatureError("this link was used before; `hookline token --link` prints another")
+        # The session goes by another hash than the link, which is void from now on.
+        return Caller(org_id=org.id, token=hashlib.sha256(used).digest(), issued_at=grant.issued_at)
+
+    async def _of_key(self, text: str) -> Caller:
+        found = await self._store.api_key_by_hash(api_keys.hashed(api_keys.check(text)))
+        if found is None:
+            raise SignatureError("the API key does not exist, or was revoked")
+        if found.expires_at is not None and found.expires_at <= self._wall():
+            raise SignatureError("the API key has expired")
+        app = None
+        if found.app_id is not None:
+            app = await self._store.application(found.org_id, found.app_id)
+            if app is None:
+                raise SignatureError("the API key's application does not exist")
+        self._touch(found.id)
+        return Caller(
+            org_id=found.org_id,
+            app=app,
+            scope=found.scope,
+            key_id=found.id,
+            key_name=found.name,
+            expires_at=found.expires_at,
+        )
+
+    # ── what they may do ──
+
+    def allow(self, caller: Caller, needs: str) -> None:
+        """`needs` is what an operation asks for; only a full key, or a token, may do all."""
+        if caller.scope not in (Scope.FULL, needs):
+            raise Refused(403, f"this token or key may {_MAY[caller.scope]}")
+        if needs == Scope.PUBLISH and not caller.publishes:
+            raise Refused(403, _NO_MESSAGES)
+
+    def whole_organization(self, caller: Caller) -> None:
+        """For routes beyond one application."""
+        if caller.app is not None:
+            raise Refused(403, "this token is for one application only")
+
+    def whole_deployment(self, caller: Caller) -> None:
+        """For routes beyond one organization: whoever runs the deployment has the default one."""
+        if caller.org_id != manage.DEFAULT_ORG:
+            raise Refused(403, "this is about the whole deployment: only its default organization may see it")
+
+    def reach(self, caller: Caller, ref: str) -> None:
+        """The holder of one application's token sees no other, whether it exists or not."""
+        if caller.app is not None and ref not in (caller.app.id, caller.app.uid):
+            raise NotFound(f"no application {ref!r}")
+
+    async def application(self, caller: Caller, ref: str) -> Application:
+        """The application that a route names, if this caller may reach it. Another's looks like none."""
+        self.reach(caller, ref)
+        if caller.app is not None:
+            return caller.app
+        key = (caller.org_id, ref)
+        known = self._apps.get(key)
+        if known is None:
+            known = await self._store.application(caller.org_id, ref)
+            if known is None:
+                raise NotFound(f"no application {ref!r}")
+            self._apps.put(key, known)
+        return known
+
+    def forget(self, caller: Caller, ref: str) -> None:
+        """The application turned out to be gone."""
+        self._apps.drop((caller.org_id, ref))
+
+    def forget_application(self, app: Application) -> None:
+        """It was changed or deleted here: whoever names or holds it next meets the change."""
+        self._apps.drop_where(lambda known: known.no == app.no)
+        self._callers.drop_where(lambda known: known.app is not None and known.app.no == app.no)
+
+    # ── issued and taken back ──
+
+    def issue(self, app: Application, *, lifetime: float, scope: Scope, publish: bool) -> str:
+        """A token for the portal of one application."""
+        now = self._wall()
+        return tokens.issue(
+            self._secret,
+            app.org_id,
+            app_id=app.id,
+            now=now,
+            lifetime=lifetime,
+            scope=scope,
+            portal=True,
+            publish=publish,
+        )
+
+    async def revoke(self, caller: Caller) -> None:
+        """The token that the caller holds. Other processes notice within moments."""
+        if caller.token is None or caller.expires_at is None:
+            raise Refused(403, "an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
+        await self._store.revoke_token(caller.token, caller.expires_at)
+        self._callers.drop_where(lambda known: known.token == caller.token)
+
+    async def revoke_all(self, org_id: str, app: Application | None) -> None:
+        """Every token of the organization, or of one application, that was issued until now. API keys stay."""
+        await self._store.revoke_tokens(org_id, None if app is None else app.no, self._wall())
+        self._callers.drop_where(lambda known: known.key_id is None and known.org_id == org_id)
+
+    async def revoke_key(self, org_id: str, key_id: str) -> None:
+        await self._store.revoke_api_key(org_id, key_id)
+        self._callers.drop_where(lambda known: known.key_id == key_id)
+
+    # ── last use ──
+
+    def _touch(self, key_id: str) -> None:
+        self._note(key_id, lambda: self._store.touch_api_key(key_id))
+
+    def _note_older(self, secret_id: bytes) -> None:
+        self._note(secret_id.hex(), lambda: self._store.secret_seen(secret_id))
+
+    def _note(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Beside the request, never in its way."""
+        if self._touched.get(name):
+            return
+        self._touched.put(name, True)
+        task = asyncio.create_task(self._note_use(name, write))
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await write()
+        except StoreUnavailable as error:
+            self._touched.drop(name)
+            log.debug("key_use_not_noted", key=name, error=str(error))
+
+
+def _check_issued(issued_at: datetime, holder: Organization | Application) -> None:
+    if holder.tokens_valid_after is not None and issued_at < holder.tokens_valid_after:
+        raise SignatureError("this token was revoked")

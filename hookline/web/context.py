@@ -1,0 +1,88 @@
+"""What the handlers work with: made once by whoever serves, and handed to `create_app`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, NewMessage, RetryPolicy
+from hookline.observe.fleet_history import History
+from hookline.observe.tally import Tally
+from hookline.observe.traces import Traces
+from hookline.rules.guard import Guard
+from hookline.services.schemas.payloads import Schemas
+from hookline.store.protocols import Store
+from hookline.web.body import BodyMemory
+from hookline.web.callers import Authenticator, Caller
+from hookline.web.customers import Customers
+from hookline.web.idempotency import IdempotentResponses
+from hookline.web.limits import Limits
+from hookline.web.middleware import MiddlewareSettings
+
+
+class Brand(Struct, frozen=True, kw_only=True):
+    """How the portal looks to a customer of whoever runs this."""
+
+    name: str = "Hookline"
+    color: str | None = None  # #rrggbb
+    logo: str | None = None  # a file
+
+
+class ShownSetting(Struct, frozen=True, kw_only=True):
+    """A line of the page of settings."""
+
+    variable: str
+    value: str  # of a secret: only whether it is set
+    default: str
+    help: str
+
+
+class PagesSettings(Struct, frozen=True, kw_only=True):
+    key: bytes  # signs what pages give to browsers and want back
+    older_keys: tuple[bytes, ...] = ()  # signed it before; what they signed is still taken back
+    brand: Brand = Brand()
+    settings: tuple[ShownSetting, ...] = ()
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The one that signs first."""
+        return (self.key, *self.older_keys)
+
+
+class WebContext(Struct, frozen=True, kw_only=True):
+    store: Store
+    tally: Tally
+    submit: Callable[[NewMessage], Awaitable[Accepted]]  # group commit: answers once the message is durable
+    submit_batch: Callable[[NewBatch], Awaitable[BatchAccepted]]  # likewise
+    auth: Authenticator
+    guard: Guard
+    schemas: Schemas  # `check` a payload before it is accepted
+    limits: Limits
+    answers: IdempotentResponses
+    front: MiddlewareSettings
+    public_url: str | None  # of this server, as browsers reach it
+    local: bool = False  # only this machine reaches the listener
+    wall: Callable[[], datetime]
+    monotonic: Callable[[], float]
+    max_payload: int
+    max_batch: int  # bytes of a request that has many messages
+    retention_days: int  # of finished messages
+    customer_endpoints: int = 100  # in one application; 0: no limit
+    traces: Traces | None = None
+    circuit: CircuitPolicy = CircuitPolicy()
+    retry: RetryPolicy = RetryPolicy()
+    lease: float = 60.0  # seconds that a worker owns what it claims, a probe also
+    request_timeout: float = 30.0  # seconds that an endpoint has to answer
+    body_time: float = 30.0  # seconds in which a request's whole body must have come
+    gathering: BodyMemory = field(default_factory=BodyMemory)
+    customers: Customers = field(default_factory=Customers)
+    pages: PagesSettings
+    history: History = field(default_factory=History)
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end
+
+    def most_endpoints(self, caller: Caller) -> int:
+        """That this caller may bring an application to; 0: no limit."""
+        return 0 if caller.app is None else self.customer_endpoints

@@ -1,0 +1,180 @@
+"""Every error as JSON in Svix's shape: `{"code", "detail"}`, and a list of faults for a 422. Even an unknown route, unless a
+browser looks for a page there.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookline.errors import (
+    BlockedAddress,
+    Busy,
+    Conflict,
+    HooklineError,
+    InvalidInput,
+    NotFound,
+    SignatureError,
+    StoreUnavailable,
+)
+from hookline.web import faults, html
+
+# What a client learns of an outage. The error itself may name the database's address: it goes to the log.
+UNAVAILABLE = "the database is not available now; try again in a moment"
+
+log = structlog.get_logger(__name__)
+
+_CODES = {
+    400: "bad_request",
+    401: "authentication_failed",
+    403: "insufficient_access",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    409: "conflict",
+    413: "payload_too_large",
+    429: "too_many_requests",
+    431: "headers_too_large",
+    500: "server_error",
+    503: "unavailable",
+}
+
+_STATUS: list[tuple[type[HooklineError], int]] = [
+    (SignatureError, 401),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Busy, 503),
+]
+
+
+class Refused(HooklineError):
+    """An answer that only HTTP has: 400, 401, 403, 408, 413, 429, 431."""
+
+    def __init__(self, status: int, detail: str, *, retry_after: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.retry_after = retry_after  # seconds
+
+
+class InvalidHeader(InvalidInput):
+    """A 422 that names a header instead of the body."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(detail)
+        self.name = name
+
+
+class InvalidQuery(InvalidInput):
+    """A 422 that names a parameter instead of the body."""
+
+    def __init__(self, fault: faults.Fault) -> None:
+        super().__init__(fault.words)
+        self.fault = fault
+
+
+def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
+    headers = beside(status, retry_after)
+    if allow is not None:
+        headers["allow"] = allow
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
+
+
+def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
+    """Headers that go with a refusal, whatever its body is."""
+    headers = {}
+    if retry_after is not None or status == 503:
+        headers["retry-after"] = str(retry_after or 1)
+    if status == 408:
+        headers["connection"] = "close"  # the rest of the request may still come, and is not the next one
+    return headers
+
+
+def invalid(fault: faults.Fault, within: str = "body") -> Response:
+    """A 422."""
+    loc = [within, *fault.loc]
+    return json_response({"detail": [{"loc": loc, "msg": fault.words, "type": "value_error"}]}, 422)
+
+
+def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+
+
+def answer(error: Exception, within: str = "body") -> Response:
+    """The response for an error that a handler raised; `within` is the part of the request that it was about."""
+    match error:
+        case Refused():
+            return problem(error.status, str(error), error.retry_after)
+        case InvalidHeader():
+            return invalid(faults.Fault((error.name,), str(error)), "header")
+        case InvalidQuery():
+            return invalid(error.fault, "query")
+        case faults.Unfit():
+            return invalid(error.fault)
+        case msgspec.ValidationError():
+            return invalid(faults.of_shape(error))
+        case msgspec.DecodeError():
+            return problem(400, f"the body is not valid JSON: {error}")
+        case InvalidInput() | BlockedAddress():
+            return invalid(faults.of_check(error, in_body=within == "body"), within)
+        case StoreUnavailable():
+            return problem(503, UNAVAILABLE)
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return problem(status, str(error))
+    return problem(500, "something went wrong here; it was logged")
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    response = answer(error, "query" if request.method in ("GET", "HEAD") else "body")
+    if isinstance(error, StoreUnavailable):
+        log_outage(request, error)
+    elif response.status_code == 500:
+        log.error("request_failed", method=request.method, path=request.url.path, exc_info=error)
+    return response
+
+
+def log_outage(request: Request, error: StoreUnavailable) -> None:
+    log.warning("database_unavailable", method=request.method, path=request.url.path, error=str(error))
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's own 404 and 405."""
+    assert isinstance(error, HTTPException)
+    if error.status_code in (404, 405) and _browsing(request):
+        return _nowhere(request, error.status_code)
+    if error.status_code == 404:
+        return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
+    allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None  # Starlette's is in any order
+    if error.status_code == 405 and allow:
+        return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
+    return problem(error.status_code, error.detail, allow=allow)
+
+
+def _browsing(request: Request) -> bool:
+    """A person, by an old bookmark or a mistyped address; not a client of the API."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
+def _nowhere(request: Request, status: int) -> Response:
+    """In nobody's name: it may be in the portal of another brand."""
+    home = "/portal" if request.url.path.startswith("/portal/") else "/"
+    made = html.page(
+        html.tag("meta", charset="utf-8"),
+        html.tag("meta", name="viewport", content="width=device-width"),
+        html.tag("meta", name="color-scheme", content="light dark"),
+        html.tag("title", "Not found"),
+        html.tag("h1", "Not found"),
+        html.tag("p", "There is no page at this address."),
+        html.tag("p", html.tag("a", "Go to the overview", href=home)),
+    )
+    return Response(made, status, {"cache-control": "no-store"}, media_type="text/html")
+
+
+async def on_crash(_request: Request, error: Exception) -> Response:
+    """What no handler has caught. It is raised again behind this answer, and logged by the front."""
+    return answer(error)

@@ -1,0 +1,151 @@
+"""What msgspec and our own checks say of a request, in words for its sender: where the fault is, and what to give instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct, inspect
+
+INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
+UNSUPPORTED = "is not supported here: leave it out"
+NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
+
+_AT = re.compile(r" - at `\$(?P<path>.*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
+_NOTHING = re.compile(r"^Expected `null`")  # of a field that is declared only to be refused by name
+_NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
+_NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
+_OWN = re.compile(r"^(?P<path>[A-Za-z]\w*(\.\w+)*): (?P<words>.*)$", re.DOTALL)
+
+
+MAX_NAME = 64  # characters of an unknown name that are repeated, or compared with others
+
+
+_info = lru_cache(maxsize=256)(inspect.type_info)  # a batch may have a thousand faults
+
+
+class Fault(Struct, frozen=True):
+    loc: tuple[str, ...]  # the steps to it, such as `policy`, `cap`
+    words: str
+
+
+def of_shape(error: Exception, shape: Any = None) -> Fault:
+    """Of msgspec. Where `shape` is known, an enumeration's choices are told."""
+    text = str(error)
+    found = _AT.search(text)
+    loc, text = ((), text) if found is None else (_steps(found["path"]), text[: found.start()])
+    if unknown := _UNKNOWN.match(text):
+        return _unknown_field(loc, unknown["name"], shape)
+    if _NOTHING.match(text):
+        return Fault(loc, UNSUPPORTED)
+    if missing := _MISSING.match(text):
+        return Fault((*loc, missing["name"]), "is required")
+    if wrong := _NO_CHOICE.match(text):
+        choices = [] if shape is None else _choices(_info(shape), list(loc))
+        if len(choices) == 1:  # what has no effect, of something that is not supported
+            return Fault(loc, UNSUPPORTED)
+        return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
+    if _NO_INSTANT.match(text):
+        return Fault(loc, INSTANT)
+    return Fault(loc, text.replace(f"matching regex {NAME!r}", "of the characters a-z A-Z 0-9 - _ ."))
+
+
+def of_check(error: Exception, *, in_body: bool) -> Fault:
+    """Of our own checks, which begin with the field: `deliver_at: more than 30 days ahead`. It stays, as callers spell it."""
+    found = _OWN.match(str(error))
+    if found is None:
+        return Fault((), str(error))
+    steps = tuple(_camel(step) if in_body else step for step in found["path"].split("."))
+    return Fault(steps, f"{'.'.join(steps)}: {found['words']}")
+
+
+def unknown(name: str, known: Sequence[str], what: str) -> str:
+    """That there is no such field or parameter, and which one may have been meant."""
+    near = nearest(name, known)
+    return f"unknown {what}; did you mean {near}?" if near else f"unknown {what}"
+
+
+def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
+    known = () if shape is None else _field_names(_info(shape), list(loc))
+    words = unknown(name, known, "field")
+    if plain(name).startswith("transformation"):
+        words = "is not supported: nothing is transformed here"
+    return Fault((*loc, shortened(name)), words)
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+
+
+class Unfit(msgspec.ValidationError):
+    """A body of another shape than the operation's, with the fault that msgspec found."""
+
+    def __init__(self, error: msgspec.ValidationError, shape: Any) -> None:
+        self.fault = of_shape(error, shape)
+        super().__init__(": ".join(part for part in (".".join(self.fault.loc), self.fault.words) if part))
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """However it is spelt: `event_types` is near to `eventTypes`, and `filter` to `filterTypes`."""
+    if not name or len(name) > MAX_NAME:  # to compare takes time that grows with the square of the length
+        return None
+    spelt = {plain(each): each for each in reversed(known)}
+    longer = sorted((each for each in spelt if each.startswith(plain(name))), key=len)
+    found = longer or difflib.get_close_matches(plain(name), spelt, n=1)
+    return spelt[found[0]] if found and plain(name) else None
+
+
+def plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(name or index for name, index in _STEP.findall(path))
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
+def _field_names(kind: inspect.Type, steps: list[str]) -> tuple[str, ...]:
+    """Of the object that the steps lead to."""
+    match kind:
+        case inspect.Metadata():
+            return _field_names(kind.type, steps)
+        case inspect.UnionType():
+            return next((found for each in kind.types if (found := _field_names(each, steps))), ())
+        case inspect.StructType() if not steps:
+            return tuple(field.encode_name for field in kind.fields)
+        case inspect.StructType():
+            fields = (field for field in kind.fields if field.encode_name == steps[0])
+            return next((_field_names(field.type, steps[1:]) for field in fields), ())
+        case inspect.ListType() | inspect.VarTupleType() if steps:
+            return _field_names(kind.item_type, steps[1:])
+    return ()
+
+
+def _choices(kind: inspect.Type, steps: list[str]) -> list[str]:
+    """The values of the enumeration that the steps lead to."""
+    match kind:
+        case inspect.Metadata():
+            return _choices(kind.type, steps)
+        case inspect.UnionType():
+            return next((found for each in kind.types if (found := _choices(each, steps))), [])
+        case inspect.EnumType() if not steps:
+            return [str(member.value) for member in kind.cls]
+        case inspect.LiteralType() if not steps:
+            return [str(value) for value in kind.values]
+        case inspect.StructType() if steps:
+            fields = (field for field in kind.fields if field.encode_name == steps[0])
+            return next((_choices(field.type, steps[1:]) for field in fields), [])
+        case inspect.ListType() | inspect.VarTupleType() if steps:
+            return _choices(kind.item_type, steps[1:])
+    return []
