@@ -18,9 +18,9 @@ from rich.progress import Progress
 from hookline import ids
 from hookline.model import Application, Endpoint, EventType, Secret
 from hookline.model.activity import ALL, MINUTE, QUARTER
+from hookline.model.measures import SECONDS
 from hookline.model.pulses import EVERY, Pulse
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
-from hookline.observe.instruments import SECONDS
 from hookline.services import manage
 from hookline.signing import new_secret
 from hookline.store import Store

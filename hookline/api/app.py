@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 
 from hookline.api import audit, docs, ingest_route, openapi
 from hookline.api.call import Call
-from hookline.api.operation import PREFIX, Needs, Operation
+from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.errors import BlockedAddress
 from hookline.rules import redaction
-from hookline.web.authorize import admit
+from hookline.web.authorize import Needs, admit
 from hookline.web.context import WebContext
 from hookline.web.errors import on_crash, on_error, on_http_exception
 from hookline.web.idempotency import HEADER, key_of, request_of

@@ -10,10 +10,11 @@ import msgspec
 from starlette.responses import Response
 
 from hookline.api.call import Call
-from hookline.api.operation import Needs, Operation
+from hookline.api.operation import Operation
 from hookline.api.wire.endpoints import EndpointSecretOut
-from hookline.model.operators import NewAuditEntry
+from hookline.model.audit import NewAuditEntry
 from hookline.services import audit
+from hookline.web.authorize import Needs
 
 # Operations whose names, made for SDKs, differ from what people call the same deed.
 _WORDS = {

@@ -13,18 +13,11 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from hookline.api.call import Call
+from hookline.web.authorize import Access
 
 PREFIX = "/api/v1"
 
 Handler = Callable[[Call], Awaitable[Response]]
-
-
-class Needs(StrEnum):
-    """What a caller's key must allow."""
-
-    READ = "read"
-    WRITE = "write"
-    PUBLISH = "publish"  # accept messages
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -65,7 +58,7 @@ NoFilter = Annotated[Literal["false"] | None, Meta(description="Not supported: l
 Expanded = Annotated[bool, Meta(description="Taken for compatibility: what is being sent is always told apart.")]
 
 
-class Operation(Struct, frozen=True, kw_only=True):
+class Operation(Access, frozen=True, kw_only=True):
     name: str  # such as v1.application.list; unique, and the operation's id in the document
     method: str
     path: str  # below PREFIX
@@ -75,9 +68,6 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Any = None  # the shape of the request's JSON
     body_optional: bool = False
     query: type[Query] | None = None
-    needs: Needs = Needs.WRITE
-    whole: bool = False  # beyond one application: a token or key of one gets 403
-    operator: bool = False  # beyond one organization: all but the default one get 403
     traced: bool = False  # what it makes belongs to the caller's trace
     own: bool = False  # acts on the token itself that it is called with
     old_names: tuple[str, ...] = ()  # other paths, as some clients call it

@@ -16,10 +16,9 @@ from hookline.cli.session import Session, load_config, run, session
 from hookline.config import Config, shown_url
 from hookline.engine.sources.setup import install
 from hookline.errors import HooklineError, InvalidInput
-from hookline.security.vault import Vault
 from hookline.server import logs
+from hookline.server.process import open_configured
 from hookline.server.sockets import shown_address
-from hookline.store import open_store
 from hookline.store.protocols import SCHEMA_VERSION
 
 LONGEST_TOKEN = 36_500.0  # days
@@ -50,7 +49,7 @@ def migrate(as_json: params.Json = False) -> None:
 
 
 async def _migrate(config: Config) -> list[int]:
-    store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    store = await open_configured(config)
     try:
         return await store.migrate()
     finally:

@@ -31,7 +31,6 @@ from hookline.cli import (
     trace,
 )
 from hookline.cli.demo import command as demo
-from hookline.cli.output import clean
 from hookline.errors import (
     BlockedAddress,
     ConfigError,
@@ -44,6 +43,7 @@ from hookline.errors import (
     StoreUnavailable,
     VaultError,
 )
+from hookline.rules.checks.text import clean
 
 EXIT_CODES: list[tuple[type[HooklineError], int]] = [
     (ConfigError, 2),

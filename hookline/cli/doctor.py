@@ -30,8 +30,7 @@ from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import backoff
 from hookline.rules.guard import Guard
 from hookline.security import tokens
-from hookline.security.vault import Vault
-from hookline.store import open_store
+from hookline.server.process import open_configured
 from hookline.store.protocols import SCHEMA_VERSION, Store
 from hookline.store.sealed import OlderSecret, Seals
 from hookline.web.public_url import is_loopback
@@ -101,7 +100,7 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
         yield Check("configuration", Finding.FAIL, str(error))
         return
     try:
-        store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+        store = await open_configured(config)
     except HooklineError as error:
         yield Check("configuration", Finding.FAIL, str(error))
         return

@@ -18,13 +18,14 @@ from msgspec import Struct
 from hookline import clock, config, ids, signing
 from hookline.cli import params
 from hookline.cli.listen_server import CONTROL, Arrival, Behaviour, Receiver, command
-from hookline.cli.output import Output, clean
+from hookline.cli.output import Output
 from hookline.cli.send import accept
 from hookline.cli.session import Session, run, session
 from hookline.config import Config
 from hookline.errors import ConfigError, HooklineError, InvalidInput
 from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
 from hookline.model.states import EndpointStatus
+from hookline.rules.checks.text import clean
 from hookline.server import sockets as listeners
 from hookline.services import manage
 

@@ -12,7 +12,7 @@ from hookline import config
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import run, session
-from hookline.config import parsers, shown_url
+from hookline.config import shown_url, urls
 from hookline.engine.sources import setup
 from hookline.errors import InvalidInput
 from hookline.outbox.setup import sql as outbox_sql
@@ -52,7 +52,7 @@ def sql(
 
 def _engine() -> Engine:
     own = config.parse(os.environ).database_url
-    return Engine.POSTGRES if parsers.sqlite_path(own) is None else Engine.SQLITE
+    return Engine.POSTGRES if urls.sqlite_path(own) is None else Engine.SQLITE
 
 
 def grants(role: str) -> str:
@@ -100,6 +100,6 @@ async def _prune(url: str) -> int:
 
 def _check(url: str) -> None:
     try:
-        parsers.database_url(url)
+        urls.database_url(url)
     except ValueError as takes:
         raise InvalidInput(f"URL: takes {takes}") from None

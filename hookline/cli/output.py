@@ -17,6 +17,7 @@ from rich.text import Text
 
 from hookline.errors import InvalidInput
 from hookline.rules.checks import text as text_checks
+from hookline.rules.checks.text import clean
 
 # As on the status page: a mark and a word, never colour alone.
 STYLES = {
@@ -160,14 +161,6 @@ def _joined(cells: Sequence[Text], widths: Sequence[int], beside: Sequence[int])
         line.append(" " * (widths[at] + 2 - cell.cell_len))
     line.rstrip()
     return line
-
-
-def clean(text: str, keep: str = "") -> str:
-    """Escape control characters: an endpoint's answer must not move the operator's cursor or forge a line."""
-    return "".join(
-        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from hookline.config import parsers
 from hookline.errors import InvalidInput
+from hookline.rules import units
 from hookline.services.manage import DEFAULT_ORG
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -47,7 +47,7 @@ def read_instant(text: str, now: datetime) -> datetime:
 def read_span(option: str, text: str, longest: float) -> timedelta:
     """`0`, `90s`, `24h`, `7d`."""
     try:
-        return timedelta(seconds=parsers.duration(0, longest)(text.strip()))
+        return timedelta(seconds=units.duration(0, longest)(text.strip()))
     except ValueError as takes:
         raise InvalidInput(f"{option} takes {takes}") from None
 

@@ -16,7 +16,7 @@ from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.serve import run_parts
 from hookline.cli.session import load_config
-from hookline.config import Config, parsers, shown_url
+from hookline.config import Config, shown_url, urls
 from hookline.engine.relay import BATCH, Outbox
 from hookline.engine.sources.status import examine
 from hookline.errors import HooklineError, InvalidInput
@@ -57,17 +57,17 @@ def check_urls(config: Config, given: Sequence[str]) -> tuple[str, ...]:
     for url in given:
         check_url("--from", config, url)
     for at, url in enumerate(given):
-        if any(parsers.same_database(url, other) for other in given[:at]):
+        if any(urls.same_database(url, other) for other in given[:at]):
             raise InvalidInput(f"--from: {shown_url(url)} is given twice")
     return tuple(given)
 
 
 def check_url(where: str, config: Config, url: str) -> None:
     try:
-        parsers.database_url(url)
+        urls.database_url(url)
     except ValueError as takes:
         raise InvalidInput(f"{where}: takes {takes}") from None
-    if parsers.same_database(url, config.database_url):
+    if urls.same_database(url, config.database_url):
         raise InvalidInput(f"{where}: {shown_url(url)} is Hookline's own database, whose outbox needs no URL")
 
 

@@ -11,8 +11,9 @@ import typer
 from msgspec import Struct
 
 from hookline.cli import INTERRUPTED, params
-from hookline.cli.output import Output, clean
+from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
+from hookline.rules.checks.text import clean
 from hookline.server import sockets as listeners
 from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
 

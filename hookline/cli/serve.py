@@ -22,7 +22,7 @@ from hookline.cli.admin import sign_in_link
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
 from hookline.config import Config, shown_url
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import sqlite_path
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally

@@ -14,7 +14,7 @@ from hookline import config
 from hookline.config import Config
 from hookline.errors import NotFound, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Endpoint
-from hookline.model.operators import NewAuditEntry
+from hookline.model.audit import NewAuditEntry
 from hookline.server import logs, process
 from hookline.services import audit, manage
 from hookline.store.protocols import Store

@@ -9,11 +9,12 @@ from textwrap import wrap
 from msgspec import Struct
 from rich.text import Text
 
-from hookline.cli.output import clean, span
+from hookline.cli.output import span
 from hookline.model import Depths
 from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.observe.fleet_overview import FailingEndpoint, Overview, Quantiles, Rate
+from hookline.rules.checks.text import clean
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 QUIET = "bright_black"

@@ -5,75 +5,27 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from hookline.errors import ConfigError
 from hookline.rules.guard import Guard, Network
-from hookline.security.strength import weakness_of_text
+from hookline.rules.units import Parser, seconds_of, span
+from hookline.signing.key_strength import weakness_of_text
 
 MIN_JWT_SECRET = 32
 MAX_JWT_SECRETS = 10
-
-Parser = Callable[[str], Any]
-
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d)?", re.A)
-_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB)?", re.A)
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_BYTES = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-
-
-def _seconds(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    return float(found[1]) * _SECONDS[found[2] or "s"] if found else math.nan
-
-
-def span(seconds: float) -> str:
-    """60 → `1m`: the longest unit that leaves a whole number."""
-    for unit in ("d", "h", "m", "s"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
-    return f"{seconds * 1000:g}ms" if seconds else "0"
-
-
-def volume(size: int) -> str:
-    for unit in ("MiB", "KiB"):
-        if size and size % _BYTES[unit] == 0:
-            return f"{size // _BYTES[unit]}{unit}"
-    return f"{size}B"
-
-
-def duration(lowest: float, highest: float) -> Parser:
-    def parse(text: str) -> float:
-        seconds = _seconds(text)
-        if not lowest <= seconds <= highest:
-            raise ValueError(f"a duration from {span(lowest)} to {span(highest)}, such as 250ms, 30s, 5m, 6h or 5d")
-        return seconds
-
-    return parse
 
 
 def durations(lowest: float, highest: float, most: int) -> Parser:
     def parse(text: str) -> tuple[float, ...]:
-        found = tuple(_seconds(part) for part in _parts(text))
+        found = tuple(seconds_of(part) for part in _parts(text))
         if len(found) > most or not all(lowest <= seconds <= highest for seconds in found):
             raise ValueError(f"up to {most} durations up to {span(highest)}, separated by commas, such as 5s,5m,1h")
         return found
-
-    return parse
-
-
-def size(lowest: int, highest: int) -> Parser:
-    def parse(text: str) -> int:
-        found = _SIZE.fullmatch(text)
-        value = int(found[1][:20]) * _BYTES[found[2] or "B"] if found else -1
-        if not lowest <= value <= highest:
-            raise ValueError(f"a size from {volume(lowest)} to {volume(highest)}, such as 16384 or 16KiB")
-        return value
 
     return parse
 
@@ -249,60 +201,6 @@ def _web_parts(text: str) -> SplitResult | None:
     return parts if usable and plain else None
 
 
-def database_url(text: str) -> str:
-    takes = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
-    path = sqlite_path(text)
-    if path is not None:
-        if path.name in ("", ":memory:") or "\x00" in str(path):
-            raise ValueError(takes + " (a file: memory is not shared with the other processes)")
-        return text
-    scheme, found, rest = text.partition("://")
-    if scheme not in ("postgresql", "postgres") or not found or not rest:
-        raise ValueError(takes)
-    return text
-
-
-_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # commas also stand between the hosts of one URL
-
-
-def outbox_urls(text: str) -> tuple[str, ...]:
-    found = tuple(_NEXT_URL.split(text.strip(", "))) if text.strip(", ") else ()
-    for url in found:
-        _check_outbox_url(url)
-    if any(same_database(a, b) for at, a in enumerate(found) for b in found[:at]):
-        raise ValueError("each database once")
-    return found
-
-
-def _check_outbox_url(url: str) -> None:
-    try:
-        database_url(url)
-    except ValueError as takes:
-        raise ValueError(f"databases, separated by commas, each as {takes}") from None
-    if url.startswith("sqlite:") and "," in url:
-        raise ValueError("databases, separated by commas, each with its sqlite:/// (a comma in a file's name is %2C)")
-
-
-def same_database(one: str, other: str) -> bool:
-    """As far as their spelling tells."""
-    return _database(one) == _database(other)
-
-
-def _database(url: str) -> tuple[str, ...]:
-    """What it leads to, whoever goes there and with which options."""
-    path = sqlite_path(url)
-    if path is not None:
-        return ("sqlite", str(path.resolve()))
-    rest = url.partition("://")[2].partition("#")[0].partition("?")[0]
-    hosts, _, name = rest.rpartition("@")[2].partition("/")
-    return ("postgresql", *sorted(_host(host) for host in hosts.split(",")), name)
-
-
-def _host(text: str) -> str:
-    name, _, port = text.rpartition(":") if re.search(r":[0-9]*$", text) else (text, "", "")
-    return f"{name.lower()}:{port or 5432}"
-
-
 def jwt_secret(text: str) -> str:
     if text and (_is_short(text) or weakness_of_text(text)):
         raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
@@ -396,7 +294,3 @@ def smtp_url(text: str) -> str | None:
 
 def _parts(text: str) -> list[str]:
     return [part for part in (piece.strip() for piece in text.split(",")) if part]
-
-
-def sqlite_path(url: str) -> Path | None:
-    return Path(unquote(url.removeprefix("sqlite:///"))) if url.startswith("sqlite:///") else None

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hookline.config.parsers import same_database, span
 from hookline.config.settings import PREFIX, SETTINGS, Setting
+from hookline.config.urls import same_database
 from hookline.config.values import Config
 from hookline.errors import ConfigError, HooklineError
 from hookline.model import Strategy
+from hookline.rules.units import span
 
 TEST_PREFIX = "HOOKLINE_TEST_"  # for the test suite; not ours to judge
 LEASE_MARGIN = 10.0  # seconds that a lease must outlive the request: a short wait before it, and the recording after it

@@ -5,11 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hookline.config.parsers import (
-    Parser,
     choice,
     color,
-    database_url,
-    duration,
     durations,
     emails,
     existing_file,
@@ -23,7 +20,6 @@ from hookline.config.parsers import (
     number,
     or_off,
     origins,
-    outbox_urls,
     part,
     percentage,
     ports,
@@ -32,14 +28,14 @@ from hookline.config.parsers import (
     servers,
     share,
     site,
-    size,
     smtp_url,
     title,
-    volume,
 )
+from hookline.config.urls import database_url, outbox_urls
 from hookline.model import Strategy
 from hookline.model.labels import EndpointLabels
 from hookline.rules.checks.message import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
+from hookline.rules.units import Parser, duration, size, volume
 
 PREFIX = "HOOKLINE_"
 

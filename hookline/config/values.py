@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from msgspec import Struct
 
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import shown_url, sqlite_path
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.model.labels import EndpointLabels
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard, Network
-from hookline.store.protocols import StoreOptions
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -153,20 +151,6 @@ class Config(Struct, frozen=True, kw_only=True):
     def guard(self) -> Guard:
         return Guard(self.allow_nets, self.allow_ports)
 
-    def store_options(self) -> StoreOptions:
-        return StoreOptions(
-            retry=self.retry,
-            circuit=self.circuit,
-            lease=self.lease,
-            retention_days=self.retention_days,
-            dead_retention_days=self.dead_retention_days,
-            audit_retention_days=self.audit_retention_days,
-            idempotency_hours=self.idempotency_window / 3600,
-            max_payload=self.max_payload,
-            outbox_poll=self.outbox_poll,
-            pool_size=self.pool_size,
-        )
-
     def __repr__(self) -> str:
         hidden = {
             "jwt_secrets": "'…'",
@@ -180,14 +164,3 @@ class Config(Struct, frozen=True, kw_only=True):
         }
         fields = (f"{name}={hidden.get(name) or repr(getattr(self, name))}" for name in self.__struct_fields__)
         return f"Config({', '.join(fields)})"
-
-
-_PLAIN_URL = re.compile(r"(postgres(?:ql)?://)(?:[^@/?#]*@)?([\w.:,\[\]-]*(?:/[\w-]*)?)(?:\?[^@]*)?", re.A)
-
-
-def shown_url(url: str) -> str:
-    """A database URL for people, without user, password and options. One that could be read in two ways is not shown."""
-    if sqlite_path(url) is not None:
-        return url
-    plain = _PLAIN_URL.fullmatch(url)
-    return plain[1] + plain[2] if plain else "postgresql://…"

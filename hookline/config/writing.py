@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hookline.config.parsers import span, volume
 from hookline.config.settings import SETTINGS, Setting
+from hookline.rules.units import span, volume
 
 
 def table() -> str:

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hookline.api.operation import Needs
 from hookline.dashboard import brand, layout, live, pages, static
 from hookline.dashboard.layout import Notice, Switched
 from hookline.dashboard.notices import Notices
@@ -21,10 +20,11 @@ from hookline.dashboard.security_headers import headers, policy
 from hookline.dashboard.sessions import Sessions, unavailable
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
 from hookline.model import Application
-from hookline.model.operators import NewAuditEntry
+from hookline.model.audit import NewAuditEntry
 from hookline.services import audit
 from hookline.store.protocols import Page as Rows
 from hookline.web import body
+from hookline.web.authorize import Needs
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused, beside
 from hookline.web.html import Safe, tag

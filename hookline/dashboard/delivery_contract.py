@@ -79,8 +79,8 @@ def _retries(found: Endpoint | None, deployed: RetryPolicy) -> str:
     age = (own and own.max_age) or deployed.max_age
     return (
         "No answer, 3xx, 408, 425, 429 and 5xx are tried again, at growing intervals: up to "
-        f"{components.count(attempts, 'attempt')} in {lasting(age)}. Then the event is a dead letter, and can be replayed. While an "
-        "endpoint keeps failing its events are held, and sent gently once it answers again."
+        f"{components.count(attempts, 'attempt')} in {lasting(age)}. Then the event is a dead letter, and can be replayed. "
+        "While an endpoint keeps failing its events are held, and sent gently once it answers again."
     )
 
 

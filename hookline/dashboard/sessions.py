@@ -27,7 +27,8 @@ from hookline.dashboard.pages import sign_in as sign_in_page
 from hookline.dashboard.pages.sign_in import Asked
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
-from hookline.model.operators import NewAuditEntry, NewSession, Session
+from hookline.model.audit import NewAuditEntry
+from hookline.model.operators import NewSession, Session
 from hookline.security import lockout
 from hookline.services import audit
 from hookline.web import body

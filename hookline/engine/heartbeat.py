@@ -10,7 +10,8 @@ import structlog
 from hookline import clock
 from hookline.errors import StoreUnavailable
 from hookline.model.activity import Did, add, deeds
-from hookline.model.pulses import EVERY, Pulse, Pulser, together
+from hookline.model.pulses import EVERY, Pulse, together
+from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
 from hookline.store.outage import pause
 from hookline.store.protocols import Store

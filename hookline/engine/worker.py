@@ -19,6 +19,7 @@ from hookline.engine.in_flight import InFlight
 from hookline.engine.recorder import Recorder
 from hookline.engine.sender.loop import Request, Results
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.model import AppShare, Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent
 from hookline.model.states import ErrorKind, Health
@@ -28,7 +29,6 @@ from hookline.observe.traces import Traces
 from hookline.rules import backoff
 from hookline.rules.claim.rotation import app_room
 from hookline.rules.judge import judge
-from hookline.rules.request import Targets
 from hookline.store.outage import Outage, pause
 from hookline.store.protocols import Store
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.model import Actor, Scope
+from hookline.model import Scope
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,98}[a-z0-9])?", re.A)
 
@@ -74,32 +74,3 @@ class Guesses(Struct, frozen=True, kw_only=True):
 
 
 Lock = Callable[[Guesses | None, datetime], Guesses]  # what is known of it, and now → with one guess more
-
-
-class NewAuditEntry(Struct, frozen=True, kw_only=True):
-    """Somebody did something by hand."""
-
-    org_id: str
-    actor: Actor
-    action: str  # `endpoint.pause`
-    subject: str = ""  # the id of what it was done to
-    app_id: str | None = None
-    detail: str = ""  # for people; never a secret
-    address: str = ""  # where the request came from; empty: it was the command line
-
-
-class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
-    id: int
-    at: datetime
-
-
-class AuditFilter(Struct, frozen=True, kw_only=True):
-    """All of the given fields must match."""
-
-    org_id: str
-    app_id: str | None = None
-    action: str | None = None
-    actor: str | None = None  # its name, or its kind
-    subject: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None

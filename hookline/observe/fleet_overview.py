@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from hookline.model.measures import ATTEMPTS, SECONDS, quantile
 from hookline.model.pulses import EVERY, Pulse, together
-from hookline.observe.instruments import ATTEMPTS, SECONDS, quantile
 
 RECENT = timedelta(minutes=1)
 WINDOW = timedelta(minutes=5)

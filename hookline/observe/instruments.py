@@ -5,48 +5,10 @@ A histogram is kept as counts per bucket and a sum, so that those of several pro
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
-
-Labels = tuple[str, ...]
-
-SECONDS = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-    3600.0,
-    21600.0,
-    86400.0,
-)
-QUICK = SECONDS[:13]  # up to 10 s: of what we do ourselves
-SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-ATTEMPTS = tuple(float(number) for number in range(1, 13))
-
-
-class Family(Struct, frozen=True):
-    """What is measured, in Prometheus's words."""
-
-    name: str
-    help: str
-    labels: Labels = ()
-    bounds: tuple[float, ...] = ()  # of a histogram's buckets, without infinity; empty: a counter
+from hookline.model.measures import Family, Labels, Measured, Series, Snapshot
 
 
 class Counter:
@@ -119,21 +81,6 @@ def spread(row: list[float], bounds: Sequence[float], values: list[float]) -> No
 # ── snapshots: they add up over processes, and their difference is what happened in between ──
 
 
-class Series(Struct, frozen=True, array_like=True):
-    labels: Labels
-    values: list[float]
-
-
-class Measured(Struct, frozen=True, kw_only=True):
-    """One family with its series, as it goes from process to process."""
-
-    family: Family
-    series: list[Series]
-
-
-Snapshot = dict[str, Measured]
-
-
 def snapshot(instruments: Iterable[Instrument]) -> Snapshot:
     return {
         each.family.name: Measured(
@@ -143,51 +90,4 @@ def snapshot(instruments: Iterable[Instrument]) -> Snapshot:
     }
 
 
-def added(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """What several processes did together."""
-    total: dict[str, tuple[Family, dict[Labels, list[float]]]] = {}
-    for each in snapshots:
-        for name, measured in each.items():
-            _, rows = total.setdefault(name, (measured.family, {}))
-            for series in measured.series:
-                row = rows.get(series.labels)
-                # Of two releases side by side the buckets may differ; what does not fit is left out.
-                if row is None:
-                    rows[series.labels] = list(series.values)
-                elif len(row) == len(series.values):
-                    rows[series.labels] = [one + other for one, other in zip(row, series.values, strict=True)]
-    return {
-        name: Measured(family=family, series=[Series(labels, values) for labels, values in rows.items()])
-        for name, (family, rows) in total.items()
-    }
-
-
 # ── reading a histogram ──
-
-
-def count(row: Sequence[float]) -> float:
-    return sum(row[:-1])
-
-
-def quantile(part: float, row: Sequence[float], bounds: Sequence[float]) -> float | None:
-    """Between the bounds of the bucket where it falls, as Prometheus does; the last bound if it lies beyond. None: no values."""
-    total = count(row)
-    if total <= 0:
-        return None
-    rank, seen, low = part * total, 0.0, 0.0
-    for bound, inside in zip(bounds, row[: len(bounds)], strict=True):
-        if inside and seen + inside >= rank:
-            return low + (bound - low) * (rank - seen) / inside
-        seen += inside
-        low = bound
-    return bounds[-1] if bounds else math.nan
-
-
-def at_least(part: float, row: Sequence[float], bounds: Sequence[float]) -> float:
-    """The lower bound of the bucket where it falls: what is known of it, where `quantile` guesses."""
-    rank, seen = part * count(row), 0.0
-    for low, inside in zip((0.0, *bounds), row[:-1], strict=True):
-        seen += inside
-        if inside and seen >= rank:
-            return low
-    return bounds[-1]

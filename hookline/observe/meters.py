@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from hookline.model import LaneEventKind
+from hookline.model.measures import ATTEMPTS, QUICK, SECONDS, SIZES, Snapshot
 from hookline.model.states import Reason
-from hookline.observe.instruments import (
-    ATTEMPTS,
-    QUICK,
-    SECONDS,
-    SIZES,
-    Counter,
-    Histogram,
-    Instrument,
-    Snapshot,
-    snapshot,
-)
+from hookline.observe.instruments import Counter, Histogram, Instrument, snapshot
 
 OUTCOMES = ("delivered", "retry", "dead")
 

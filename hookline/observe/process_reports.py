@@ -13,7 +13,7 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from hookline.observe.instruments import Labels, Measured, Series, Snapshot, added
+from hookline.model.measures import Labels, Measured, Series, Snapshot, added
 from hookline.observe.tally import MAX_EVENT_TYPES, Names, Tally
 
 EVERY = 1.0  # seconds between two words of a process

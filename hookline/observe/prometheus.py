@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from hookline.model import Depths
-from hookline.observe.instruments import Measured
+from hookline.model.measures import Measured
 from hookline.observe.process_reports import Report
 
 SEVERITIES = ("warning", "critical")

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from hookline import clock, ids
-from hookline.config.parsers import size
 from hookline.errors import ConfigError, InvalidInput
 from hookline.model import NewMessage, PolicyOverride
 from hookline.rules.checks.message import LARGEST_PAYLOAD, MAX_PAYLOAD, POLICY_BOUNDS, check_message
 from hookline.rules.checks.text import check_instant, check_name, check_text
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.rules.trace_context import joined, well_formed
+from hookline.rules.units import size
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):

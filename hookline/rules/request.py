@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from hookline.rules.trace_context import PARENT, STATE, header_lines
 from hookline.signing import Signer
 
 if TYPE_CHECKING:
-    from hookline.store.protocols import Store  # `hookline.testing` makes requests without a store
+    pass  # `hookline.testing` makes requests without a store
 
 _JSON = "Content-Type: application/json"  # the sender itself says who we are, and that we accept anything
 
@@ -41,35 +40,3 @@ class Target:
             f"webhook-created-at: {job.accepted_at.isoformat(timespec='milliseconds')}",
             *traced,
         ]
-
-
-class Targets:
-    """The endpoints that this worker sends to, by number. A job names the revision it needs."""
-
-    def __init__(self, store: Store, *, most: int = 20_000) -> None:
-        self._store = store
-        self._most = most
-        self._known: dict[int, Target] = {}
-
-    async def load(self, jobs: Iterable[LeasedDelivery]) -> None:
-        """Fetch those that are new, or have changed since they were seen."""
-        stale = {job.endpoint_no for job in jobs if not self._fits(job)}
-        if not stale:
-            return
-        if len(self._known) + len(stale) > self._most:
-            self._known.clear()
-            stale = {job.endpoint_no for job in jobs}
-        for endpoint in await self._store.endpoints_for(stale):
-            self._known[endpoint.no] = Target(endpoint)
-
-    def get(self, endpoint_no: int) -> Target | None:
-        return self._known.get(endpoint_no)
-
-    def name_of(self, endpoint_no: int) -> str:
-        """Its public id, for people."""
-        target = self._known.get(endpoint_no)
-        return target.endpoint.id if target is not None else f"number {endpoint_no}"
-
-    def _fits(self, job: LeasedDelivery) -> bool:
-        target = self._known.get(job.endpoint_no)
-        return target is not None and target.endpoint.revision >= job.revision

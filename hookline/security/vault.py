@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hookline.errors import ConfigError, VaultError
-from hookline.security.strength import weakness
+from hookline.signing.key_strength import weakness
 
 __all__ = ["Vault", "check_sealing", "new_key"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hookline.cli.output import clean
 from hookline.config import Config
 from hookline.observe.stderr import standard_error
+from hookline.rules.checks.text import clean
 
 
 def configure(config: Config) -> None:

@@ -27,15 +27,32 @@ from hookline.observe.traces import Traces
 from hookline.security.vault import Vault
 from hookline.store import open_store
 from hookline.store.outage import Outage
-from hookline.store.protocols import SCHEMA_VERSION, Store
+from hookline.store.protocols import SCHEMA_VERSION, Store, StoreOptions
 
 KEYS_SAMPLE = 50  # of the first endpoints: their secrets are tried before a worker starts
+
+
+async def open_configured(config: Config) -> Store:
+    """The store that the configuration names, whatever its version. The caller closes it."""
+    options = StoreOptions(
+        retry=config.retry,
+        circuit=config.circuit,
+        lease=config.lease,
+        retention_days=config.retention_days,
+        dead_retention_days=config.dead_retention_days,
+        audit_retention_days=config.audit_retention_days,
+        idempotency_hours=config.idempotency_window / 3600,
+        max_payload=config.max_payload,
+        outbox_poll=config.outbox_poll,
+        pool_size=config.pool_size,
+    )
+    return await open_store(config.database_url, vault=Vault(config.secret_keys), options=options)
 
 
 @asynccontextmanager
 async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
     """The store, migrated if the configuration (or the caller) says so, closed at the end."""
-    store = await open_store(config.database_url, vault=Vault(config.secret_keys), options=config.store_options())
+    store = await open_configured(config)
     try:
         if config.auto_migrate if migrate is None else migrate:
             await store.migrate()

@@ -6,7 +6,7 @@ import structlog
 from msgspec.structs import replace
 
 from hookline.errors import HooklineError
-from hookline.model.operators import NewAuditEntry
+from hookline.model.audit import NewAuditEntry
 from hookline.rules.checks.text import one_line
 from hookline.store.protocols import Store
 

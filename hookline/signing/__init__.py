@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 
 from hookline.errors import InvalidInput, SignatureError, VerificationCode, VerificationError
 from hookline.model import Scheme, Secret
-from hookline.security.strength import weakness, weakness_of_text
 from hookline.signing.headers import Headers
+from hookline.signing.key_strength import weakness, weakness_of_text
 from hookline.signing.signature_headers import (
     EVIDENCE,
     HMAC,

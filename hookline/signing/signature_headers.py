@@ -1,6 +1,6 @@
-"""What a request brings as its proof: when it was signed, what exactly, and the signatures. Pure; nothing is believed here.
+"""Reads the headers that carry a signature: the timestamp, the signed content and the signatures. It verifies nothing.
 
-The words of Hookline's own schemes, for both sides: `signing` writes them, `receive` reads them, and `signing/__init__.py` has the table.
+`signing/__init__.py` has the table of schemes. `Signer` writes these headers, and `receive` reads them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Scope
-from hookline.model.operators import AuditEntry, AuditFilter, Guesses, Lock, NewAuditEntry, Operator, Session
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.model.operators import Guesses, Lock, Operator, Session
 from hookline.store.protocols import LAST_NUMBER, Page, after_number
 from hookline.store.rows import Reading, Row
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 
+from msgspec import Struct
 from starlette.types import Scope
 
-from hookline.api.operation import Operation
 from hookline.errors import SignatureError
 from hookline.web.callers import Caller
 from hookline.web.context import WebContext
@@ -14,15 +15,31 @@ from hookline.web.errors import Refused
 from hookline.web.middleware import record_of
 
 
-async def admit(services: WebContext, operation: Operation, scope: Scope) -> Caller:
-    """Before anything of the body is read, and before anything is looked up that the path names."""
+class Needs(StrEnum):
+    """What a caller's key must allow."""
+
+    READ = "read"
+    WRITE = "write"
+    PUBLISH = "publish"  # accept messages
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """The callers that a route lets in."""
+
+    needs: Needs = Needs.WRITE
+    whole: bool = False  # beyond one application: a token or key of one gets 403
+    operator: bool = False  # beyond one organization: all but the default one get 403
+
+
+async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
+    """Before the body is read, and before anything is looked up that the path names."""
     caller = await identify(services, scope)
     record_of(scope).caller = caller
     services.limits.take(caller)
-    services.auth.allow(caller, operation.needs)
-    if operation.whole:
+    services.auth.allow(caller, access.needs)
+    if access.whole:
         services.auth.whole_organization(caller)
-    if operation.operator:
+    if access.operator:
         services.auth.whole_deployment(caller)
     app_ref = scope.get("path_params", {}).get("app_id")
     if app_ref is not None:

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from hookline.api.audit import action
-from hookline.api.operation import Needs
 from hookline.api.routes import OPERATIONS
 from hookline.model import Actor, ActorKind, Application, Organization
-from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store import Store
 from hookline.store.protocols import Page
+from hookline.web.authorize import Needs
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.raw import Raw

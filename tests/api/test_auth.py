@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.api.operation import Needs
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application, Organization
 from hookline.security import tokens
 from hookline.store import Store
 from hookline.store.protocols import Page
+from hookline.web.authorize import Needs
 from hookline.web.callers import RecentCache
 from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, Answer, Client, serving

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hookline.services.schemas.payloads
 from hookline import clock
 from hookline.api.routes import publish
 from hookline.errors import Busy, InvalidInput
 from hookline.model import Application, Organization
+from hookline.services.schemas import payloads
 from hookline.services.schemas import pool as schema_pool
 from hookline.services.schemas import validate as schema_validation
 from hookline.services.schemas.child import Check, Job, Save, Survey
@@ -463,7 +463,7 @@ async def test_a_batch_that_takes_long_stops_nobody(
     client: Client, app: Application, costly: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its costly messages are refused one by one, and the others are taken."""
-    monkeypatch.setattr(hookline.schemas, "SECONDS", 0.1)
+    monkeypatch.setattr(payloads, "SECONDS", 0.1)
     messages = [{"eventType": costly, "payload": listed(1900)}] * 5 + [{"eventType": costly, "payload": [1, 2]}] * 5
     batch = asyncio.create_task(client.post(f"/api/v1/app/{app.id}/msg/batch", {"messages": messages}))
     answered = 0

@@ -15,12 +15,13 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.api.operation import PREFIX, Needs, Operation
+from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application, NewTask, Organization, Scope, TaskKind, TaskWork
 from hookline.security import tokens
 from hookline.services import manage
 from hookline.store import Store
+from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
 from tests.support.operational import listen

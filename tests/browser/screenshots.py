@@ -24,8 +24,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from hookline import clock
 from hookline.model.activity import ALL, MINUTE
+from hookline.model.measures import ATTEMPTS, SECONDS
 from hookline.model.pulses import EVERY, Pulse
-from hookline.observe.instruments import ATTEMPTS, SECONDS
 from tests.support.chromium import launched
 
 TARGET = Path(__file__).parents[2] / "docs" / "screenshots"

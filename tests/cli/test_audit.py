@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hookline.model import ActorKind
-from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page
 from tests.cli.conftest import both_engines
 from tests.support import factory

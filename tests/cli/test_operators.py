@@ -9,7 +9,7 @@ import pty
 import pytest
 
 from hookline.model import Organization, Scope
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.security import passwords
 from hookline.store import Store
 from hookline.store.protocols import Page

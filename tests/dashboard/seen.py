@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import Endpoint
-from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.dashboard.markup import Node

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookline.model import Actor, ActorKind, Organization
-from hookline.model.operators import NewAuditEntry
+from hookline.model.audit import NewAuditEntry
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory

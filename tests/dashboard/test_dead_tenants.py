@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import Application, TaskFilter, TaskKind
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from hookline import clock, ids
-from hookline.api.operation import PREFIX, Needs
+from hookline.api.operation import PREFIX
 from hookline.api.routes import OPERATIONS
 from hookline.engine.sender.frames import Settings
 from hookline.engine.sender.process import SenderProcess
@@ -33,6 +33,7 @@ from hookline.security import tokens
 from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page
+from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Caller
 from tests.dashboard.client import Client

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.model import Application, Organization, Scope
-from hookline.model.operators import AuditFilter, Operator
+from hookline.model.audit import AuditFilter
+from hookline.model.operators import Operator
 from hookline.security import lockout, passwords, tokens
 from hookline.services import manage
 from hookline.store import Store

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hookline.errors import InvalidInput
 from hookline.model import EventType, Organization
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page

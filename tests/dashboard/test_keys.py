@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hookline import ids
 from hookline.model import Application, Organization, Scope
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.security import api_keys
 from hookline.services import manage
 from hookline.store import Store

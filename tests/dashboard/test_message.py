@@ -13,7 +13,7 @@ from hookline.dashboard import request_preview, request_response
 from hookline.dashboard.pages.message import deliveries as deliveries_page
 from hookline.dashboard.pages.message import page as message_page
 from hookline.model import Dead, Endpoint, LeasedDelivery, Message, Scheme, Secret
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.model.states import DeliveryState, EndpointStatus, Health, Reason
 from hookline.rules.request import Target
 from hookline.store.protocols import Page

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hookline.dashboard.pages import task_parts
 from hookline.model import Application, NewTask, Task, TaskKind, TaskStatus, TaskWork
-from hookline.model.operators import AuditFilter
+from hookline.model.audit import AuditFilter
 from hookline.model.states import EndpointStatus, Reason
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client

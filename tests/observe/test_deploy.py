@@ -15,13 +15,13 @@ import yaml
 from msgspec.structs import replace
 
 from hookline.clock import EPOCH
-from hookline.config.parsers import duration
 from hookline.engine.recorder import Recorder
 from hookline.model.alerts import AlertName, Severity
 from hookline.model.labels import EndpointLabels
 from hookline.model.pulses import Pulse
 from hookline.observe.sampler import Sampler
 from hookline.rules.alerts import conditions as own
+from hookline.rules.units import duration
 from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.measured import Scrape, measuring

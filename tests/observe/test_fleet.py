@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.clock import monotonic
-from hookline.observe.instruments import Snapshot
+from hookline.model.measures import Snapshot
 from hookline.observe.process_reports import ProcessReports, Report, report, write
 from hookline.observe.tally import OTHER, Tally
 from hookline.server.process_reports import told

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.observe.instruments import SECONDS, Counter, Histogram, added, at_least, count, quantile, snapshot
+from hookline.model.measures import SECONDS, added, at_least, count, quantile
+from hookline.observe.instruments import Counter, Histogram, snapshot
 
 
 def test_a_counter_counts_by_its_labels() -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hookline.model.measures import ATTEMPTS, SECONDS
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_overview import overview
-from hookline.observe.instruments import ATTEMPTS, SECONDS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -13,9 +13,10 @@ from hookline.engine.heartbeat import Heartbeat
 from hookline.errors import StoreUnavailable
 from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
 from hookline.model.activity import ALL, MINUTE, EndpointWork
-from hookline.model.pulses import Pulse, Pulser, sickest, together
+from hookline.model.measures import SECONDS
+from hookline.model.pulses import Pulse, sickest, together
 from hookline.model.states import EndpointStatus
-from hookline.observe.instruments import SECONDS
+from hookline.observe.pulser import Pulser
 from hookline.observe.tally import MAX_ENDPOINTS, OTHER, Names, Tally
 from tests.support import factory
 from tests.support.receiver import Receiver

@@ -8,7 +8,7 @@ import pytest
 
 from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
-from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store import Store, listing
 from hookline.store.operators import MAX_NAME, MAX_TEXT
 from hookline.store.protocols import Page

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from hookline.model import Actor, ActorKind, Scope
-from hookline.model.operators import NewAuditEntry, NewSession, Operator
+from hookline.model.audit import NewAuditEntry
+from hookline.model.operators import NewSession, Operator
 from tests.support import factory
 
 

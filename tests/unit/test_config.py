@@ -18,12 +18,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hookline.config import PREFIX, SETTINGS, Config, Setting, load, parse, shown_url, table, written
-from hookline.config.parsers import duration, jwt_secrets, span
+from hookline.config.parsers import jwt_secrets
 from hookline.errors import ConfigError
 from hookline.model import RetryPolicy, Strategy
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
-from hookline.security.strength import weakness_of_text
+from hookline.rules.units import duration, span
+from hookline.signing.key_strength import weakness_of_text
 
 JWT = "signs the tokens of the tests of settings"
 KEY, OLD_KEY = (

@@ -18,8 +18,8 @@ from hookline.errors import ConfigError, InvalidInput
 from hookline.model import EndpointChange, NewEndpoint, Scheme, Secret
 from hookline.rules.checks import catalogue
 from hookline.rules.guard import Guard
-from hookline.security.strength import weakness, weakness_of_text
 from hookline.security.vault import new_key
+from hookline.signing.key_strength import weakness, weakness_of_text
 from tests.unit.test_catalogue import CURRENT
 
 GUARD = Guard()

@@ -7,9 +7,10 @@ from enum import StrEnum
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Needs, Operation
+from hookline.api.operation import ListQuery, Operation
 from hookline.api.wire.alerts import AlertOut, alert
 from hookline.api.wire.base import ListResponse
+from hookline.web.authorize import Needs
 
 
 class AlertStatus(StrEnum):

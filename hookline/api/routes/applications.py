@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Needs, NoFilter, Operation, OrderedQuery, Query
+from hookline.api.operation import NoFilter, Operation, OrderedQuery, Query
 from hookline.api.wire.applications import (
     ApplicationIn,
     ApplicationOut,
@@ -19,6 +19,7 @@ from hookline.errors import InvalidInput, NotFound
 from hookline.model import Application, ApplicationChange
 from hookline.rules.checks import catalogue
 from hookline.services import manage
+from hookline.web.authorize import Needs
 
 
 class ApplicationsQuery(OrderedQuery, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.history_query import HistoryQuery
-from hookline.api.operation import Expanded, ListQuery, Needs, Operation, Query
+from hookline.api.operation import Expanded, ListQuery, Operation, Query
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
     AttemptedMessageOut,
@@ -38,6 +38,7 @@ from hookline.model import (
 from hookline.model.states import EndpointStatus
 from hookline.services import manage
 from hookline.store.protocols import Page, Walk
+from hookline.web.authorize import Needs
 
 _FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
 

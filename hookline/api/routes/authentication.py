@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline.api.call import Call, nothing, respond
-from hookline.api.operation import Needs, Operation
+from hookline.api.operation import Operation
 from hookline.api.routes.applications import make_named
 from hookline.api.wire.authentication import (
     CREATE_MESSAGES,
@@ -18,6 +18,7 @@ from hookline.api.wire.authentication import (
 )
 from hookline.errors import InvalidInput
 from hookline.model import Application, Scope
+from hookline.web.authorize import Needs
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 from hookline.web.public_url import links_lead_to

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Needs, Operation, Query
+from hookline.api.operation import ListQuery, Operation, Query
 from hookline.api.wire import dead_letters as wire
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.tasks import BackgroundTaskOut, task
@@ -20,6 +20,7 @@ from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 from hookline.services import manage
 from hookline.store.protocols import death
+from hookline.web.authorize import Needs
 
 
 class State(StrEnum):

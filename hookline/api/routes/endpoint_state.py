@@ -7,7 +7,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Needs, Operation
+from hookline.api.operation import ListQuery, Operation
 from hookline.api.routes.endpoints import find
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
@@ -17,6 +17,7 @@ from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
 from hookline.services import endpoint_state
+from hookline.web.authorize import Needs
 
 EVENTS = 20  # of the timeline that are shown with the health
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hookline import ids, signing
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Needs, Operation, OrderedQuery
+from hookline.api.operation import Operation, OrderedQuery
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
@@ -30,6 +30,7 @@ from hookline.errors import Conflict, NotFound
 from hookline.model import Application, Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret
 from hookline.model.states import EndpointStatus
 from hookline.services import endpoint_state, manage
+from hookline.web.authorize import Needs
 
 T = TypeVar("T")
 

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Needs, Operation, OrderedQuery, Query
+from hookline.api.operation import Operation, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
 from hookline.model import EventType, PolicyOverride
 from hookline.services import event_type_pages, manage
+from hookline.web.authorize import Needs
 
 
 class EventTypesQuery(OrderedQuery, frozen=True, kw_only=True):

@@ -8,11 +8,12 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.history_query import HistoryQuery
-from hookline.api.operation import Needs, Operation, Query
+from hookline.api.operation import Operation, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import Conflict, NotFound
 from hookline.model import Application, Message
+from hookline.web.authorize import Needs
 
 WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Needs, Operation, OrderedQuery
+from hookline.api.operation import Operation, OrderedQuery
 from hookline.api.routes.endpoints import apply, either, found_or_made, rotate, set_headers, status_of, verified_with
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
@@ -25,6 +25,7 @@ from hookline.api.wire.operational import (
 from hookline.errors import NotFound
 from hookline.model import Endpoint, EndpointChange, NewEndpoint, Secret
 from hookline.services import manage
+from hookline.web.authorize import Needs
 
 
 async def _look(call: Call) -> Endpoint | None:

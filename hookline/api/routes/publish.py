@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, respond
-from hookline.api.operation import Needs, Operation, Query
+from hookline.api.operation import Operation, Query
 from hookline.api.routes.applications import make_named
 from hookline.api.wire.applications import ApplicationIn
 from hookline.api.wire.ingest import (
@@ -41,6 +41,7 @@ from hookline.rules.checks import message as message_checks
 from hookline.services import manage
 from hookline.services.schemas.payloads import TimeBudget
 from hookline.web import body
+from hookline.web.authorize import Needs
 from hookline.web.errors import Refused
 from hookline.web.faults import Unfit
 from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reused

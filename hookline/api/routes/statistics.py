@@ -5,13 +5,14 @@ from datetime import datetime, timedelta
 from starlette.responses import Response
 
 from hookline.api.call import Call, respond
-from hookline.api.operation import Needs, Operation, Query
+from hookline.api.operation import Operation, Query
 from hookline.api.routes.endpoints import find
 from hookline.api.wire import statistics as wire
 from hookline.api.wire.base import Instant
 from hookline.model import StatsFilter
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
+from hookline.web.authorize import Needs
 
 LONGEST = timedelta(days=30)
 DAY = timedelta(hours=24)

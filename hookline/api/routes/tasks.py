@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Needs, Operation, Order
+from hookline.api.operation import ListQuery, Operation, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import Conflict, InvalidInput, NotFound
@@ -16,6 +16,7 @@ from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 from hookline.rules.replay import refusal
 from hookline.services import manage
+from hookline.web.authorize import Needs
 
 # What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
 _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}

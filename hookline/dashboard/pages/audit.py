@@ -11,7 +11,7 @@ from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Actor, ActorKind
-from hookline.model.operators import AuditEntry, AuditFilter
+from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
 

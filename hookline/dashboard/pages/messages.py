@@ -119,7 +119,8 @@ def _verdict(context: PageContext, asked: Asked, listed: Listed) -> Safe | None:
     rows = listed.rows
     dead = sum(bool(each.states.get("dead")) for each in rows)
     if dead:
-        words = f"{dead:,} of {components.count(len(rows), 'message')} on this page {'has' if dead == 1 else 'have'} dead letters. "
+        shown = components.count(len(rows), "message")
+        words = f"{dead:,} of {shown} on this page {'has' if dead == 1 else 'have'} dead letters. "
         return components.verdict(
             "dead", words, tag("a", "Look at the dead letters", href=context.link("/dead-letters")), "."
         )

@@ -13,10 +13,10 @@ from hookline.dashboard.charts.scales import exact
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page_context import PageContext
 from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.measures import ATTEMPTS, SECONDS, quantile
 from hookline.model.pulses import Row
 from hookline.observe import fleet_history
 from hookline.observe.fleet_history import Work
-from hookline.observe.instruments import ATTEMPTS, SECONDS, quantile
 from hookline.web.html import Child, Safe, tag
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))

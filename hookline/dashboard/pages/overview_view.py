@@ -18,10 +18,10 @@ from hookline.dashboard.pages.alerts import table as alert_table
 from hookline.model import Backlog, Depths, UnhealthyLane
 from hookline.model.alerts import Alert, Severity
 from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.measures import SECONDS, quantile
 from hookline.model.pulses import Pulse
 from hookline.observe import fleet_history
 from hookline.observe.fleet_history import Work
-from hookline.observe.instruments import SECONDS, quantile
 from hookline.store.protocols import MAX_WAITING
 from hookline.web.html import Child, Safe, join, tag
 

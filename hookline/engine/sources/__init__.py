@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import sqlite_path
 from hookline.engine.relay import Outbox
 from hookline.store.protocols import Store
 

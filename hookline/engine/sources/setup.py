@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hookline.config import shown_url
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
 from hookline.errors import Conflict, InvalidInput, SourceUnavailable
 from hookline.model import OutboxPlace

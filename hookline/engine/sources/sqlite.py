@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from hookline.clock import monotonic
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import sqlite_path
 from hookline.engine.sources.sqlite_file import Absent, Batch, NotNow, SqliteFile
 from hookline.engine.sources.sqlite_rows import row_of
 from hookline.errors import InvalidInput

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hookline.clock import monotonic
 from hookline.config import shown_url
-from hookline.config.parsers import sqlite_path
+from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
 from hookline.engine.sources.sqlite_file import Absent, NotNow, SqliteFile
 from hookline.errors import SourceUnavailable

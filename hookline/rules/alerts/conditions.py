@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from hookline.model import Depths
 from hookline.model.alerts import AlertName, EarlierCheck, Reading, Severity, UnhealthyEndpoint
+from hookline.model.measures import SECONDS, at_least, count
 from hookline.model.pulses import Pulse, together
 from hookline.model.states import Circuit, EndpointStatus
-from hookline.observe.instruments import SECONDS, at_least, count
 from hookline.rules.checks.text import lasting
 
 EASE = 0.8  # of its threshold: an alert that fires is over below this part of it

@@ -104,3 +104,11 @@ def lasting(seconds: float) -> str:
         if count:
             parts.append(f"{count} {name}")
     return " ".join(parts[:2])
+
+
+def clean(text: str, keep: str = "") -> str:
+    """Escape control characters: an endpoint's answer must not move the operator's cursor or forge a line."""
+    return "".join(
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
+        for letter in text
+    )

@@ -7,16 +7,8 @@ from datetime import datetime
 
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Scope
-from hookline.model.operators import (
-    AuditEntry,
-    AuditFilter,
-    Guesses,
-    Lock,
-    NewAuditEntry,
-    NewSession,
-    Operator,
-    Session,
-)
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.model.operators import Guesses, Lock, NewSession, Operator, Session
 from hookline.store import listing
 from hookline.store import operators as shared
 from hookline.store.postgres.base import READ, Part

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Protocol
 
 from hookline.model import ApiKey, KeptAnswer, NewApiKey, Scope
-from hookline.model.operators import AuditEntry, AuditFilter, Lock, NewAuditEntry, NewSession, Operator, Session
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.model.operators import Lock, NewSession, Operator, Session
 from hookline.store.protocols.pages import Page, Walk
 
 

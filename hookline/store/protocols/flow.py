@@ -111,7 +111,7 @@ class Claim(Protocol):
     async def claim(
         self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
     ) -> ClaimBatch:
-        """Lease up to `want` due deliveries, lanes in turn, under a fresh claim token. See `rules/claim/rotation.py` for the rules.
+        """Lease up to `want` due deliveries, lanes in turn, under a fresh claim token. `rules/claim/` has the rules.
 
         `held` says how many this worker already holds by endpoint, and `share` the most that one lane may hold of it;
         `apps` the same of applications, where `want` is all that the worker has free.

@@ -95,8 +95,8 @@ class Lanes(Protocol):
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> list[LaneView]:
         """Likewise, in pages by the endpoint's id, which is the iterator; only those that have this text, in small letters, in
-        their URL, and are in this state: one of those of `dashboard/endpoint_health.py`, or `sick` for all that are not well. Of each,
-        open deliveries are counted up to `MAX_LISTED`."""
+        their URL, and are in this state: one of those of `dashboard/endpoint_health.py`, or `sick` for all that are not well.
+        Of each, open deliveries are counted up to `MAX_LISTED`."""
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
     async def troubled(

@@ -8,16 +8,8 @@ from typing import Any
 
 from hookline.errors import Conflict, NotFound
 from hookline.model import Scope
-from hookline.model.operators import (
-    AuditEntry,
-    AuditFilter,
-    Guesses,
-    Lock,
-    NewAuditEntry,
-    NewSession,
-    Operator,
-    Session,
-)
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.model.operators import Guesses, Lock, NewSession, Operator, Session
 from hookline.store import listing
 from hookline.store import operators as shared
 from hookline.store.protocols import IDLE, Page, Walk
