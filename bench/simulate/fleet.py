@@ -318,7 +318,7 @@ class _Run:
         self.open.append(world.waiting())
         self.to_ill.append(self.census.to_ill)
         self.census.to_ill = 0
-        self.most = max(self.most, world.worker.slots - world.free)
+        self.most = max(self.most, world.slots.used)
         if len(self.open) < SAMPLES:
             world.at(world.now + SAMPLE, self._sample)
 

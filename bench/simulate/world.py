@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,6 @@ from typing import Any, Protocol
 
 from hookline.engine.worker import SETTLE, WorkerSettings
 from hookline.model import (
-    AppShare,
     CircuitPolicy,
     ClaimBatch,
     Delivered,
@@ -30,8 +28,8 @@ from hookline.model import (
     Sent,
 )
 from hookline.model.states import Circuit
-from hookline.rules.claim.budgets import Crowd
-from hookline.rules.claim.rotation import Division, fair_quota
+from hookline.rules.claim.budgets import Slots, fair_quota
+from hookline.rules.claim.division import Division
 from hookline.rules.judge import judge
 from hookline.rules.lane import circuit
 from hookline.rules.lane.admission import Admission
@@ -98,12 +96,9 @@ class World:
         self.now = BEGIN
         self.lanes = [Lane(endpoint_no=no, app_no=no // per_application) for no in range(len(endpoints))]
         self.queues: list[list[Row]] = [[] for _ in endpoints]
-        self.free = self.worker.slots
-        self.held: Counter[int] = Counter()  # slots, by endpoint
-        self.held_by_app: Counter[int] = Counter()
+        self.slots = Slots(self.worker.slots, lane_limit=self.worker.share, app_part=self.worker.app_share)
         self._tokens: list[tuple[datetime, int, int]] = []
         self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
-        self._crowd = Crowd()
         self._claimed: list[LeasedDelivery] = []  # in the claim that is going on
         self._claim_at: datetime | None = None
         self._claims: set[datetime] = set()  # for which there is an event; all but one came to nothing
@@ -132,7 +127,7 @@ class World:
 
     def waiting(self) -> int:
         """Deliveries that are still open."""
-        return sum(map(len, self.queues)) + self.worker.slots - self.free + len(self._done)
+        return sum(map(len, self.queues)) + self.worker.slots - self.slots.free + len(self._done)
 
     # ── claim ──
 
@@ -157,7 +152,7 @@ class World:
         if self._claim_at != self.now:
             return  # an earlier one has taken its place
         self._claim_at = None
-        if not self.free:
+        if not self.slots.free:
             return  # the next request that ends makes room
         division = self._divide()
         for _round in range(ROUNDS):
@@ -166,16 +161,16 @@ class World:
                 break
             for place, no in enumerate(due):
                 self._take(division, self.lanes[no], fair_quota(division.left, len(due) - place))
-        self._crowd.note(self._batch(division))
+        self.slots.line_up(self._batch(division))
         self._ready_at = self.now + CLAIMING
-        if self._tokens and self.free:
+        if self._tokens and self.slots.free:
             self._claim_by(self._tokens[0][0])
 
     def _due(self) -> list[int]:
         """Lanes with a token that is due, in its order; no more than can get something."""
         due: list[int] = []
         tokens, now, armed = self._tokens, self.now, self._armed
-        while tokens and tokens[0][0] <= now and len(due) < self.free:
+        while tokens and tokens[0][0] <= now and len(due) < self.slots.free:
             when, _, no = heapq.heappop(tokens)
             if armed[no] == when:  # otherwise it was consumed with an earlier one
                 armed[no] = None
@@ -185,17 +180,14 @@ class World:
     def _divide(self) -> Division:
         return Division(
             now=self.now,
-            want=self.free,
-            held=self.held,
-            share=self.worker.share,
-            apps=AppShare(held=self.held_by_app, most=self.worker.app_share, waiting=len(self._crowd)),
+            want=self.slots.free,
+            budgets=self.slots.budgets(),
             policy=self.policy,
         )
 
     def _batch(self, division: Division) -> ClaimBatch:
         jobs, self._claimed = self._claimed, []
-        crowded = tuple(sorted(division.crowded))
-        return ClaimBatch(jobs=jobs, now=self.now, next_at=None, crowded=crowded, crowded_apps=division.crowded_apps)
+        return ClaimBatch(jobs=jobs, now=self.now, next_at=None, refused=division.refused)
 
     def _take(self, division: Division, lane: Lane, part: int) -> None:
         admission = division.admit(lane, part)
@@ -220,9 +212,6 @@ class World:
 
     def _start(self, lane: Lane, admission: Admission, row: Row) -> None:
         no, now = lane.endpoint_no, self.now
-        self.free -= 1
-        self.held[no] += 1
-        self.held_by_app[lane.app_no] += 1
         due_at, number, attempts, last_delay, accepted_at = row
         job = LeasedDelivery(
             delivery_id=number,
@@ -247,22 +236,21 @@ class World:
             last_delay=last_delay,
         )
         self._claimed.append(job)
+        self.slots.take([job])
         self.watch.started(no, now, probe=admission.probe)
         sent, took = self.endpoints[no].answer(now)
         self.at(now + took, self._finish, (job, sent))
 
     def _finish(self, given: tuple[LeasedDelivery, Sent]) -> None:
         job, sent = given
-        self.free += 1
-        _less(self.held, job.endpoint_no)
-        _less(self.held_by_app, job.app_no)
+        self.slots.give_back(job)
         judgement = judge(sent, job, self.plan.retry, now=self.now, chance=self.chance)
         self._done.append(Result(job=job, attempt_id="", sent=sent, judgement=judgement))
         if not self._recording:
             self._recording = True
             self.at(self.now + RECORDING, self._record)
         if self._tokens and self._tokens[0][0] <= self.now:
-            roomy = self.free >= self.worker.slots / 4
+            roomy = self.slots.free >= self.worker.slots / 4
             self._claim_by(self.now if roomy else self.now + SETTLING)
 
     # ── record ──
@@ -274,8 +262,8 @@ class World:
             self._move(result)
         if self.plan.circuit is not None:
             self._fold(results)
-        woken = self._crowd.woken_by(result.job for result in results)
-        self._crowd.forget(woken)
+        woken = self.slots.next_in_line(result.job for result in results)
+        self.slots.leave_line(woken)
         for no in sorted(woken):
             self.wake(no, self.now)
         self._recording = bool(self._done)
@@ -307,13 +295,6 @@ class World:
             self.lanes[no] = folded.lane
             if folded.wake_at is not None:
                 self.wake(no, folded.wake_at)
-
-
-def _less(held: Counter[int], key: int) -> None:
-    if held[key] > 1:
-        held[key] -= 1
-    else:
-        del held[key]
 
 
 def unwell(lane: Lane) -> bool:

@@ -15,7 +15,7 @@ from hookline.model import Dead, LeasedDelivery, RecordReport, Result
 from hookline.observe.attempt_log import AttemptLog, silent, told
 from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces
-from hookline.rules.claim.budgets import Crowd
+from hookline.rules.claim.budgets import Slots
 from hookline.store.outage import Outage
 from hookline.store.protocols import Store
 
@@ -32,6 +32,7 @@ class Recorder:
     def __init__(
         self,
         store: Store,
+        slots: Slots,
         outage: Outage,
         on_written: Callable[[], None],
         name_of: Callable[[int], str],
@@ -40,6 +41,7 @@ class Recorder:
         traces: Traces | None = None,
     ) -> None:
         self._store = store
+        self._slots = slots
         self._tally = tally or Tally()
         self._journal = journal or silent()
         self._traces = traces
@@ -51,7 +53,6 @@ class Recorder:
         self._writing = 0  # results and jobs that are on their way
         self._added = asyncio.Event()
         self._closing = False
-        self.crowd = Crowd()
 
     @property
     def waiting(self) -> int:
@@ -112,11 +113,11 @@ class Recorder:
         self._wrote(len(batch))
 
     async def _record_batch(self, batch: list[Result]) -> None:
-        wake = self.crowd.woken_by(result.job for result in batch)
+        wake = self._slots.next_in_line(result.job for result in batch)
         began = clock.monotonic()
         report = await self._store.record(batch, wake=wake)
         self._tally.recorded(batch, report, clock.monotonic() - began)
-        self.crowd.forget(wake)
+        self._slots.leave_line(wake)
         if self._traces is not None:
             self._traces.recorded(batch, report, self._name_of)
         # It is written: a log that cannot be must not have it written again.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -21,13 +20,13 @@ from hookline.engine.sender.loop import Request, Results
 from hookline.engine.sender.process import SenderProcess
 from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
-from hookline.model import AppShare, Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent
+from hookline.model import Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent
 from hookline.model.states import ErrorKind, Health
 from hookline.observe.attempt_log import AttemptLog
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.rules import backoff
-from hookline.rules.claim.rotation import app_room
+from hookline.rules.claim.budgets import Slots
 from hookline.rules.judge import judge
 from hookline.store.outage import Outage, pause
 from hookline.store.protocols import Store
@@ -51,7 +50,7 @@ UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     slots: int = 512  # requests in flight
     share: int = 128  # of them that one lane may hold
-    app_share: float = 0.75  # part of them that one application may hold alone; see `rules/claim/rotation.py`
+    app_share: float = 0.75  # part of them that one application may hold alone; see `rules/claim/budgets.py`
     deadline: float = 30.0  # of one request, in all
     retry: RetryPolicy = RetryPolicy()
     poll: float = 1.0  # the longest sleep without looking
@@ -85,11 +84,11 @@ class Worker:
         self._targets = Targets(store)
         self._freed = asyncio.Event()
         self._traces = traces
-        self._recorder = Recorder(store, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces)
+        self._slots = Slots(settings.slots, lane_limit=settings.share, app_part=settings.app_share)
+        self._recorder = Recorder(
+            store, self._slots, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces
+        )
         self._sender = make_sender(self._judge_all)
-        self._flying = 0  # with the sender
-        self._held: Counter[int] = Counter()  # of them, by endpoint
-        self._held_by_app: Counter[int] = Counter()
         self._claimed = 0.0  # when; monotonic
         self._settled: float | None = None  # until when the slots that are free wait; monotonic
         self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
@@ -141,12 +140,11 @@ class Worker:
         if not self._sender.ready.is_set():
             await self._until_ready()
             return False
-        slots = self._settings.slots
-        free = slots - self._flying
-        if self._of_use(free) >= slots / 4 and self._recorder.waiting < slots * UNRECORDED:
+        slots = self._slots
+        if slots.usable >= slots.total / 4 and self._recorder.waiting < slots.total * UNRECORDED:
             return True
         self._freed.clear()
-        if free <= 0 or self._recorder.waiting >= slots * UNRECORDED:
+        if slots.free <= 0 or self._recorder.waiting >= slots.total * UNRECORDED:
             await self._freed.wait()
             return False
         try:
@@ -164,15 +162,10 @@ class Worker:
         except TimeoutError:
             return
 
-    def _of_use(self, free: int) -> int:
-        """Of the free slots, those that somebody who is known to wait may take: one whose share is full has to give some back."""
-        rooms = [app_room(free, self._held_by_app[no], self._settings.app_share) for no in self._recorder.crowd.apps]
-        return max(rooms, default=free)
-
     def _patience(self) -> float:
         """The slots that an application may not take are there for the next one, which is not made to wait for its outcomes."""
         now = clock.monotonic()
-        if self._recorder.crowd.apps:
+        if self._slots.apps_in_line:
             return max(0.0, self._claimed + SETTLE - now)
         if self._settled is None:
             self._settled = now + LONGEST_SETTLE
@@ -181,13 +174,10 @@ class Worker:
     async def _claim(self) -> int:
         """One batch, on its way; how many."""
         asked = clock.monotonic()
-        settings = self._settings
-        apps = AppShare(held=self._held_by_app, most=settings.app_share, waiting=len(self._recorder.crowd))
-        free = settings.slots - self._flying
-        batch = await self._store.claim(free, held=self._held, share=settings.share, apps=apps)
+        batch = await self._store.claim(self._slots.free, self._slots.budgets())
         self._outage.passed()
         self._tally.claimed(batch, clock.monotonic() - asked)
-        self._recorder.crowd.note(batch)
+        self._slots.line_up(batch)
         self._claimed, self._settled = clock.monotonic(), None
         self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
         self._count_beaten(bool(batch.jobs))
@@ -222,10 +212,8 @@ class Worker:
                 self._recorder.give_back(job)
             self._recorder.flush()
             raise
-        self._flying += len(jobs)
+        self._slots.take(jobs)
         self._tally.in_flight += len(jobs)
-        self._held.update(job.endpoint_no for job in jobs)
-        self._held_by_app.update(job.app_no for job in jobs)
         self._submit([self._flight(job, asked) for job in jobs])
 
     def _submit(self, flights: Sequence[InFlight]) -> None:
@@ -301,13 +289,8 @@ class Worker:
             self._recorder.add(self._result(flight, sent))
 
     def _land(self, job: LeasedDelivery) -> None:
-        self._flying -= 1
+        self._slots.give_back(job)
         self._tally.in_flight -= 1
-        for held, owner in ((self._held, job.endpoint_no), (self._held_by_app, job.app_no)):
-            if held[owner] > 1:
-                held[owner] -= 1
-            else:
-                del held[owner]
 
     def _was_cut_off(self, sent: Sent) -> bool:
         """It ended because of us, not of the endpoint: too late to start, or aborted by the shutdown."""
@@ -353,11 +336,11 @@ class Worker:
         deadline = clock.monotonic() + self._settings.drain
         try:
             async with asyncio.timeout(self._settings.drain * 0.8):
-                while self._flying:
+                while self._slots.used:
                     self._freed.clear()
                     await self._freed.wait()
         except TimeoutError:
-            log.warning("requests_cut_off", count=self._flying)
+            log.warning("requests_cut_off", count=self._slots.used)
         await self._sender.close(max(0.5, (deadline - clock.monotonic()) / 2))
         self._recorder.close()
         try:

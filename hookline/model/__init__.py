@@ -30,10 +30,10 @@ from hookline.model.dead import (
     DeadSummary,
 )
 from hookline.model.deliveries import (
-    AppShare,
     ClaimBatch,
     Delivery,
     LeasedDelivery,
+    SlotBudgets,
 )
 from hookline.model.depths import (
     Backlog,
@@ -119,7 +119,6 @@ __all__ = [
     "ApiKey",
     "AppHealth",
     "AppPace",
-    "AppShare",
     "Application",
     "ApplicationChange",
     "Attempt",
@@ -182,6 +181,7 @@ __all__ = [
     "Secret",
     "Sent",
     "SetAside",
+    "SlotBudgets",
     "Stats",
     "StatsFilter",
     "Strategy",

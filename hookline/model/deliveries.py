@@ -60,17 +60,20 @@ class LeasedDelivery(Struct, frozen=True, kw_only=True):
     trace: str | None = None  # of the message
 
 
-class AppShare(Struct, frozen=True, kw_only=True):
-    """What the applications hold of a worker that claims, and may hold."""
+class SlotBudgets(Struct, frozen=True, kw_only=True):
+    """How many of a worker's slots a lane and an application may hold, and how many they hold now."""
 
-    held: Mapping[int, int]  # requests in flight, by application
-    most: float  # part of its slots that one may hold alone; 1: there is no limit
-    waiting: int = 0  # lanes that were passed over before
+    lane_limit: int  # slots that one lane may hold
+    held_by_lane: Mapping[int, int] = {}  # requests in flight, by endpoint
+    app_part: float = 1.0  # part of the slots that one application may hold alone; 1: there is no limit
+    held_by_app: Mapping[int, int] = {}  # requests in flight, by application
+    waiting: int = 0  # lanes that a budget refused before, and that still wait
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[LeasedDelivery]
     now: datetime
     next_at: datetime | None  # the earliest token that is left, only looked up when there are no jobs; it may be due
-    crowded: tuple[int, ...] = ()  # endpoints that were passed over: they hold their whole share of this worker
-    crowded_apps: dict[int, int] = {}  # or their application does: its number by endpoint
+    refused: dict[
+        int, int | None
+    ] = {}  # endpoints that a full budget of slots refused: the application's number, or None for the lane's own

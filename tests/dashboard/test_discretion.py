@@ -25,6 +25,7 @@ from hookline.model import (
     RetryPolicy,
     Scope,
     Sent,
+    SlotBudgets,
     Timing,
 )
 from hookline.model.states import ErrorKind
@@ -76,7 +77,7 @@ async def fail(store: Store, raw: Raw, app: Application, policy: RetryPolicy) ->
     new = factory.new_endpoint(url=f"https://{name}.example/", event_types=(name,))
     endpoint = await store.create_endpoint(app.no, new)
     accepted = await store.ingest(factory.new_messages(app.no, len(DETAILS), event_type=name))
-    jobs = [job for job in (await store.claim(100, held={}, share=100)).jobs if job.endpoint_no == endpoint.no]
+    jobs = [job for job in (await store.claim(100, SlotBudgets(lane_limit=100))).jobs if job.endpoint_no == endpoint.no]
     results = [failed(job, kind, policy) for job, kind in zip(jobs, DETAILS, strict=True)]
     await store.record(results[:-1])
     await age(raw, 1.5)

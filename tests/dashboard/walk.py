@@ -10,7 +10,7 @@ from hookline import ids
 from hookline.dashboard import pages
 from hookline.dashboard.page import Action, View
 from hookline.dashboard.page_context import PORTAL
-from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, TaskKind, TaskWork
+from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, SlotBudgets, TaskKind, TaskWork
 from hookline.model.states import Health, Reason
 from hookline.services import manage
 from hookline.store import Store
@@ -38,7 +38,9 @@ async def hold(store: Store, organization: Organization, app: Application, mark:
     event_type = f"{mark}.paid"
     await store.save_event_type(factory.event_type(organization.id, name=event_type))
     [accepted] = await store.ingest([factory.new_message(app.no, event_type=event_type)])
-    [job] = [job for job in (await store.claim(100, held={}, share=100)).jobs if job.endpoint_no == endpoint.no]
+    [job] = [
+        job for job in (await store.claim(100, SlotBudgets(lane_limit=100))).jobs if job.endpoint_no == endpoint.no
+    ]
     verdict = Dead(reason=Reason.PERMANENT_FAILURE, detail=f"{mark} detail")
     await store.record([factory.result(job, verdict, Health.GOOD, factory.answered(422))])
     [attempt] = await store.attempts(accepted.message_id)

@@ -6,12 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
 from hookline import clock
-from hookline.model import Application, ApplicationChange, ClaimBatch
+from hookline.model import Application, ApplicationChange, ClaimBatch, SlotBudgets
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from tests.support import factory
@@ -61,9 +60,9 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     looks: list[int] = []
     claim = scene.store.claim
 
-    async def counted(want: int, **known: Any) -> ClaimBatch:
-        batch = await claim(want, **known)
-        looks.append(len(batch.crowded_apps))
+    async def counted(want: int, budgets: SlotBudgets) -> ClaimBatch:
+        batch = await claim(want, budgets)
+        looks.append(len(batch.refused))
         return batch
 
     monkeypatch.setattr(scene.store, "claim", counted)

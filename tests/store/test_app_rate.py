@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery
+from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery, SlotBudgets
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory
@@ -138,7 +138,7 @@ async def test_workers_share_the_rate(scene: Scene, second: Store) -> None:
     app = await limited(scene, rate=2)
     await fill(scene, app, lanes=12)
     begun = await scene.store.now()
-    batches = await asyncio.gather(*(one.claim(20, held={}, share=20) for one in (scene.store, second) * 6))
+    batches = await asyncio.gather(*(one.claim(20, SlotBudgets(lane_limit=20)) for one in (scene.store, second) * 6))
     real = (await scene.store.now() - begun).total_seconds()
     assert 1 <= sum(len(batch.jobs) for batch in batches) <= 2 + 2 * real
     assert await scene.store.audit(repair=False) == []

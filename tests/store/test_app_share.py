@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from hookline.model import Application, AppShare, ClaimBatch, Endpoint
+from hookline.model import Application, ClaimBatch, Endpoint, SlotBudgets
 from hookline.model.states import Circuit
-from hookline.rules.claim.rotation import CROWDED_LONGEST, CROWDED_TOGETHER
+from hookline.rules.claim.division import MAX_REFUSED, REFUSED_TOGETHER
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -17,8 +17,8 @@ async def neighbour(scene: Scene) -> Application:
 
 
 async def claim(scene: Scene, free: int, held: dict[int, int], *, most: float = 0.75, waiting: int = 0) -> ClaimBatch:
-    apps = AppShare(held=held, most=most, waiting=waiting)
-    return await scene.store.claim(free, held={}, share=1000, apps=apps)
+    budgets = SlotBudgets(lane_limit=1000, held_by_app=held, app_part=most, waiting=waiting)
+    return await scene.store.claim(free, budgets)
 
 
 async def fill(scene: Scene, lanes: int, messages: int = 3) -> list[Endpoint]:
@@ -47,37 +47,36 @@ async def test_the_next_application_is_served_beside_one_that_holds_its_share(sc
     await scene.ingest(factory.new_messages(other.no, 5))
     batch = await claim(scene, 16, {scene.app.no: 48})
     assert Counter(job.app_no for job in batch.jobs) == {other.no: 5}
-    passed = batch.crowded_apps
+    passed = batch.refused
     assert set(passed.values()) == {scene.app.no}
     assert set(passed) <= {one.no for one in endpoints}
-    assert batch.crowded == ()
 
 
 async def test_lanes_that_were_passed_over_wake_by_themselves_a_few_at_a_time(scene: Scene) -> None:
     """Another worker may have room for them; but they must not be all that anybody looks at."""
     endpoints = await fill(scene, lanes=60)
-    passed: dict[int, int] = {}
+    passed: dict[int, int | None] = {}
     while len(passed) < 60:
         batch = await claim(scene, 16, {scene.app.no: 48}, waiting=len(passed))
         assert batch.jobs == []
-        passed |= batch.crowded_apps
+        passed |= batch.refused
     now = await scene.store.now()
     looks = Counter([token["at"] for one in endpoints for token in await scene.tokens(one)])
     assert looks.total() == 60
-    assert max(looks.values()) <= CROWDED_TOGETHER
-    assert max(looks) <= now + CROWDED_LONGEST
+    assert max(looks.values()) <= REFUSED_TOGETHER
+    assert max(looks) <= now + MAX_REFUSED
     assert await scene.store.audit(repair=False) == []
-    await scene.age(CROWDED_LONGEST.total_seconds())
+    await scene.age(MAX_REFUSED.total_seconds())
     assert len((await claim(scene, 640, {})).jobs) >= 60
 
 
 async def test_what_its_outcomes_give_back_wakes_those_that_were_passed_over(scene: Scene) -> None:
     endpoints = await fill(scene, lanes=2, messages=6)
     batch = await claim(scene, 4, {})
-    first, passed = batch.jobs, dict(batch.crowded_apps)  # an engine that looks twice knows it after the first
+    first, passed = batch.jobs, dict(batch.refused)  # an engine that looks twice knows it after the first
     assert len(first) == 3
     for _ in range(4):
-        passed |= (await claim(scene, 1, {scene.app.no: 3})).crowded_apps
+        passed |= (await claim(scene, 1, {scene.app.no: 3})).refused
     assert set(passed) == {one.no for one in endpoints}
     await scene.raw.execute("UPDATE wake SET at = $1", await scene.store.now() + timedelta(hours=1))
     assert (await claim(scene, 4, {})).jobs == []
@@ -91,7 +90,7 @@ async def test_a_probe_is_passed_over_too_and_comes_when_there_is_room(scene: Sc
     await scene.trip(endpoint)
     await scene.age(5000)
     batch = await claim(scene, 16, {scene.app.no: 48})
-    assert (batch.jobs, batch.crowded_apps) == ([], {endpoint.no: scene.app.no})
+    assert (batch.jobs, batch.refused) == ([], {endpoint.no: scene.app.no})
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
     await scene.age(1)
     (job,) = (await claim(scene, 64, {})).jobs

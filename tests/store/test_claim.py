@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from hookline.model import SlotBudgets
 from hookline.model.states import DeliveryState
 from hookline.store.protocols import Store
 from tests.support import factory
@@ -16,7 +17,7 @@ NOBODY = 987_654_321
 
 
 async def test_nothing_to_do_is_an_empty_batch(store: Store) -> None:
-    batch = await store.claim(10, held={}, share=5)
+    batch = await store.claim(10, SlotBudgets(lane_limit=5))
     assert (batch.jobs, batch.next_at) == ([], None)
 
 
@@ -24,7 +25,7 @@ async def test_nothing_to_do_is_an_empty_batch(store: Store) -> None:
 async def test_a_job_has_all_that_is_needed_to_send_it(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (answer,) = await scene.ingest([factory.new_message(scene.app.no, event_type="order.lost", payload=b'{"a": 1 }')])
-    batch = await scene.store.claim(5, held={}, share=5)
+    batch = await scene.store.claim(5, SlotBudgets(lane_limit=5))
     (job,) = batch.jobs
     delivery = await scene.delivery(answer.message_id)
     assert (job.delivery_id, job.message_id, job.app_no) == (delivery.id, answer.message_id, scene.app.no)
@@ -63,7 +64,7 @@ async def test_what_is_not_due_is_not_taken(scene: Scene) -> None:
     await scene.endpoint()
     later = await scene.store.now() + timedelta(seconds=300)
     (message,) = await scene.send(deliver_at=later)
-    batch = await scene.store.claim(5, held={}, share=5)
+    batch = await scene.store.claim(5, SlotBudgets(lane_limit=5))
     assert (batch.jobs, batch.next_at) == ([], later)
     await scene.age(301)
     assert [job.message_id for job in await scene.claim()] == [message]
@@ -75,7 +76,7 @@ async def test_the_next_instant_is_the_earliest_over_all_lanes(scene: Scene) -> 
     now = await scene.store.now()
     await scene.send(event_type="a", deliver_at=now + timedelta(seconds=500))
     await scene.send(event_type="b", deliver_at=now + timedelta(seconds=400))
-    assert (await scene.store.claim(5, held={}, share=5)).next_at == now + timedelta(seconds=400)
+    assert (await scene.store.claim(5, SlotBudgets(lane_limit=5))).next_at == now + timedelta(seconds=400)
 
 
 async def test_each_delivery_goes_to_one_worker(scene: Scene, second: Store) -> None:
@@ -83,7 +84,7 @@ async def test_each_delivery_goes_to_one_worker(scene: Scene, second: Store) -> 
         await scene.endpoint()
     await scene.send(40)
     workers = [scene.store, second] * 8
-    batches = await asyncio.gather(*(worker.claim(10, held={}, share=100) for worker in workers))
+    batches = await asyncio.gather(*(worker.claim(10, SlotBudgets(lane_limit=100)) for worker in workers))
     rest = await scene.claim_all(10)
     taken = [job.delivery_id for batch in batches for job in batch.jobs] + [job.delivery_id for job in rest]
     assert len(taken) == len(set(taken)) == 120
@@ -154,9 +155,9 @@ async def test_a_lane_that_holds_its_share_is_named(scene: Scene) -> None:
     full, roomy = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(3, event_type="a")
     await scene.send(2, event_type="b")
-    batch = await scene.store.claim(20, held={full.no: 8, roomy.no: 7}, share=8)
-    assert ([job.endpoint_no for job in batch.jobs], full.no in batch.crowded) == ([roomy.no], True)
-    alone = await scene.store.claim(20, held={full.no: 8, roomy.no: 8}, share=8)
+    batch = await scene.store.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 7}))
+    assert ([job.endpoint_no for job in batch.jobs], full.no in batch.refused) == ([roomy.no], True)
+    alone = await scene.store.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 8}))
     assert alone.jobs == []
 
 
@@ -165,9 +166,9 @@ async def test_a_lane_that_was_crowded_out_is_claimable_once_its_room_is_recorde
     """Its own token is for later, when another worker may have room; the record wakes it for this one."""
     endpoint, other = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(5, event_type="a")
-    first = await scene.store.claim(10, held={}, share=2)
-    full = await scene.store.claim(10, held={endpoint.no: 2}, share=2)
-    crowded = {*first.crowded, *full.crowded}  # an engine that looks twice within one claim knows it after the first
+    first = await scene.store.claim(10, SlotBudgets(lane_limit=2))
+    full = await scene.store.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
+    crowded = {*first.refused, *full.refused}  # an engine that looks twice within one claim knows it after the first
     assert (len(first.jobs), full.jobs, crowded) == (2, [], {endpoint.no})
     later = await scene.store.now() + timedelta(hours=1)
     await scene.raw.execute("UPDATE wake SET at = $1", later)  # no pause is long enough for a slow machine
@@ -245,7 +246,7 @@ async def test_concurrent_claims_and_ingest_lose_nothing(scene: Scene, second: S
     async def consume(handle: Store) -> int:
         done = 0
         for _ in range(25):
-            batch = await handle.claim(7, held={}, share=100)
+            batch = await handle.claim(7, SlotBudgets(lane_limit=100))
             done += (await handle.record(factory.all_delivered(batch.jobs))).recorded if batch.jobs else 0
         return done
 

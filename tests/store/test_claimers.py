@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, LeasedDelivery
+from hookline.model import CircuitPolicy, LeasedDelivery, SlotBudgets
 from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store, StoreOptions
 from tests.conftest import OpenStoreWith
@@ -31,7 +31,7 @@ async def crowd(scene: Scene, engine: str, options: StoreOptions, open_store_wit
 async def claims(crowd: Sequence[Store], count: int = CLAIMERS) -> list[LeasedDelivery]:
     """What that many claims get that begin together, over all handles in turn."""
     turns = itertools.islice(itertools.cycle(crowd), count)
-    batches = await asyncio.gather(*(store.claim(50, held={}, share=50) for store in turns))
+    batches = await asyncio.gather(*(store.claim(50, SlotBudgets(lane_limit=50)) for store in turns))
     return [job for batch in batches for job in batch.jobs]
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import CircuitPolicy, EndpointChange, LaneEventKind, PolicyOverride, RetryPolicy
+from hookline.model import CircuitPolicy, EndpointChange, LaneEventKind, PolicyOverride, RetryPolicy, SlotBudgets
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.store.protocols import Store
 from tests.support import factory
@@ -99,7 +99,9 @@ async def test_one_probe_at_a_time_over_all_workers(scene: Scene, second: Store)
     for _ in range(20):
         await scene.send(2)  # a token each
     await scene.age(5000)
-    batches = await asyncio.gather(*(handle.claim(50, held={}, share=50) for handle in (scene.store, second) * 6))
+    batches = await asyncio.gather(
+        *(handle.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 6)
+    )
     jobs = [job for batch in batches for job in batch.jobs]
     assert [(job.probe, job.counted) for job in jobs] == [(True, True)]
     lane = await scene.lane(endpoint)
@@ -274,7 +276,9 @@ async def test_a_backlog_drains_through_recovery(scene: Scene) -> None:
 async def test_no_more_in_flight_than_the_cap(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(concurrency=3)
     await scene.send(12)
-    batches = await asyncio.gather(*(handle.claim(10, held={}, share=100) for handle in (scene.store, second) * 3))
+    batches = await asyncio.gather(
+        *(handle.claim(10, SlotBudgets(lane_limit=100)) for handle in (scene.store, second) * 3)
+    )
     jobs = [job for batch in batches for job in batch.jobs]
     assert len(jobs) == 3
     lane = await scene.lane(endpoint)
@@ -348,7 +352,7 @@ async def test_the_count_is_right_when_a_limit_comes_and_goes(scene: Scene) -> N
 async def test_a_throttle_lets_a_sixteenth_of_its_rate_through_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=80.0)
     await scene.send(40)
-    batch = await scene.store.claim(40, held={}, share=100)
+    batch = await scene.store.claim(40, SlotBudgets(lane_limit=100))
     assert len(batch.jobs) == 5
     lane = await scene.lane(endpoint)
     assert lane.tat is not None

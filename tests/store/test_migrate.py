@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import MigrationNeeded
-from hookline.model import Application, OnDeath, Ordering, Secret
+from hookline.model import Application, OnDeath, Ordering, Secret, SlotBudgets
 from hookline.model.states import DeliveryState
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
@@ -84,7 +84,7 @@ async def test_a_database_of_the_first_version_goes_on_with_what_it_has(
     (endpoint,) = await store.endpoints(app.no, Page())
     assert (endpoint.ordering, endpoint.on_death) == (Ordering.KEY, OnDeath.SKIP)
     accepted = await store.ingest(factory.new_messages(app.no, 2))
-    delivered, died = (await store.claim(10, held={}, share=10)).jobs
+    delivered, died = (await store.claim(10, SlotBudgets(lane_limit=10))).jobs
     await store.record([factory.delivered(delivered)])
     await store.record([factory.dead(died)])
     states = {(await store.deliveries(each.message_id))[0].state for each in accepted}

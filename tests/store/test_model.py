@@ -14,7 +14,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from hookline.model import CircuitPolicy, DeadFilter, EndpointChange, LeasedDelivery, OnDeath, Ordering, PolicyOverride
+from hookline.model import (
+    CircuitPolicy,
+    DeadFilter,
+    EndpointChange,
+    LeasedDelivery,
+    OnDeath,
+    Ordering,
+    PolicyOverride,
+    SlotBudgets,
+)
 from hookline.model.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
 from hookline.rules.ordering import queue_of
 from hookline.security.vault import Vault
@@ -199,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.take(want, worker, share)
 
     def take(self, want: int, worker: int, share: int) -> list[Known]:
-        jobs = self.run(self.world.workers[worker].claim(want, held={}, share=share)).jobs
+        jobs = self.run(self.world.workers[worker].claim(want, SlotBudgets(lane_limit=share))).jobs
         assert len(jobs) <= want
         self.promote([job.delivery_id for job in jobs])
         for job in jobs:
@@ -425,7 +434,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.run(age(self.world.raw, LONG))
             self.run(self.store.sweep_leases())
             self.run(self.store.sweep_deleted())
-            while jobs := self.run(self.store.claim(50, held={}, share=100)).jobs:
+            while jobs := self.run(self.store.claim(50, SlotBudgets(lane_limit=100))).jobs:
                 self.run(self.store.record([factory.delivered(job) for job in jobs]))
             if self.run(self.world.raw.count("delivery")) == 0:
                 return

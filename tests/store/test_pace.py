@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Endpoint, EndpointChange, LaneEventKind, LeasedDelivery
+from hookline.model import CircuitPolicy, Endpoint, EndpointChange, LaneEventKind, LeasedDelivery, SlotBudgets
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import burst, effective_rate
 from hookline.rules.lane.pace import FLOOR, QUIET
@@ -68,7 +68,9 @@ async def test_a_slowed_lane_starts_no_more_than_its_pace_over_all_workers(scene
     endpoint, _ = await slowed(scene)
     await scene.age(1.0)
     begun = await scene.store.now()
-    batches = await asyncio.gather(*(handle.claim(50, held={}, share=50) for handle in (scene.store, second) * 4))
+    batches = await asyncio.gather(
+        *(handle.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 4)
+    )
     real = (await scene.store.now() - begun).total_seconds()
     jobs = [job for batch in batches for job in batch.jobs]
     assert 1 <= len(jobs) <= START / 10 + START * real  # a burst, and what the time of the claims themselves adds

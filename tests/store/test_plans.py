@@ -20,6 +20,7 @@ from hookline.model import (
     MessageFilter,
     MessageSearch,
     NewTask,
+    SlotBudgets,
     TaskKind,
     TaskWork,
 )
@@ -143,13 +144,13 @@ class TestPostgres:
         now, app_no, lane = await store.now(), lanes[0].app_no, lanes[0].no
         (message, *_) = factory.new_messages(app_no, 1)
         await store.ingest([message, *factory.new_messages(app_no, 5, event_id=None)])
-        jobs = (await store.claim(60, held={}, share=100)).jobs
+        jobs = (await store.claim(60, SlotBudgets(lane_limit=100))).jobs
         assert jobs
         makers = (factory.delivered, factory.dead, factory.retry)
         await store.record([makers[turn % 3](job) for turn, job in enumerate(jobs[5:])])
         await store.release(jobs[:5])
         for _ in range(3):
-            await store.claim(10, held={}, share=100)
+            await store.claim(10, SlotBudgets(lane_limit=100))
         await store.sweep_leases()
         await store.sweep_expired()
         await store.sweep_deleted()

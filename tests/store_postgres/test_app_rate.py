@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from hookline.errors import Conflict
-from hookline.model import Application, ApplicationChange
+from hookline.model import Application, ApplicationChange, SlotBudgets
 from hookline.store import Store
 from hookline.store.postgres import PostgresStore
 from tests.store_postgres.plans import buffers, explain, indexes, scanned
@@ -38,7 +38,7 @@ async def test_claims_records_and_changes_of_the_rate_never_deadlock(
 
     async def claim_and_record(turn: int) -> None:
         worker = (scene.store, second)[turn % 2]
-        batch = await worker.claim(20, held={}, share=20)
+        batch = await worker.claim(20, SlotBudgets(lane_limit=20))
         if batch.jobs:
             await worker.record(factory.all_delivered(batch.jobs))
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import MigrationNeeded
-from hookline.model import Counts, Delivered, Endpoint, LeasedDelivery, Result
+from hookline.model import Counts, Delivered, Endpoint, LeasedDelivery, Result, SlotBudgets
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.security.vault import Vault
 from hookline.store import open_store
@@ -209,11 +209,11 @@ async def test_a_lane_that_was_crowded_out_is_named_and_woken_with_the_record(sc
     endpoint = await scene.endpoint()
     await scene.send(6)
     jobs = await scene.claim(share=2)
-    crowded = await scene.store.claim(10, held={endpoint.no: 2}, share=2)
-    assert (crowded.jobs, crowded.crowded) == ([], (endpoint.no,))
+    crowded = await scene.store.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
+    assert (crowded.jobs, crowded.refused) == ([], {endpoint.no: None})
     assert await second.arm()
     sleeping = asyncio.create_task(second.wait(120))
-    await scene.store.record(factory.all_delivered(jobs), wake=crowded.crowded)
+    await scene.store.record(factory.all_delivered(jobs), wake=crowded.refused)
     await asyncio.wait_for(sleeping, 60)
     assert len(await scene.claim()) == 4
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hookline.errors import StoreUnavailable
-from hookline.model import IngestStatus, NewBatch
+from hookline.model import IngestStatus, NewBatch, SlotBudgets
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres import database
@@ -57,13 +57,13 @@ async def test_the_pools_heal_after_a_restart(own: Store, server: PostgresServer
     assert await own.arm()
     await asyncio.to_thread(server.stop)
     await own.wait(60)  # a sleeper is woken by the loss of its connection
-    for call in (own.counts, own.now, lambda: own.claim(5, held={}, share=5), own.sweep_leases, own.arm):
+    for call in (own.counts, own.now, lambda: own.claim(5, SlotBudgets(lane_limit=5)), own.sweep_leases, own.arm):
         with pytest.raises(StoreUnavailable):
             await call()
     await asyncio.to_thread(server.start)
     await healed(own.now)
-    await healed(lambda: own.claim(0, held={}, share=5))
-    batch = await own.claim(5, held={}, share=5)
+    await healed(lambda: own.claim(0, SlotBudgets(lane_limit=5)))
+    batch = await own.claim(5, SlotBudgets(lane_limit=5))
     assert len(batch.jobs) == 4
     assert (await own.record(factory.all_delivered(batch.jobs))).recorded == 4
     await healed(own.arm)
@@ -93,8 +93,8 @@ async def test_a_crash_keeps_what_was_acknowledged(own: Store, server: PostgresS
     await asyncio.to_thread(server.crash)
     await asyncio.to_thread(server.start)
     await healed(own.now)
-    await healed(lambda: own.claim(0, held={}, share=5))
-    jobs = (await own.claim(20, held={}, share=20)).jobs
+    await healed(lambda: own.claim(0, SlotBudgets(lane_limit=5)))
+    jobs = (await own.claim(20, SlotBudgets(lane_limit=20))).jobs
     assert {job.message_id for job in jobs if job.app_no == app.no} == {answer.message_id for answer in accepted}
 
 

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model import DeadFilter, SlotBudgets
 from hookline.model.states import DeliveryState, Reason
-from hookline.rules.claim.rotation import Division
+from hookline.rules.claim.division import Division
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres import claim as claiming
 from hookline.store.protocols import Page, Store
@@ -34,7 +34,7 @@ async def tokens_read(scene: Scene, *, jobs: int) -> int:
     store = engine_of(scene)
 
     def divide(now: datetime) -> Division:
-        return Division(now=now, want=10, held={}, share=10, policy=store._options.circuit)
+        return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._options.circuit)
 
     async with store._db.hot() as connection, connection.transaction():
         before: int = await connection.fetchval(READ)  # what earlier transactions of the session have not reported yet
@@ -156,7 +156,7 @@ async def test_a_token_that_fell_due_during_an_empty_claim_ends_the_sleep_at_onc
     try:
         async with other.connection.transaction():
             await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", endpoint.no)
-            batch = await scene.store.claim(10, held={}, share=10)
+            batch = await scene.store.claim(10, SlotBudgets(lane_limit=10))
             assert batch.jobs == []
             assert batch.next_at is not None
             assert batch.next_at <= batch.now

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import InvalidInput, MigrationNeeded, StoreUnavailable
+from hookline.model import SlotBudgets
 from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.protocols import SCHEMA_VERSION
@@ -161,4 +162,4 @@ async def test_a_store_that_is_closed_says_so(database_url: str, vault: Vault) -
     with pytest.raises(StoreUnavailable, match="closed"):
         await store.counts()
     with pytest.raises(StoreUnavailable, match="closed"):
-        await store.claim(1, held={}, share=1)
+        await store.claim(1, SlotBudgets(lane_limit=1))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hookline.model import CircuitPolicy, Lane, LaneEvent
 from hookline.model.states import Circuit, EndpointStatus, Health
-from hookline.rules.lane.admission import CROWDED_PAUSE, admit, after_claim
+from hookline.rules.lane.admission import REFUSED_PAUSE, admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold
 
 BEGIN = datetime(2025, 6, 2, 9, 30, 11, 40, tzinfo=UTC)
@@ -74,7 +74,7 @@ class World:
             return []
         floor = min(token.floor for token in self.tokens)
         self.tokens.clear()
-        admission = admit(self.lane, now=self.now, want=want, crowded=crowded, policy=self.policy)
+        admission = admit(self.lane, now=self.now, want=want, room=crowded, policy=self.policy)
         found = sorted((due, no) for no, due in self.waiting.items() if due >= floor)[: admission.quota + 1]
         taken = [no for due, no in found[locked : admission.quota] if due <= self.now]
         left_floor = min((due for due, no in found if no not in taken), default=None)
@@ -167,7 +167,7 @@ class World:
         if self.lane.waiting_floor is not None and self.lane.waiting_floor <= due:
             return
         reasons = (self.lane.probe_at, self.lane.held_until, self.lane.tat)
-        latest = max(due, self.now + CROWDED_PAUSE, *(at for at in reasons if at is not None))
+        latest = max(due, self.now + REFUSED_PAUSE, *(at for at in reasons if at is not None))
         assert any(token.floor <= due and token.at <= latest for token in self.tokens)
 
     # ── recovery ──

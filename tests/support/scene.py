@@ -16,6 +16,7 @@ from hookline.model import (
     Organization,
     RecordReport,
     Result,
+    SlotBudgets,
 )
 from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store
@@ -47,7 +48,8 @@ class Scene:
     async def claim(
         self, want: int = 100, *, by: Store | None = None, held: Mapping[int, int] | None = None, share: int = 1000
     ) -> list[LeasedDelivery]:
-        batch = await (by or self.store).claim(want, held=held or {}, share=share)
+        budgets = SlotBudgets(lane_limit=share, held_by_lane=held or {})
+        batch = await (by or self.store).claim(want, budgets)
         return batch.jobs
 
     async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[LeasedDelivery]:

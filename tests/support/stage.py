@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline import ids
-from hookline.model import DeadFilter, Organization
+from hookline.model import DeadFilter, Organization, SlotBudgets
 from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.support import factory
@@ -15,7 +15,7 @@ async def names(store: Store, organization: Organization) -> dict[str, str]:
     app = await store.create_application(organization.id, factory.new_application())
     endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
     await store.ingest(factory.new_messages(app.no, 2, event_type=event_type.name))
-    batch = await store.claim(1000, held={}, share=1000)
+    batch = await store.claim(1000, SlotBudgets(lane_limit=1000))
     delivered, dead = (job for job in batch.jobs if job.endpoint_no == endpoint.no)
     await store.record([factory.delivered(delivered), factory.dead(dead)])
     letters = await store.dead_letters(DeadFilter(org_id=organization.id, app_no=app.no), Page(limit=1))

@@ -334,8 +334,8 @@ def test_a_complaint_of_another_epoch_is_not_heard():
 def test_a_complaint_holds_first_and_slows_then():
     lane = folded(a_lane(), a_complaint(hold_until=ahead(30))).lane
     assert (lane.held_until, lane.pace) == (ahead(30), 20.0)
-    assert admit(lane, now=ahead(29), want=50, crowded=None, policy=POLICY).quota == 0
-    assert admit(lane, now=ahead(30), want=50, crowded=None, policy=POLICY).quota == int(burst(20.0))
+    assert admit(lane, now=ahead(29), want=50, room=None, policy=POLICY).quota == 0
+    assert admit(lane, now=ahead(30), want=50, room=None, policy=POLICY).quota == int(burst(20.0))
 
 
 def test_the_pace_outlives_an_outage_and_is_no_faster_than_the_recovery():
@@ -399,7 +399,7 @@ def act(world: World, action: str, count: int) -> None:
 
 @given(lane=circuits, now=st.floats(0.0, 100.0))
 def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
-    admission = admit(lane, now=ahead(now), want=50, crowded=None, policy=POLICY)
+    admission = admit(lane, now=ahead(now), want=50, room=None, policy=POLICY)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         assert admission.quota == (1 if lane.probe_at <= ahead(now) else 0)
 

@@ -56,9 +56,9 @@ def test_nothing_is_admitted_before_and_one_probe_then(lane: Lane) -> None:
     ]
     after = result.lane
     assert (after.circuit, after.probe_at, after.window) == (Circuit.OPEN, ahead(7200), None)
-    before = admit(after, now=ahead(7199), want=50, crowded=None, policy=POLICY)
+    before = admit(after, now=ahead(7199), want=50, room=None, policy=POLICY)
     assert (before.quota, before.rest_at) == (0, ahead(7200))
-    then = admit(after, now=ahead(7200), want=50, crowded=None, policy=POLICY)
+    then = admit(after, now=ahead(7200), want=50, room=None, policy=POLICY)
     assert (then.quota, then.probe) == (1, True)
 
 

@@ -11,25 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import AppPace, AppShare, CircuitPolicy, Lane
+from hookline.model import AppPace, CircuitPolicy, Lane, SlotBudgets
 from hookline.model.states import Circuit, EndpointStatus
-from hookline.rules.claim.rotation import (
-    CROWDED_LONGEST,
-    CROWDED_TOGETHER,
-    FARTHEST_TURN,
-    MAX_APPS,
-    Division,
-    Rotation,
-    fair_quota,
-    in_turn,
-)
-from hookline.rules.lane.admission import CROWDED_PAUSE, Admission, burst
+from hookline.rules.claim.budgets import MAX_AHEAD, fair_quota
+from hookline.rules.claim.division import MAX_REFUSED, REFUSED_TOGETHER, Division
+from hookline.rules.claim.rotation import MAX_APPS, Rotation, round_robin
+from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, burst
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
 
 def decide(lanes: list[Lane], want: int, *, held: dict[int, int] | None = None, share: int = 1000) -> list[Admission]:
-    division = Division(now=NOW, want=want, held=held or {}, share=share, policy=CircuitPolicy())
+    budgets = SlotBudgets(lane_limit=share, held_by_lane=held or {})
+    division = Division(now=NOW, want=want, budgets=budgets, policy=CircuitPolicy())
     return division.admissions(lanes)
 
 
@@ -66,7 +60,7 @@ def test_a_round_begins_again_when_nobody_is_left() -> None:
     turns = Rotation()
     places = [turns.below]
     for last in (9, 4, None, 9):
-        turns.came(last, took=0.0, now=0.0)
+        turns.visited(last, took=0.0, now=0.0)
         places.append(turns.below)
     assert places == [2**63 - 1, 9, 4, 2**63 - 1, 9]
 
@@ -76,13 +70,13 @@ def test_a_look_that_took_long_is_not_repeated_at_once() -> None:
     turns.note([5, 5], 2, more=True)
     seen = []
     for took in (0.01, 0.1, 60.0):
-        turns.came(None, took=took, now=100.0)
+        turns.visited(None, took=took, now=100.0)
         seen.append([turns.apps(100, now) for now in (100.0, 100.95, 105.0)])
     assert seen == [[50, 50, 50], [0, 50, 50], [0, 0, 50]]
 
 
-def test_in_turn_the_first_of_each_comes_before_the_second_of_any() -> None:
-    assert in_turn([["a", "b", "c"], [], ["d"], ["e", "f"]]) == ["a", "d", "e", "b", "f", "c"]
+def test_round_robin_the_first_of_each_comes_before_the_second_of_any() -> None:
+    assert round_robin([["a", "b", "c"], [], ["d"], ["e", "f"]]) == ["a", "d", "e", "b", "f", "c"]
 
 
 @given(st.integers(2, 512), st.integers(1, 40), st.integers(0, 100))
@@ -90,9 +84,9 @@ def test_applications_that_have_a_turn_get_the_same_and_nothing_is_left_over(wan
     """One has a single lane in turn, another many; others come behind them in order, no more than the other half has slots."""
     many, others = min(many, max(1, want // 4)), min(others, want - want // 2)
     lanes = [replace(lane, app_no=1 if lane.endpoint_no == 1 else 2) for lane in healthy(1 + many + others)]
-    division = Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy())
+    division = Division(now=NOW, want=want, budgets=SlotBudgets(lane_limit=1000), policy=CircuitPolicy())
     turns = {lane.endpoint_no: lane.app_no for lane in lanes[: 1 + many]}
-    division.give_turns(turns, turns)
+    division.reserve(turns, turns)
     quotas = [admission.quota for admission in division.admissions(lanes)]
     assert sum(quotas) == want
     assert quotas[0] >= want // 4
@@ -108,8 +102,8 @@ def test_turns_take_half_and_leave_something_to_everybody(
     lanes = [lane for app_no, size in enumerate(sizes, 1) for lane in lanes_of(app_no, size)]
     backlogged = data.draw(st.sets(st.sampled_from([lane.endpoint_no for lane in lanes])))
     front = lanes_of(99, min(others, want - want // 2))
-    division = Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy())
-    division.give_turns({lane.endpoint_no: lane.app_no for lane in lanes}, backlogged)
+    division = Division(now=NOW, want=want, budgets=SlotBudgets(lane_limit=1000), policy=CircuitPolicy())
+    division.reserve({lane.endpoint_no: lane.app_no for lane in lanes}, backlogged)
     quotas = [admission.quota for admission in division.admissions([*lanes, *front])]
     assert min(quotas) >= 1
     assert sum(quotas) == want
@@ -135,8 +129,8 @@ def test_a_lane_that_holds_its_share_of_the_worker_waits() -> None:
 
 
 def dividing(want: int, *, held: dict[int, int] | None = None, most: float = 0.75, waiting: int = 0) -> Division:
-    apps = AppShare(held=held or {}, most=most, waiting=waiting)
-    return Division(now=NOW, want=want, held={}, share=1000, policy=CircuitPolicy(), apps=apps)
+    budgets = SlotBudgets(lane_limit=1000, held_by_app=held or {}, app_part=most, waiting=waiting)
+    return Division(now=NOW, want=want, budgets=budgets, policy=CircuitPolicy())
 
 
 def lanes_of(app_no: int, count: int, **fields: object) -> list[Lane]:
@@ -177,7 +171,7 @@ def test_however_many_want_all_each_gets_as_much_and_some_stays_free(apps: int, 
 def test_whoever_comes_later_is_served_at_once() -> None:
     held = dict(fill(512, lanes_of(1, 400), 0.75))
     hog, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
-    assert (hog.quota, hog.crowded_app, hog.crowded) == (0, True, False)
+    assert (hog.quota, hog.app_full, hog.lane_full) == (0, True, False)
     assert other.quota > 80
 
 
@@ -195,27 +189,27 @@ def test_a_share_of_one_is_no_limit() -> None:
 def test_a_probe_is_one_more_request_of_its_application() -> None:
     probe = replace(lanes_of(1, 1)[0], circuit=Circuit.OPEN, probe_at=NOW - timedelta(seconds=1))
     (admission,) = dividing(128, held={1: 384}).admissions([probe])
-    assert (admission.quota, admission.crowded_app, admission.probe) == (0, True, False)
+    assert (admission.quota, admission.app_full, admission.probe) == (0, True, False)
 
 
 def test_lanes_that_are_passed_over_do_not_all_come_back_at_once() -> None:
     """However many: a handful at a time, so that they are not all that a worker looks at."""
-    division = dividing(128, held={1: 384}, waiting=CROWDED_TOGETHER)
+    division = dividing(128, held={1: 384}, waiting=REFUSED_TOGETHER)
     looks = Counter(admission.rest_at for admission in division.admissions(lanes_of(1, 500)))
-    assert min(at for at in looks if at is not None) == NOW + 2 * CROWDED_PAUSE
-    assert max(count for count in looks.values()) <= CROWDED_TOGETHER
+    assert min(at for at in looks if at is not None) == NOW + 2 * REFUSED_PAUSE
+    assert max(count for count in looks.values()) <= REFUSED_TOGETHER
     late = dividing(128, held={1: 384}, waiting=10**6).admissions(lanes_of(1, 1))
-    assert late[0].rest_at == NOW + CROWDED_LONGEST
+    assert late[0].rest_at == NOW + MAX_REFUSED
 
 
 def test_what_the_last_ones_leave_is_put_off_with_them() -> None:
     """Their application is full by now: the next claim would look at them for nothing."""
     full = dividing(20, held={1: 48}).admissions(lanes_of(1, 3))
-    assert [(admission.quota, admission.crowded_app) for admission in full] == [(3, True), (0, True), (0, True)]
-    assert {admission.rest_at for admission in full} == {NOW + CROWDED_PAUSE}
+    assert [(admission.quota, admission.app_full) for admission in full] == [(3, True), (0, True), (0, True)]
+    assert {admission.rest_at for admission in full} == {NOW + REFUSED_PAUSE}
     roomy = replace(lanes_of(1, 1)[0], concurrency=2)
     (some,) = dividing(20, held={1: 1}).admissions([roomy])
-    assert (some.quota, some.crowded_app, some.rest_at) == (2, False, NOW)
+    assert (some.quota, some.app_full, some.rest_at) == (2, False, NOW)
 
 
 def test_only_what_has_something_waiting_is_told() -> None:
@@ -224,7 +218,7 @@ def test_only_what_has_something_waiting_is_told() -> None:
     admitted = division.admissions(lanes)
     division.after(lanes[0], admitted[0], taken=0, floor=NOW, lease=60.0)
     division.after(lanes[1], admitted[1], taken=0, floor=None, lease=60.0)
-    assert (division.crowded_apps, division.crowded) == ({1000: 1}, set())
+    assert division.refused == {1000: 1}
 
 
 # ── an application's rate ─────────────────────────────────────────────────────────────────────────────────────────
@@ -257,15 +251,15 @@ class Town:
 
     def claim(self, most: int = 128) -> None:
         due = sorted((at, no) for no, at in self.tokens.items() if at <= self.now)[:most]
-        division = Division(now=self.now, want=512, held={}, share=512, policy=CircuitPolicy())
+        division = Division(now=self.now, want=512, budgets=SlotBudgets(lane_limit=512), policy=CircuitPolicy())
         found = [self.lanes[no] for _, no in due]
-        division.pace(division.unpaced(found), [self.pace])
+        division.add_paces(division.unpaced(found), [self.pace])
         lanes = division.line_up(found)
         admitted = division.admissions(lanes)
         self.looks += len(lanes)
         for lane, admission in sorted(zip(lanes, admitted, strict=True), key=lambda pair: pair[1].quota > 0):
             self._settle(division, lane, admission)
-        for pace in division.paces():
+        for pace in division.changed_paces():
             self.pace = pace
 
     def _settle(self, division: Division, lane: Lane, admission: Admission) -> None:
@@ -274,7 +268,7 @@ class Town:
         after = division.after(lane, admission, taken=admission.quota, floor=NOW, lease=60.0)
         self.tokens[no] = self.now
         if not division.admit(after, 1).quota:
-            after, self.tokens[no] = division.wait(after, NOW)
+            after, self.tokens[no] = division.join_line(after, NOW)
         self.lanes[no] = after
 
     def busiest_second(self) -> int:
@@ -351,47 +345,47 @@ def test_a_line_of_lanes_that_may_not_send_does_not_hold_up_those_behind_it() ->
 def test_one_that_looks_before_its_turn_takes_no_start_that_is_somebodys() -> None:
     lane = replace(lanes_of(7, 1, app_rate=2.0)[0], turn_at=NOW + timedelta(seconds=30))
     for since, quota in ((timedelta(milliseconds=10), 0), (timedelta(milliseconds=60), 1)):
-        division = Division(now=NOW, want=10, held={}, share=10, policy=CircuitPolicy())
-        division.pace({7: 2.0}, [AppPace(app_no=7, tat=NOW - since, tail_at=lane.turn_at)])
+        division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
+        division.add_paces({7: 2.0}, [AppPace(app_no=7, tat=NOW - since, tail_at=lane.turn_at)])
         (admission,) = division.admissions(division.line_up([lane]))
         assert admission.quota == quota
 
 
 def test_a_turn_that_a_wrong_clock_gave_is_given_anew() -> None:
-    division = Division(now=NOW, want=10, held={}, share=10, policy=CircuitPolicy())
-    ahead = NOW + FARTHEST_TURN * 30
+    division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
+    ahead = NOW + MAX_AHEAD * 30
     lane = replace(lanes_of(7, 1, app_rate=5.0)[0], turn_at=ahead)
-    division.pace({7: 5.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=0.2), tail_at=ahead)])
+    division.add_paces({7: 5.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=0.2), tail_at=ahead)])
     (admission,) = division.admissions(division.line_up([lane]))
-    assert (admission.quota, admission.in_turn) == (0, True)
-    after, look_at = division.wait(lane, NOW)
+    assert (admission.quota, admission.paced) == (0, True)
+    after, look_at = division.join_line(lane, NOW)
     assert after.turn_at is not None
-    assert look_at <= after.turn_at <= NOW + FARTHEST_TURN
+    assert look_at <= after.turn_at <= NOW + MAX_AHEAD
 
 
 def test_what_is_not_due_yet_waits_for_no_turn() -> None:
-    division = Division(now=NOW, want=10, held={}, share=10, policy=CircuitPolicy())
-    division.pace({7: 1.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=1))])
+    division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
+    division.add_paces({7: 1.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=1))])
     later = NOW + timedelta(seconds=90)
     (lane,) = division.line_up(lanes_of(7, 1, app_rate=1.0))
-    assert division.wait(lane, later) == (lane, later)
-    assert division.paces() == []
+    assert division.join_line(lane, later) == (lane, later)
+    assert division.changed_paces() == []
 
 
 def test_a_lane_has_its_own_limits_too_and_loses_no_start_to_them() -> None:
     held = replace(lanes_of(7, 1, app_rate=100.0)[0], held_until=NOW + timedelta(seconds=9))
     free = replace(held, endpoint_no=8, held_until=None)
-    division = Division(now=NOW, want=50, held={}, share=50, policy=CircuitPolicy())
-    division.pace({7: 100.0}, [AppPace(app_no=7)])
+    division = Division(now=NOW, want=50, budgets=SlotBudgets(lane_limit=50), policy=CircuitPolicy())
+    division.add_paces({7: 100.0}, [AppPace(app_no=7)])
     quotas = {a.quota: a.rest_at for a in division.admissions(division.line_up([held, free]))}
     assert quotas == {0: NOW + timedelta(seconds=9), int(burst(100.0)): NOW}
 
 
 def test_only_its_own_lanes_keep_to_an_applications_rate() -> None:
     lanes = [*lanes_of(7, 3, app_rate=10.0), *lanes_of(8, 1)]
-    division = Division(now=NOW, want=40, held={}, share=40, policy=CircuitPolicy())
+    division = Division(now=NOW, want=40, budgets=SlotBudgets(lane_limit=40), policy=CircuitPolicy())
     assert division.unpaced(lanes) == {7: 10.0}
-    division.pace({7: 10.0}, [AppPace(app_no=7)])
+    division.add_paces({7: 10.0}, [AppPace(app_no=7)])
     quotas = [admission.quota for admission in division.admissions(division.line_up(lanes))]
     assert (sum(quotas[:3]), quotas[3]) == (1, 39)
     assert division.unpaced(lanes) == {}

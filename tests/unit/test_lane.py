@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hookline.model import CircuitPolicy, Lane
 from hookline.model.states import Circuit, EndpointStatus, Health
 from hookline.rules.lane.admission import (
-    CROWDED_PAUSE,
+    REFUSED_PAUSE,
     Admission,
     admit,
     advance,
@@ -41,7 +41,7 @@ def a_lane(**fields: object) -> Lane:
 
 
 def asked(lane: Lane, want: int = 50, crowded: int | None = None) -> Admission:
-    return admit(lane, now=BEGIN, want=want, crowded=crowded, policy=POLICY)
+    return admit(lane, now=BEGIN, want=want, room=crowded, policy=POLICY)
 
 
 # ── admission ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,7 +67,7 @@ def test_a_held_lane_is_looked_at_when_its_hold_ends():
 
 
 def test_a_lane_that_holds_its_share_of_the_worker_is_left_to_others():
-    assert asked(a_lane(), crowded=0) == Admission(quota=0, rest_at=BEGIN + CROWDED_PAUSE, crowded=True)
+    assert asked(a_lane(), crowded=0) == Admission(quota=0, rest_at=BEGIN + REFUSED_PAUSE, lane_full=True)
     assert asked(a_lane(), crowded=-3).quota == 0
     assert asked(a_lane(), crowded=8) == Admission(quota=8, rest_at=BEGIN)
     assert asked(a_lane(concurrency=5), crowded=8).quota == 5

@@ -283,7 +283,7 @@ class Endless:
 
     def claim(self) -> datetime | None:
         free = self.slots - len(self.flying)
-        admission = admit(self.lane, now=self.now, want=free, crowded=None, policy=self.policy)
+        admission = admit(self.lane, now=self.now, want=free, room=None, policy=self.policy)
         self.lane = after_claim(self.lane, admission, taken=admission.quota, left_floor=BEGIN, now=self.now, lease=60.0)
         for _ in range(admission.quota):
             self.started += 1

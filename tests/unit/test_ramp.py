@@ -46,7 +46,7 @@ def starts(lane: Lane, messages: int, latency: float, workers: int = 1) -> list[
         if done:
             lane = fold(lane, done, now=now, policy=POLICY, chance=chance).lane
         want = min(SLOTS * workers - len(flying), messages - len(began))
-        admission = admit(lane, now=now, want=want, crowded=None, policy=POLICY)
+        admission = admit(lane, now=now, want=want, room=None, policy=POLICY)
         outcome = LaneOutcome(health=Health.GOOD, epoch=lane.epoch, counted=admission.counted)
         flying += [(now - BEGIN + timedelta(seconds=latency), outcome)] * admission.quota
         began += [(now - BEGIN).total_seconds()] * admission.quota

@@ -126,14 +126,14 @@ def test_every_message_is_delivered_dead_or_open(seed: int) -> None:
     for minute in range(1, 61):
         world.run(BEGIN + timedelta(minutes=minute))
         assert len(account.ended) + account.dead + world.waiting() == 600
-        assert 0 <= world.free <= 20
+        assert 0 <= world.slots.free <= 20
         assert all(lane.in_flight >= 0 for lane in world.lanes)
     assert len(set(account.ended)) == len(account.ended)
     world.run(BEGIN + timedelta(hours=30))
     assert world.waiting() == 0
-    assert world.free == 20
-    assert not world.held
-    assert not world.held_by_app
+    assert world.slots.free == 20
+    assert not world.slots.budgets().held_by_lane
+    assert not world.slots.budgets().held_by_app
 
 
 # ── the fleet ──

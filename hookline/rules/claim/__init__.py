@@ -1,1 +1,1 @@
-"""Decisions of the claim: which lanes are looked at, and how much each gets."""
+"""Fairness of a claim. `rotation.py` decides which lanes are looked at, `budgets.py` how much each may take."""

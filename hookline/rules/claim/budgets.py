@@ -1,57 +1,196 @@
-"""Lanes that a worker passed over: they, or their applications, hold their whole share of it. Pure.
+"""Budgets: how much a lane may take once a claim looks at it.
 
-Whoever holds a share gives it back with each outcome that is recorded, so the record wakes who waits for it: the lane itself, and
-of an application as many lanes as it gave slots back, those first that have waited longest.
+A lane takes from a chain of budgets, and the smallest one decides: its fair part of the claim, its own slots, its application's
+slots, and its application's starts per second. A lane that a full budget refuses joins that budget's line. Each unit that
+comes free wakes the first lane in that line.
+
+Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. Starts (`StartBudget`) belong to an
+application on all workers, so their line is in the database: `turn_at` is a lane's place, `tail_at` is the end of the line.
+Limits of the endpoint itself (circuit, throttle, concurrency, pace) are in `rules/lane/`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 
-from hookline.model import ClaimBatch, LeasedDelivery
+from msgspec.structs import replace
+
+from hookline.model import AppPace, ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.rules.lane.admission import advance, gcra
+
+MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is looked at no later than this after the next start
+MAX_AHEAD = timedelta(hours=1)  # a turn that lies further ahead was set by a wrong clock, and is ignored
+UNUSED = timedelta(milliseconds=50)  # a start that its lane has not used for so long is free for any lane
+LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane looks at least this often for an unused start ...
+LOOK_LATER = timedelta(milliseconds=10)  # ... or less often when many wait: this long for each turn in front of it
 
 
-class Crowd:
-    """What one worker remembers of them."""
+def fair_quota(want: int, lanes: int) -> int:
+    """Return one lane's part when `lanes` lanes share `want` slots. It is rounded up, so that no slot stays empty."""
+    return -(-want // lanes) if lanes > 0 else 0
 
-    def __init__(self) -> None:
-        self._lanes: set[int] = set()
-        self._by_app: dict[int, dict[int, None]] = {}  # endpoints by application, in the order in which they came
 
-    def __len__(self) -> int:
-        return len(self._lanes) + sum(map(len, self._by_app.values()))
+def app_room(free: int, held: int, part: float) -> int:
+    """Return how many of the worker's free slots an application may take that already holds `held`.
+
+    An application holds at most `part / (1 - part)` times what it leaves free. Alone it gets `part` of all slots. Two that want
+    everything get less each, and a third still finds free slots. One request is always allowed.
+    """
+    room = int(part * free - (1 - part) * held + 1e-9)
+    return room if held else max(1, room)
+
+
+class Slots:
+    """The slots of one worker: who holds them, and which lanes wait because a budget of slots was full."""
+
+    def __init__(self, total: int, *, lane_limit: int, app_part: float) -> None:
+        self.total = total
+        self._lane_limit = lane_limit
+        self._app_part = app_part
+        self.used = 0
+        self._by_lane: Counter[int] = Counter()
+        self._by_app: Counter[int] = Counter()
+        self._full_lanes: set[int] = set()  # endpoints that wait for their own slots
+        self._lines: dict[int, dict[int, None]] = {}  # endpoints that wait for their application's slots, in order
 
     @property
-    def apps(self) -> Collection[int]:
-        """The applications that hold their share, and have more waiting."""
-        return self._by_app.keys()
+    def free(self) -> int:
+        return self.total - self.used
 
-    def note(self, batch: ClaimBatch) -> None:
-        """Who was passed over waits; who got something does not any more."""
-        if self._by_app:
+    @property
+    def usable(self) -> int:
+        """The free slots that an application in line may take, or all free slots when no line exists."""
+        rooms = [app_room(self.free, self._by_app[app_no], self._app_part) for app_no in self._lines]
+        return max(rooms, default=self.free)
+
+    @property
+    def apps_in_line(self) -> Collection[int]:
+        return self._lines.keys()
+
+    @property
+    def waiting(self) -> int:
+        """The number of lanes in all lines."""
+        return len(self._full_lanes) + sum(map(len, self._lines.values()))
+
+    def budgets(self) -> SlotBudgets:
+        """Return a copy for one claim."""
+        return SlotBudgets(
+            lane_limit=self._lane_limit,
+            held_by_lane=dict(self._by_lane),
+            app_part=self._app_part,
+            held_by_app=dict(self._by_app),
+            waiting=self.waiting,
+        )
+
+    def take(self, jobs: Collection[LeasedDelivery]) -> None:
+        self.used += len(jobs)
+        self._by_lane.update(job.endpoint_no for job in jobs)
+        self._by_app.update(job.app_no for job in jobs)
+
+    def give_back(self, job: LeasedDelivery) -> None:
+        self.used -= 1
+        for held, owner in ((self._by_lane, job.endpoint_no), (self._by_app, job.app_no)):
+            if held[owner] > 1:
+                held[owner] -= 1
+            else:
+                del held[owner]
+
+    def line_up(self, batch: ClaimBatch) -> None:
+        """Add the lanes that the claim refused to their lines, and remove those that got something."""
+        if self._lines:
             self._leave({job.endpoint_no: job.app_no for job in batch.jobs}.items())
-        self._lanes.update(batch.crowded)
-        for endpoint_no, app_no in batch.crowded_apps.items():
-            self._by_app.setdefault(app_no, {}).setdefault(endpoint_no)
+        for endpoint_no, app_no in batch.refused.items():
+            if app_no is None:
+                self._full_lanes.add(endpoint_no)
+            else:
+                self._lines.setdefault(app_no, {}).setdefault(endpoint_no)
 
-    def woken_by(self, done: Iterable[LeasedDelivery]) -> set[int]:
-        """The endpoints that may go on once these are recorded; `forget` them when they are."""
-        jobs = list(done) if self._lanes or self._by_app else []
-        woken = self._lanes.intersection(job.endpoint_no for job in jobs)
-        for app_no, freed in Counter(job.app_no for job in jobs if job.app_no in self._by_app).items():
-            line = self._by_app[app_no]
-            woken.update(endpoint_no for endpoint_no, _ in zip(line, range(freed), strict=False))
+    def next_in_line(self, done: Iterable[LeasedDelivery]) -> set[int]:
+        """Return the endpoints to wake when these deliveries are recorded: one lane for each slot that comes free.
+
+        Call `leave_line` once the record that wakes them is committed.
+        """
+        jobs = list(done) if self._full_lanes or self._lines else []
+        woken = self._full_lanes.intersection(job.endpoint_no for job in jobs)
+        for app_no, freed in Counter(job.app_no for job in jobs if job.app_no in self._lines).items():
+            woken.update(endpoint_no for endpoint_no, _ in zip(self._lines[app_no], range(freed), strict=False))
         return woken
 
-    def forget(self, woken: set[int]) -> None:
-        self._lanes -= woken
-        self._leave([(no, app_no) for app_no, line in self._by_app.items() for no in woken if no in line])
+    def leave_line(self, woken: set[int]) -> None:
+        self._full_lanes -= woken
+        self._leave([(no, app_no) for app_no, line in self._lines.items() for no in woken if no in line])
 
     def _leave(self, lanes: Iterable[tuple[int, int]]) -> None:
         for endpoint_no, app_no in lanes:
-            line = self._by_app.get(app_no)
+            line = self._lines.get(app_no)
             if line is not None:
                 line.pop(endpoint_no, None)
                 if not line:
-                    del self._by_app[app_no]
+                    del self._lines[app_no]
+
+
+class StartBudget:
+    """The starts that an application's rate allows one claim. The claim holds the lock of the application's pace.
+
+    A lane that gets nothing is given a turn: the next start that no other lane has. So each start wakes one lane, however many
+    wait, and a lane goes to the back of the line after each start. The lane whose turn comes may have nothing to send by then,
+    or may be paused. Therefore the lanes behind it look from time to time for an unused start, and take it before their turn.
+    """
+
+    def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
+        self.before = pace
+        self.lanes = 0  # lanes that this round has not asked yet
+        self._rate = rate
+        self._step = timedelta(seconds=1 / rate)
+        self._now = now
+        self._since = _not_late(pace.tat, now, self._step / 2)
+        self.left, self._next_at = gcra(pace.tat, self._since, rate)
+        self._unused = pace.tat is None or now - pace.tat >= UNUSED
+        self._tail = pace.tail_at
+        self._taken = 0
+        self._late = 0  # lanes that missed their turn
+
+    def part(self, turn_at: datetime | None) -> int:
+        """Return the part of the next lane in line. A lane before its turn gets only unused starts."""
+        part = fair_quota(self.left, max(1, self.lanes))
+        self.lanes -= 1
+        early = turn_at is not None and self._now < turn_at <= self._now + MAX_AHEAD
+        return part if self._unused or not early else 0
+
+    def take(self, count: int) -> None:
+        """Spend starts. A negative count returns starts that were not used."""
+        self.left -= count
+        self._taken += count
+
+    def wait(self, turn_at: datetime | None, *, served: bool) -> tuple[datetime, datetime]:
+        """Return the turn of a lane that got nothing more, and the instant to look at it again."""
+        if turn_at is None or turn_at > self._now + MAX_AHEAD:
+            self._tail = self._next_turn()
+            # A lane that has just used another lane's start may find the next one unused, too.
+            soon = self._next_at + UNUSED if self._unused and served else self._tail
+            return self._tail, min(soon, self._look_at(self._tail))
+        if turn_at > self._now:
+            return turn_at, self._look_at(turn_at)
+        # A late start delays all turns behind it. Those lanes keep their places before the others.
+        late = min(MAX_LATE, self._late * self._step)
+        self._late += 1
+        return turn_at, self._next_at + late
+
+    def _look_at(self, turn_at: datetime) -> datetime:
+        in_front = max(0, (turn_at - self._next_at) // self._step)
+        return min(turn_at, self._now + max(LOOK_WITHIN, in_front * LOOK_LATER))
+
+    def _next_turn(self) -> datetime:
+        behind = self._next_at if self._tail is None else max(self._next_at, self._tail + self._step)
+        return min(behind, self._now + MAX_AHEAD)
+
+    def after(self) -> AppPace:
+        tat = advance(self.before.tat, self._since, self._rate, self._taken) if self._taken else self.before.tat
+        return replace(self.before, tat=tat, tail_at=self._tail)
+
+
+def _not_late(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
+    """Return the instant from which the rate counts. A short delay of the claim is forgiven: it would delay every later turn."""
+    return now if tat is None else min(now, max(tat, now - forgiven))

@@ -15,8 +15,8 @@ from msgspec import Struct
 from hookline.model import CircuitPolicy, Lane
 from hookline.model.states import Circuit, EndpointStatus
 
-# A lane that holds its whole share of a worker is looked at again after this long: another worker may have room for it.
-CROWDED_PAUSE = timedelta(milliseconds=50)
+# A refused lane is looked at again after this long even if nothing wakes it: another worker may have room for it.
+REFUSED_PAUSE = timedelta(milliseconds=50)
 _OVERLAP = 1.0  # seconds between the clocks of two claims: each has the instant at which its transaction began
 
 
@@ -28,9 +28,9 @@ class Admission(Struct, frozen=True, kw_only=True):
     waits: bool = False  # there is no room at all: whoever frees some inserts the token
     counted: bool = False  # those that are taken add to `in_flight`
     probe: bool = False
-    crowded: bool = False  # the lane holds its whole share of this worker
-    crowded_app: bool = False  # its application does
-    in_turn: bool = False  # its application has a rate: what is left waits for the lane's turn
+    lane_full: bool = False  # the lane holds as many slots of this worker as it may
+    app_full: bool = False  # its application does
+    paced: bool = False  # its application has a rate: what is left waits for the lane's turn
     rate: float | None = None  # starts a second; the lane's `tat` moves on by 1/rate for each one taken
 
 
@@ -62,10 +62,10 @@ def admit(
     *,
     now: datetime,
     want: int,
-    crowded: int | None,
+    room: int | None,
     policy: CircuitPolicy,
 ) -> Admission:
-    """Decide for one lane. `want` is its fair part of the claim; `crowded` is what its share of this worker still allows."""
+    """Decide for one lane. `want` is its fair part of the claim; `room` is how many more slots of this worker it may hold."""
     if lane.status != EndpointStatus.ACTIVE:
         return Admission(quota=0, rest_at=None)  # held: resume inserts a token; the sweep ends those of a deleted one
     if lane.held_until is not None and lane.held_until > now:
@@ -74,9 +74,9 @@ def admit(
         return Admission(quota=0, rest_at=now)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         return _probe(lane, now, effective_rate(lane, policy))
-    if crowded is not None and crowded <= 0:
-        return Admission(quota=0, rest_at=now + CROWDED_PAUSE, crowded=True)
-    quota = want if crowded is None else min(want, crowded)
+    if room is not None and room <= 0:
+        return Admission(quota=0, rest_at=now + REFUSED_PAUSE, lane_full=True)
+    quota = want if room is None else min(want, room)
     if not limited(lane, policy):
         return Admission(quota=quota, rest_at=now)
     return _limit(lane, now, quota, policy)
@@ -84,7 +84,7 @@ def admit(
 
 def next_start(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> datetime | None:
     """When a delivery may start; None: not before somebody resumes the lane, or a request in flight has ended."""
-    admission = admit(lane, now=now, want=1, crowded=None, policy=policy)
+    admission = admit(lane, now=now, want=1, room=None, policy=policy)
     if not admission.quota:
         return admission.rest_at
     return now if lane.turn_at is None else max(now, lane.turn_at)

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model import AppPace, AppShare, ClaimBatch, Lane, LeasedDelivery
+from hookline.model import AppPace, ClaimBatch, Lane, LeasedDelivery, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
-from hookline.rules.claim.rotation import Division, Rotation, in_turn
+from hookline.rules.claim.division import Division
+from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.security.vault import Vault
@@ -61,21 +62,19 @@ class Claim(Part):
         self._watermark = _BEGINNING
         self._full_scan_at = 0.0  # monotonic: the next one is due
         self._full_scan_cost = 0.0  # seconds that the last one took
-        self._turns = Rotation()
+        self._rotation = Rotation()
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
 
     # ── claim ──
 
-    async def claim(
-        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
-    ) -> ClaimBatch:
+    async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
         if want <= 0:
             return ClaimBatch(jobs=[], now=await self._now(), next_at=None)
 
         def divide(now: datetime) -> Division:
-            return Division(now=now, want=want, held=held, share=share, apps=apps, policy=self._options.circuit)
+            return Division(now=now, want=want, budgets=budgets, policy=self._options.circuit)
 
         async def work(connection: Connection) -> ClaimBatch | None:
             return await self._claim(connection, min(want, _MAX_TOKENS), divide)
@@ -97,8 +96,8 @@ class Claim(Part):
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
-        turns = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
-        division.give_turns(turns, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
+        chosen = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
+        division.reserve(chosen, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
@@ -110,8 +109,7 @@ class Claim(Part):
             jobs=_jobs(locked, after, sendable, contents),
             now=locked.now,
             next_at=None,
-            crowded=tuple(sorted(division.crowded)),
-            crowded_apps=division.crowded_apps,
+            refused=division.refused,
         )
 
     async def _pace(self, connection: Connection, division: Division, locked: _Lanes) -> None:
@@ -119,7 +117,7 @@ class Claim(Part):
         rates = division.unpaced(locked.lanes)
         if rates:
             found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
-            division.pace(rates, [rows.app_pace(row, READ) for row in found])
+            division.add_paces(rates, [rows.app_pace(row, READ) for row in found])
             locked.lanes = division.line_up(locked.lanes)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
@@ -138,15 +136,15 @@ class Claim(Part):
         return found
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
-        turns = self._turns
+        rotation = self._rotation
         over_all = since <= _BEGINNING  # each step would go over all dead tokens
-        apps = 0 if over_all else turns.apps(tokens, clock.monotonic())
-        name, whose = ("claim_lanes_in_turn", (turns.below, apps)) if apps else ("claim_lanes", ())
+        apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
+        name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
         if apps and found:
-            turns.came(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
+            rotation.visited(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
         looked = _looked(found)
-        turns.note((row["app_no"] for row in found), looked, more=looked >= tokens)
+        rotation.note((row["app_no"] for row in found), looked, more=looked >= tokens)
         return found
 
     def _may_scan_all(self) -> bool:
@@ -218,7 +216,7 @@ class Claim(Part):
         after = [settled[lane.endpoint_no][0] for lane in locked.lanes]
         changed = [lane for lane, before in zip(after, locked.lanes, strict=True) if lane != before]
         await self._write_lanes(connection, changed)
-        await self._write_paces(connection, division.paces())
+        await self._write_paces(connection, division.changed_paces())
         await self._write_wakes(connection, [wake for _, wake in settled.values() if wake is not None])
         return after
 
@@ -238,8 +236,8 @@ class Claim(Part):
         again = division.admit(after, 1)
         if again.quota:
             return after, (lane.endpoint_no, max(division.now, floor), floor)
-        if again.in_turn:
-            after, look_at = division.wait(after, floor)
+        if again.paced:
+            after, look_at = division.join_line(after, floor)
             return after, (lane.endpoint_no, look_at, floor)
         after = division.after(after, again, taken=0, floor=floor, lease=lease)
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
@@ -362,7 +360,7 @@ def _looked(found: Sequence[Any]) -> int:
 
 def _looked_at_again(admission: Admission) -> bool:
     """The token for what such a lane leaves depends on how many were taken; `claim_take` arms the others itself."""
-    return admission.in_turn or (admission.counted and admission.quota > 0)
+    return admission.paced or (admission.counted and admission.quota > 0)
 
 
 def _jobs(
@@ -381,7 +379,7 @@ def _of_each_lane(lanes: Iterable[int], taken: Sequence[Any]) -> list[Any]:
     lines: dict[int, list[Any]] = {no: [] for no in lanes}
     for row in taken:
         lines[row["endpoint_no"]].append(row)
-    return in_turn(lines.values())
+    return round_robin(lines.values())
 
 
 def _by_due(row: Any) -> tuple[datetime, int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from hookline.model import (
     Accepted,
-    AppShare,
     BatchAccepted,
     ClaimBatch,
     LeasedDelivery,
@@ -20,6 +19,7 @@ from hookline.model import (
     RelayReport,
     Result,
     SetAside,
+    SlotBudgets,
     SweepReport,
 )
 from hookline.store.protocols.pages import Page
@@ -108,13 +108,10 @@ class Claim(Protocol):
     def wake(self) -> None:
         """End the `wait` of this process; from any thread."""
 
-    async def claim(
-        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
-    ) -> ClaimBatch:
-        """Lease up to `want` due deliveries, lanes in turn, under a fresh claim token. `rules/claim/` has the rules.
+    async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
+        """Lease up to `want` due deliveries under a fresh claim token. `rules/claim/` has the rules of fairness.
 
-        `held` says how many this worker already holds by endpoint, and `share` the most that one lane may hold of it;
-        `apps` the same of applications, where `want` is all that the worker has free.
+        Where `budgets` limits applications, `want` must be all free slots of the worker.
         """
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
@@ -130,7 +127,7 @@ class Record(Protocol):
         A batch that fails on its data is bisected down to the bad row. That row is tried once more without what the
         endpoint sent (headers, body, detail) and with its times in bounds, so that the delivery still moves on; if even that
         fails the delivery is buried as dead, `unsendable`, in a transaction of its own, and is in `refused`.
-        `wake` names endpoints that were crowded out of this worker and have room there again: each gets a token for now.
+        `wake` names endpoints that waited for slots of this worker: each gets a wake token for now.
         """
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, AppShare, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride
+from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
-from hookline.rules.claim.rotation import Division, in_turn
+from hookline.rules.claim.division import Division
+from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.store import rows
@@ -42,10 +43,8 @@ class Claim(Base):
     def wake(self) -> None:
         self._bells.ring(self._bell)
 
-    async def claim(
-        self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
-    ) -> ClaimBatch:
-        return await self._write(_claim, want, held, share, apps)
+    async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
+        return await self._write(_claim, want, budgets)
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
         if not jobs:
@@ -55,19 +54,18 @@ class Claim(Base):
         return released
 
 
-def _claim(tx: Tx, want: int, held: Mapping[int, int], share: int, apps: AppShare | None) -> ClaimBatch:
-    division = Division(now=tx.at, want=want, held=held, share=share, apps=apps, policy=tx.options.circuit)
+def _claim(tx: Tx, want: int, budgets: SlotBudgets) -> ClaimBatch:
+    division = Division(now=tx.at, want=want, budgets=budgets, policy=tx.options.circuit)
     taking = _Taking(tx, division)
     for _ in range(ROUNDS):
         if division.left <= 0 or not taking.serve():
             break
-    tx.many("app_pace_write", [_pace_row(pace) for pace in division.paces()])
+    tx.many("app_pace_write", [_pace_row(pace) for pace in division.changed_paces()])
     return ClaimBatch(
         jobs=taking.jobs,
         now=tx.at,
         next_at=None if taking.jobs else _next_at(tx),
-        crowded=tuple(division.crowded),
-        crowded_apps=division.crowded_apps,
+        refused=division.refused,
     )
 
 
@@ -103,19 +101,19 @@ class _Taking:
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
         known = [found[no] for no in due if no in found]  # a token without a lane is gone with the others
-        lanes = self._in_turn(known)
+        lanes = self._lined_up(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
             self._take(lane, self.division.part(lane, len(lanes) - place), wakes)
         self._write(wakes)
         return True
 
-    def _in_turn(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+    def _lined_up(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         if all(lane.app_rate is None for lane in lanes):
             return lanes
         rates = self.division.unpaced(lanes)
         paces = self.tx.rows("app_paces", (numbers(rates),)) if rates else []
-        self.division.pace(rates, [rows.app_pace(row, READ) for row in paces])
+        self.division.add_paces(rates, [rows.app_pace(row, READ) for row in paces])
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
@@ -125,27 +123,27 @@ class _Taking:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
 
     def _due_lanes(self) -> list[int]:
-        """In the order of their oldest token, those of applications whose turn it is first; no more than can get something."""
+        """Return the due lanes: first those that the rotation chooses, then by their oldest token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
         lanes, most = dict(tokens), self.division.left
         more = len(tokens) == TOKENS or len(lanes) > most
-        self.tx.context.turns.note(lanes.values(), len(tokens), more=more)
-        turns = self._turns(most)
-        self.division.give_turns(turns, turns)
-        front = most - most // 2 if turns else most
-        return [*turns, *islice((no for no in lanes if no not in turns), front)]
+        self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
+        chosen = self._rotated(most)
+        self.division.reserve(chosen, chosen)
+        front = most - most // 2 if chosen else most
+        return [*chosen, *islice((no for no in lanes if no not in chosen), front)]
 
-    def _turns(self, most: int) -> dict[int, int]:
-        """The lanes of the applications whose turn it is, in turn, and whose they are."""
-        turns, began = self.tx.context.turns, clock.monotonic()
-        wanted = turns.apps(most, began)
+    def _rotated(self, most: int) -> dict[int, int]:
+        """Return the lanes that the rotation chooses, round robin, with the application of each."""
+        rotation, began = self.tx.context.rotation, clock.monotonic()
+        wanted = rotation.apps(most, began)
         if not wanted:
             return {}
-        apps = self._apps(turns.below, wanted)
+        apps = self._apps(rotation.below, wanted)
         last, ended = apps[-1] if len(apps) == wanted else None, clock.monotonic()
-        turns.came(last, took=ended - began, now=ended)
+        rotation.visited(last, took=ended - began, now=ended)
         part = most // 2 // len(apps) if apps else 0
-        return dict(in_turn([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
+        return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
     def _apps(self, below: int, most: int) -> list[int]:
         """The next ones that have something ready."""
@@ -163,8 +161,8 @@ class _Taking:
         left = instant(rest[0][_DUE]) if rest else None
         after = division.after(lane, admission, taken=len(taken), floor=left, lease=self.tx.options.lease)
         division.take(lane, len(taken))
-        if left is not None and admission.in_turn and not admission.quota:
-            after, look_at = division.wait(after, left)
+        if left is not None and admission.paced and not admission.quota:
+            after, look_at = division.join_line(after, left)
         if after != lane:
             self._changed.append(after)
         if left is not None and look_at is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hookline.model import Death, Lane, SweepReport
 from hookline.model.states import Circuit, EndpointStatus, Health, Reason
 from hookline.rules import ordering
-from hookline.rules.claim.rotation import CROWDED_LONGEST
+from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome
 from hookline.store.operators import GUESSES_KEPT
 from hookline.store.protocols import FAR_LEASE
@@ -242,7 +242,7 @@ def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
     """The last instant at which a token is still in time: what is due may have to wait for probe, hold, throttle or turn."""
-    instants = [tx.at + CROWDED_LONGEST, instant(first_due)]
+    instants = [tx.at + MAX_REFUSED, instant(first_due)]
     instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
         instants.append(lane.probe_at)

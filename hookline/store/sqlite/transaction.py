@@ -38,7 +38,7 @@ def _bare(statement: str) -> str:
 
 
 class Context:
-    """What all transactions of one store share. `plans` and `turns` belong to the writer's thread alone."""
+    """What all transactions of one store share. `plans` and `rotation` belong to the writer's thread alone."""
 
     def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
         self.sql = {name: _bare(text) for name, text in sql.items()}
@@ -46,7 +46,7 @@ class Context:
         self.options = options
         self.clock = StoreClock()
         self.plans: dict[int, Plan | None] = {}
-        self.turns = Rotation()
+        self.rotation = Rotation()
 
 
 class Tx:

@@ -1,0 +1,165 @@
+"""One claim: divides free slots among the lanes that are due. Both engines call it while they hold the lanes' locks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from hookline.model import AppPace, CircuitPolicy, Lane, SlotBudgets
+from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
+from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
+
+REFUSED_TOGETHER = 16  # refused lanes that are looked at again at one instant; the next ones one pause later
+MAX_REFUSED = timedelta(seconds=5)  # a refused lane is looked at again after this long at the latest
+
+
+class Division:
+    def __init__(
+        self,
+        *,
+        now: datetime,
+        want: int,
+        budgets: SlotBudgets,
+        policy: CircuitPolicy,
+    ) -> None:
+        self.now = now
+        self.left = want
+        self.refused: dict[int, int | None] = {}  # see `ClaimBatch.refused`
+        self._lane_limit = budgets.lane_limit
+        self._app_part = budgets.app_part
+        self._held = dict(budgets.held_by_lane)
+        self._held_by_app = dict(budgets.held_by_app)
+        self._waiting = budgets.waiting
+        self._policy = policy
+        self._reserved: dict[int, int] = {}  # slots by endpoint, for lanes that the rotation chose
+        self._starts: dict[int, StartBudget] = {}  # by application
+        self._started: set[int] = set()  # endpoints with an application's rate that got a start
+
+    # ── rates of applications ──
+
+    def unpaced(self, lanes: Sequence[Lane]) -> dict[int, float]:
+        """Return the rates of the applications whose pace was not read yet."""
+        rates: dict[int, float] = {}
+        for lane in lanes:
+            if lane.app_rate is not None and lane.app_no not in self._starts:
+                rates[lane.app_no] = min(lane.app_rate, rates.get(lane.app_no, lane.app_rate))
+        return rates
+
+    def add_paces(self, rates: Mapping[int, float], found: Sequence[AppPace]) -> None:
+        self._starts |= {pace.app_no: StartBudget(pace, rates[pace.app_no], self.now) for pace in found}
+
+    def changed_paces(self) -> list[AppPace]:
+        """Return the paces that this claim changed."""
+        return [starts.after() for starts in self._starts.values() if starts.after() != starts.before]
+
+    def line_up(self, lanes: Sequence[Lane]) -> list[Lane]:
+        """Sort the lanes of each application with a rate by their turns. Other lanes keep their places."""
+        lines: dict[int, list[Lane]] = {}
+        for lane in lanes:
+            if self._starts_of(lane) is not None:
+                lines.setdefault(lane.app_no, []).append(lane)
+        for app_no, line in lines.items():
+            self._starts[app_no].lanes = len(line)
+            line.sort(key=lambda lane: lane.turn_at or self.now)
+            line.reverse()
+        return [lane if self._starts_of(lane) is None else lines[lane.app_no].pop() for lane in lanes]
+
+    def _starts_of(self, lane: Lane) -> StartBudget | None:
+        return None if lane.app_rate is None else self._starts.get(lane.app_no)
+
+    # ── before the deliveries are taken ──
+
+    def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
+        """Reserve half of the slots for the lanes that the rotation chose, given as application by endpoint.
+
+        Each application gets the same number, divided among its lanes. Only lanes with a backlog get more than one slot.
+        """
+        lanes = Counter(apps.values())
+        for_each = self.left // 2 // max(1, len(lanes))
+        self._reserved = {no: max(1, for_each // lanes[app_no]) for no, app_no in apps.items() if no in backlogged}
+
+    def part(self, lane: Lane, lanes: int) -> int:
+        """Return the lane's fair part when `lanes` lanes, this one included, are still to be served.
+
+        Slots that are reserved for another lane beyond its first are not divided. A reserved lane leaves one slot to each other.
+        """
+        reserved = self._reserved.pop(lane.endpoint_no, 0)
+        free = self.left - sum(self._reserved.values()) + len(self._reserved)
+        return min(self.left, max(fair_quota(free, lanes), min(reserved, free - lanes + 1)))
+
+    def admissions(self, lanes: Sequence[Lane]) -> list[Admission]:
+        """Admit the lanes as if each took its whole quota. Call `take` with a negative count for what it did not take."""
+        admitted = []
+        for index, lane in enumerate(lanes):
+            admission = self.admit(lane, self.part(lane, len(lanes) - index))
+            self.take(lane, admission.quota)
+            admitted.append(admission)
+        return [self._put_off(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
+
+    def _put_off(self, lane: Lane, admission: Admission) -> Admission:
+        """Let the rest of the lane wait in line if its application has no slots left. Otherwise the next claim looks in vain."""
+        settled_later = admission.counted or admission.paced
+        if not admission.quota or settled_later or self._room_of(lane.app_no) > 0:
+            return admission
+        return replace(admission, rest_at=self._retry_at(), app_full=True)
+
+    def admit(self, lane: Lane, part: int) -> Admission:
+        """Decide how much the claim may take from the lane. `part` is its fair part of what is left."""
+        own = self._lane_limit - self._held.get(lane.endpoint_no, 0)
+        admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
+        starts = self._starts_of(lane)
+        started = None if starts is None else starts.part(lane.turn_at)
+        if admission.lane_full:
+            return replace(admission, rest_at=self._retry_at())
+        if not admission.quota:
+            return admission
+        room = self._room_of(lane.app_no)
+        if room <= 0:
+            return Admission(quota=0, rest_at=self._retry_at(), app_full=True)
+        if started is not None:
+            return replace(admission, quota=min(admission.quota, room, started), paced=True)
+        return admission if admission.quota <= room else replace(admission, quota=room)
+
+    def _room_of(self, app_no: int) -> int:
+        if self.left <= 0:  # the worker is full, which says nothing about this application
+            return 1
+        return app_room(self.left, self._held_by_app.get(app_no, 0), self._app_part)
+
+    def _retry_at(self) -> datetime:
+        """Return when a refused lane is looked at again without being woken. Many of them are spread over time."""
+        pauses = 1 + self._waiting // REFUSED_TOGETHER
+        self._waiting += 1
+        return self.now + min(MAX_REFUSED, pauses * REFUSED_PAUSE)
+
+    # ── after the deliveries are taken ──
+
+    def take(self, lane: Lane, count: int) -> None:
+        no, app = lane.endpoint_no, lane.app_no
+        self.left -= count
+        self._held[no] = self._held.get(no, 0) + count
+        self._held_by_app[app] = self._held_by_app.get(app, 0) + count
+        starts = self._starts_of(lane)
+        if starts is not None:
+            starts.take(count)
+            if count > 0:
+                self._started.add(no)
+
+    def after(self, lane: Lane, admission: Admission, *, taken: int, floor: datetime | None, lease: float) -> Lane:
+        """Return the lane after `taken` were leased. `floor` is the smallest due instant of what was left, if anything was."""
+        if floor is not None and (admission.lane_full or admission.app_full):
+            self.refused[lane.endpoint_no] = lane.app_no if admission.app_full else None
+        after = after_claim(lane, admission, taken=taken, left_floor=floor, now=self.now, lease=lease)
+        if after.turn_at is not None and (taken or floor is None):
+            return replace(after, turn_at=None)
+        return after
+
+    def join_line(self, lane: Lane, floor: datetime) -> tuple[Lane, datetime]:
+        """Give a turn to a lane for which its application's rate left nothing. Return it with the instant to look at it again."""
+        if floor > self.now:  # nothing is due yet
+            return replace(lane, turn_at=None), floor
+        started = lane.endpoint_no in self._started
+        turn_at, look_at = self._starts[lane.app_no].wait(lane.turn_at, served=started)
+        return replace(lane, turn_at=turn_at), look_at
