@@ -33,8 +33,12 @@ KEYS_SAMPLE = 50  # of the first endpoints: their secrets are tried before a wor
 
 
 async def open_configured(config: Config) -> Store:
-    """The store that the configuration names, whatever its version. The caller closes it."""
-    options = StoreOptions(
+    """Open the store that the configuration names, whatever its version. The caller closes it."""
+    return await open_store(config.database_url, vault=Vault(config.secret_keys), options=store_options(config))
+
+
+def store_options(config: Config) -> StoreOptions:
+    return StoreOptions(
         retry=config.retry,
         circuit=config.circuit,
         lease=config.lease,
@@ -46,7 +50,6 @@ async def open_configured(config: Config) -> Store:
         outbox_poll=config.outbox_poll,
         pool_size=config.pool_size,
     )
-    return await open_store(config.database_url, vault=Vault(config.secret_keys), options=options)
 
 
 @asynccontextmanager

@@ -97,7 +97,7 @@ def test_whatever_the_host_is_a_link_leads_to_this_machine(host: str) -> None:
 def test_no_page_or_route_reads_the_host_for_an_address() -> None:
     """Those that read it at all: to compare it, or by `place`. One more must be looked at."""
     root = Path(hookline.__file__).parent
-    sources = [*root.glob("api/**/*.py"), *root.glob("dashboard/**/*.py")]
+    sources = [*root.glob("api/**/*.py"), *root.glob("web/**/*.py"), *root.glob("dashboard/**/*.py")]
     reading = re.compile(r"""headers(?:\.get\(|\[)["']host["']|\.base_url|url_for\(""")
     found = {str(path.relative_to(root)) for path in sources if reading.search(path.read_text())}
     assert found == {

@@ -24,7 +24,7 @@ def typed(page: Node, name: str) -> Node:
 async def test_applications_beyond_the_bound_can_be_typed(
     operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for page, name in (("endpoint_form.MAX_APPS", "application"), ("keys.MAX_LISTED", "app")):
+    for page, name in (("endpoint.form.MAX_APPS", "application"), ("keys.MAX_LISTED", "app")):
         path = "/endpoints/new" if name == "application" else "/api-keys/new"
         whole = await operator.page(path)
         assert len(whole.first("main").first("select", name=name).all("option")) == 3
@@ -58,7 +58,7 @@ async def test_event_types_beyond_the_bound_can_be_typed(
     endpoint = await scene.endpoint()
     for name in ("order.paid", "order.sent"):
         await scene.store.save_event_type(factory.event_type(scene.organization.id, name=name))
-    for page in ("endpoint_controls", "endpoint_form", "messages"):
+    for page in ("endpoint.controls", "endpoint.form", "messages"):
         monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MAX_TYPES", 1)
     shown = await operator.page(f"/endpoints/{endpoint.id}")
     assert "the first 1 are offered" in typed(shown, "event_type")["placeholder"]

@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("steering", "dead"):
+    for module in ("endpoint_state", "dead_letters"):
         monkeypatch.setattr(f"hookline.store.sqlite.{module}.STRETCH", 2)
 
 

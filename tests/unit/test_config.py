@@ -24,6 +24,7 @@ from hookline.model import RetryPolicy, Strategy
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.units import duration, span
+from hookline.server.process import store_options
 from hookline.signing.key_strength import weakness_of_text
 
 JWT = "signs the tokens of the tests of settings"
@@ -58,7 +59,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert config.database_url == "sqlite:///hookline.db"
     assert (config.host, config.port) == ("127.0.0.1", 8071)
     assert config.retry == RetryPolicy()
-    assert config.store_options().circuit == config.circuit
+    assert store_options(config).circuit == config.circuit
     assert (config.request_timeout, config.connect_timeout, config.lease) == (30.0, 10.0, 60.0)
     assert (config.circuit.threshold, config.circuit.spread) == (5, 1.0)
     assert (config.circuit.cooldown, config.circuit.cooldown_cap) == (60.0, 3600.0)
@@ -229,7 +230,7 @@ def test_a_setting_reaches_its_field_alone(variable: str) -> None:
 
 
 def test_store_options_carry_the_settings() -> None:
-    options = parse({name: text for name, (text, _, _) in EVERY.items() if "RETRY_S" not in name}).store_options()
+    options = store_options(parse({name: text for name, (text, _, _) in EVERY.items() if "RETRY_S" not in name}))
     assert (options.lease, options.retention_days, options.dead_retention_days) == (90.0, 31, 32)
     assert options.audit_retention_days == 33
     assert (options.idempotency_hours, options.pool_size) == (12.0, 9)

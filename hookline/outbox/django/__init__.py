@@ -1,4 +1,4 @@
-"""The outbox as a Django app: `INSTALLED_APPS += ["hookline.outbox.django"]`, then `services/manage.py migrate`.
+"""The outbox as a Django app: `INSTALLED_APPS += ["hookline.outbox.django"]`, then `manage.py migrate`.
 
     from django.db import transaction
     from hookline.outbox.django import publish
