@@ -60,10 +60,10 @@ bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the ou
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.outbox
 
-screenshots: $(VENV)/.browser ## Make docs/screenshots anew, of `make demo` as it is after a minute and a half
+screenshots: $(VENV)/.browser ## Make docs/screenshots again, from `make demo` after a minute and a half
 	$(BIN)/python -m tests.browser.screenshots
 
-simulate: $(VENV)/.dev ## Make docs/simulations anew, from the code as it is: some minutes
+simulate: $(VENV)/.dev ## Make docs/simulations again from the current code: takes some minutes
 	$(BIN)/python -m bench.simulate
 
 lock: ## Pin every dependency anew, with hashes (needs uv and npm)
