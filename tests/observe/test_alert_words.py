@@ -16,7 +16,7 @@ from hookline.observe.alerts.alert import OTHERS, Alert, Name, Notice, Severity
 from hookline.observe.alerts.rules import RULES, Thresholds
 from hookline.observe.alerts.words import Channels
 
-DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "alerts.md"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
