@@ -69,6 +69,8 @@ def strategy(text: str) -> Strategy:
     return Strategy(_strategy_name(text))
 
 
+_count = integer(1, 10**9)
+_rate = number(0, 1_000_000)
 _endpoint_labels = choice(*EndpointLabels)
 
 
@@ -88,8 +90,7 @@ SETTINGS: tuple[Setting, ...] = (
         "outbox_urls",
         outbox_urls,
         "",
-        "Databases of applications whose outboxes Hookline relays too, separated by commas: "
-        "`sqlite:////srv/shop/shop.db` or `postgresql://...`.",
+        "Databases of applications whose outboxes Hookline relays: `sqlite:////srv/shop/shop.db` or `postgresql://...`.",
         secret=True,
     ),
     Setting(
@@ -136,31 +137,25 @@ SETTINGS: tuple[Setting, ...] = (
         "the contrast is too low.",
     ),
     Setting("portal_logo", existing_file, "", "Logo of the portal: a PNG, SVG, JPEG or WebP file of at most 256 KiB."),
-    Setting(
-        "rate_limit",
-        number(0, 1_000_000),
-        "20000",
-        "Requests a second that one process accepts from one token or API key; 0: no limit.",
-    ),
+    Setting("rate_limit", _rate, "20000", "Requests a second from one token or API key to one process; 0: no limit."),
     Setting(
         "rate_limit_portal",
-        number(0, 1_000_000),
+        _rate,
         "100",
-        "Requests a second that one process accepts from one portal link, with its token and in its pages; 0: no "
-        "limit.",
+        "Requests a second from one portal link, with its token and in its pages, to one process; 0: no limit.",
     ),
     Setting(
         "rate_limit_application",
-        number(0, 1_000_000),
+        _rate,
         "5000",
-        "Requests a second that one process accepts from all tokens, API keys and portal links of one "
-        "application; 0: no limit. Those of the organization do not count.",
+        "Requests a second from all tokens, API keys and portal links of one application to one process; 0: no "
+        "limit. Those of the organization do not count.",
     ),
     Setting(
         "rate_limit_organization",
-        number(0, 1_000_000),
+        _rate,
         "50000",
-        "Requests a second that one process accepts from one organization; 0: no limit.",
+        "Requests a second from one organization to one process; 0: no limit.",
     ),
     Setting(
         "customer_endpoints",
@@ -170,10 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
         "the organization are not limited.",
     ),
     Setting(
-        "access_log",
-        choice("off", "debug", "info"),
-        "debug",
-        "Level of the log line of each request: `debug`, `info` or `off`.",
+        "access_log", choice("off", "debug", "info"), "debug", "Log level of each request: `debug`, `info` or `off`."
     ),
     Setting(
         "jwt_secrets",
@@ -195,12 +187,7 @@ SETTINGS: tuple[Setting, ...] = (
         secret=True,
     ),
     Setting("allow_nets", networks, "", "Private networks that webhooks may go to, separated by commas."),
-    Setting(
-        "allow_ports",
-        ports,
-        "",
-        "Ports of databases, mail and other internal services that webhooks may go to, separated by commas.",
-    ),
+    Setting("allow_ports", ports, "", "Ports of databases, mail and other internal services that webhooks may go to."),
     Setting(
         "request_timeout", duration(0.1, 600), "30s", "Timeout of one attempt, from connect to the end of the body."
     ),
@@ -231,7 +218,7 @@ SETTINGS: tuple[Setting, ...] = (
         "circuit_cooldown",
         duration(0.1, DAY),
         "60s",
-        "Time from opening a circuit to the first probe; doubles with each failed one.",
+        "Time from opening to the first probe; doubles with each failed probe.",
     ),
     Setting("circuit_cooldown_cap", duration(0.1, 7 * DAY), "1h", "Longest time to the next probe."),
     Setting("concurrency", integer(1, 10_000), "512", "Requests in flight per worker process."),
@@ -249,10 +236,7 @@ SETTINGS: tuple[Setting, ...] = (
         "leave room for the next one. `1`: no limit.",
     ),
     Setting(
-        "lease",
-        duration(5, 3600),
-        "60s",
-        "How long a worker owns a delivery; at least 10s more than the request timeout.",
+        "lease", duration(5, 3600), "60s", "How long a worker owns a delivery; at least 10s over the request timeout."
     ),
     Setting("poll_interval", duration(0.01, 60), "1s", "Longest sleep of a worker before it looks for work again."),
     Setting(
@@ -265,21 +249,10 @@ SETTINGS: tuple[Setting, ...] = (
         "shutdown_delay",
         duration(0, 600),
         "0s",
-        "Time between the signal to stop and the end of the HTTP server. `/health/ready` answers 503 from the "
-        "signal on.",
+        "Time between the signal to stop and the end of the HTTP server. `/health/ready` answers 503 from the signal on.",
     ),
-    Setting(
-        "pause_dead_per_day",
-        integer(1, 10**9),
-        "100",
-        "An endpoint with more dead letters than this in a day is paused.",
-    ),
-    Setting(
-        "disable_after",
-        duration(60, 3650 * DAY),
-        "5d",
-        "An endpoint that fails continuously for this long is disabled.",
-    ),
+    Setting("pause_dead_per_day", _count, "100", "An endpoint with more dead letters than this in a day is paused."),
+    Setting("disable_after", duration(60, 3650 * DAY), "5d", "An endpoint that only fails for this long is disabled."),
     Setting(
         "response_body_limit", size(0, 64 * 1024), "16KiB", "Bytes of a response body that are stored; at most 64KiB."
     ),
@@ -294,12 +267,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("dns_servers", servers, "", "DNS resolvers to use instead of the system's: `9.9.9.9,[2620:fe::fe]:53`."),
     Setting("ca_bundle", existing_file, "", "PEM file of authorities to trust instead of the system's or certifi's."),
     Setting("log_format", choice("human", "json"), "human", "Format of the log: `human` or `json`."),
-    Setting(
-        "log_level",
-        choice("debug", "info", "warning", "error"),
-        "info",
-        "Lowest level: `debug`, `info`, `warning` or `error`.",
-    ),
+    Setting("log_level", choice("debug", "info", "warning", "error"), "info", "`debug`, `info`, `warning` or `error`."),
     Setting(
         "log_attempts",
         choice("all", "failures", "off"),
@@ -316,8 +284,7 @@ SETTINGS: tuple[Setting, ...] = (
         "metrics_port",
         integer(0, 65535),
         "0",
-        "Separate port for `/metrics` and `/health`, also for `worker` and `relay`; 0: `/metrics` is on the port "
-        "of the API.",
+        "Separate port for `/metrics` and `/health`, also for `worker` and `relay`; 0: `/metrics` is on the port of the API.",
     ),
     Setting(
         "metrics_token",
@@ -333,15 +300,10 @@ SETTINGS: tuple[Setting, ...] = (
         "off",
         "Whether `/metrics` names the 20 endpoints with the most failures: `off`, `top` (by id) or `hashed`.",
     ),
-    Setting(
-        "metrics_event_types",
-        integer(0, 1000),
-        "50",
-        "Event types with their own label in `/metrics`; the others are `other`.",
-    ),
+    Setting("metrics_event_types", integer(0, 1000), "50", "Event types that have their own label in `/metrics`."),
     Setting(
         "alert_backlog",
-        or_off(integer(1, 10**9)),
+        or_off(_count),
         "1000",
         "An alert fires above this number of due, unsent deliveries. `off` turns this or any other alert off.",
     ),
@@ -357,17 +319,12 @@ SETTINGS: tuple[Setting, ...] = (
         "60s",
         "An alert fires when 5 % of the first attempts in five minutes start later than this.",
     ),
-    Setting(
-        "alert_dead_letters",
-        or_off(integer(1, 10**9)),
-        "10",
-        "An alert fires above this number of unresolved dead letters.",
-    ),
+    Setting("alert_dead_letters", or_off(_count), "10", "An alert fires above this number of unresolved dead letters."),
     Setting(
         "alert_dead_letters_critical",
-        or_off(integer(1, 10**9)),
+        or_off(_count),
         "100",
-        "A critical alert fires above this number of unresolved dead letters.",
+        "A critical alert fires above this number of dead letters.",
     ),
     Setting(
         "alert_dead_letters_growing",
@@ -376,10 +333,7 @@ SETTINGS: tuple[Setting, ...] = (
         "An alert fires when this many times as many deliveries as usual die in an hour, and more than 10.",
     ),
     Setting(
-        "alert_retries",
-        or_off(percentage),
-        "50%",
-        "An alert fires when more than this part of the retries in 15 minutes fail.",
+        "alert_retries", or_off(percentage), "50%", "An alert fires when this part of the retries in 15 minutes fails."
     ),
     Setting(
         "alert_endpoint",
@@ -393,30 +347,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("alert_circuits", flag, "on", "Whether an alert fires when a circuit opens."),
     Setting(
         "alert_last_attempts",
-        or_off(integer(1, 10**9)),
+        or_off(_count),
         "20",
         "An alert fires when more deliveries than this reach their last attempt in 15 minutes.",
     ),
     Setting("alert_outbox_lag", or_off(duration(1, DAY)), "60s", "An alert fires when an outbox row waits longer."),
-    Setting(
-        "alert_leases",
-        or_off(integer(1, 10**9)),
-        "10",
-        "An alert fires when more leases than this expire in 15 minutes.",
-    ),
+    Setting("alert_leases", or_off(_count), "10", "An alert fires when more leases than this expire in 15 minutes."),
     Setting(
         "alert_webhook_url",
         hook_url,
         "",
-        "URL that alerts are delivered to as signed webhooks (`hookline alerts secret`), with retries and dead "
-        "letters.",
+        "URL that gets alerts as signed webhooks (`hookline alerts secret`), with retries and dead letters.",
         secret=True,
     ),
     Setting(
         "alert_slack_url",
         hook_url,
         "",
-        "URL of a Slack incoming webhook, or of a service with the same format, that alerts are delivered to.",
+        "URL of a Slack incoming webhook, or of a service with the same format, that gets alerts.",
         secret=True,
     ),
     Setting("alert_email", emails, "", "Recipients of alerts, separated by commas; needs `HOOKLINE_SMTP_URL`."),
