@@ -27,16 +27,16 @@ help: ## List the targets
 
 setup: $(VENV)/.runtime ## Set up .venv with what Hookline needs to run
 
-demo: $(VENV)/.runtime ## See it alive: customers whose endpoints behave, fail, hang and recover; prints a link that signs in
+demo: $(VENV)/.runtime ## Run a demo with customers whose endpoints work, fail, hang and recover; prints a sign-in link
 	@exec $(BIN)/hookline demo
 
 serve: $(VENV)/.runtime ## Start Hookline on SQLite: API, worker and dashboard in one process
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline serve
 
-listen: $(VENV)/.runtime ## Receive what `make serve` sends: an endpoint of the application "demo", and a first webhook
+listen: $(VENV)/.runtime ## Run a receiver for `make serve`: an endpoint of the application "demo", and a first webhook
 	@HOOKLINE_ALLOW_NETS="$${HOOKLINE_ALLOW_NETS-$(TRY_NETS)}" exec $(BIN)/hookline listen --register demo --ping
 
-test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; a PostgreSQL server is started for them, a Chromium is found or got
+test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; starts a PostgreSQL server, and finds or installs a Chromium
 	$(BIN)/python -m pytest -n 5 --dist worksteal
 
 # Five processes would each compile all tests the first time; what is wrong with them, the tests themselves say.
@@ -51,7 +51,7 @@ check: $(VENV)/.dev ## Formatting, lint, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev ## Format the code and mend what lint can mend
+format: $(VENV)/.dev ## Format the code and apply the fixes of lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -60,13 +60,13 @@ bench: $(VENV)/.dev ## Measure deliveries, latency, accepted messages and the ou
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.outbox
 
-screenshots: $(VENV)/.browser ## Make docs/screenshots anew, of `make demo` as it is after a minute and a half
+screenshots: $(VENV)/.browser ## Make docs/screenshots again, from `make demo` after a minute and a half
 	$(BIN)/python -m tests.browser.screenshots
 
-simulate: $(VENV)/.dev ## Make docs/simulations anew, from the code as it is: some minutes
+simulate: $(VENV)/.dev ## Make docs/simulations again from the current code: takes some minutes
 	$(BIN)/python -m bench.simulate
 
-lock: ## Pin every dependency anew, with hashes (needs uv and npm)
+lock: ## Pin every dependency again, with hashes (needs uv and npm)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "make lock needs npm: https://nodejs.org/" >&2; exit 1; }
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -51,7 +51,7 @@ def fleet_files(numbers: Numbers) -> tuple[dict[str, str], dict[str, str]]:
         "fleet": pictures.fleet_table(whole),
         "latency": pictures.latency_table(whole),
         "recoveries": pictures.recovery_table(whole[Case.OURS]),
-        "probes": pictures.probes_line(whole[Case.OURS]) + "\n",
+        "probes": pictures.probes_table(whole[Case.OURS]),
     }
     return drawn, tables
 

@@ -11,7 +11,7 @@ from bench.simulate.plans import DEFAULT, EXPONENTIAL, FULL_JITTER
 from bench.simulate.plot import Axis, Curve, Page, Span, chart, panels
 
 BACK = AWAY.total_seconds()
-NEVER = "not all delivered while watched"
+NEVER = "not all delivered in the simulated time"
 DOWN = (Span(-BACK, 0, "down"),)
 
 
@@ -28,7 +28,7 @@ def outage_load(outcomes: Sequence[Outcome]) -> str:
         start=-BACK,
         spans=DOWN,
     )
-    return panels(page, [_row(outcome, f"{outcome.seen.wasted:,} requests in vain", BACK) for outcome in outcomes])
+    return panels(page, [_row(outcome, f"{outcome.seen.wasted:,} failed requests", BACK) for outcome in outcomes])
 
 
 def first_seconds(outcomes: Sequence[Outcome]) -> str:
@@ -36,7 +36,7 @@ def first_seconds(outcomes: Sequence[Outcome]) -> str:
     tails = [_from_first_answer(outcome) for outcome in chosen]
     page = Page(
         name="recovery",
-        title="The same from the first request that was answered",
+        title="The same, from the first answered request on",
         description=_described(chosen, "Requests in each second from the first answer on, on a logarithmic scale."),
         x=Axis("seconds after the first answer", 0, 20),
         y=Axis("requests in each second, logarithmic", 0, max(map(max, tails)), log=True),
@@ -78,12 +78,12 @@ def limited_load(outcomes: Sequence[Outcome]) -> str:
 def outage_table(outcomes: Sequence[Outcome]) -> str:
     head = (
         "plan",
-        f"most in a second, {SOON} s from its return",
-        f"most in a second, {SOON} s from its first answer",
+        f"most in a second, within {SOON} s of its return",
+        f"most in a second, within {SOON} s of its first answer",
         "first delivered after its return",
         "all delivered after its return",
-        "... after the first",
-        "requests in vain",
+        "all delivered after the first",
+        "failed requests",
         f"used up {DEFAULT.max_attempts} attempts",
     )
     return _table(head, map(_outage_row, outcomes))
@@ -113,7 +113,7 @@ def drain_table(found: Sequence[Drain]) -> str:
 
 
 def fragile_table(outcomes: Sequence[Outcome]) -> str:
-    head = ("plan", "knocked down again", "all delivered after its first return", "requests in vain", _USED_UP)
+    head = ("plan", "knocked down again", "all delivered after its first return", "failed requests", _USED_UP)
     rows = (
         (
             _name(outcome),
@@ -259,13 +259,13 @@ def _at_most(curves: Sequence[Curve]) -> str:
 def fleet_table(tallies: Tallies) -> str:
     rows: list[tuple[str, ...]] = [
         ("simulated", *(_part(tallies, case) for case in tallies)),
-        _across(tallies, "endpoints, of them sick", lambda tally: f"{tally.endpoints:,}, {tally.sick:,}"),
+        _across(tallies, "endpoints, sick ones", lambda tally: f"{tally.endpoints:,}, {tally.sick:,}"),
         _across(tallies, "messages", lambda tally: f"{tally.accepted:,}"),
-        _across(tallies, "open when the last was accepted", lambda tally: f"{tally.open_after_hour:,}"),
+        _across(tallies, "open when the last message was accepted", lambda tally: f"{tally.open_after_hour:,}"),
         _across(tallies, "open an hour later", lambda tally: f"{tally.open_after_two:,}"),
         _across(tallies, "delivered in the end", lambda tally: f"{tally.delivered:,}"),
         _across(tallies, "dead in the end", lambda tally: f"{tally.dead:,}"),
-        _across(tallies, "requests, of them in vain", lambda tally: f"{tally.requests:,}, {tally.failed:,}"),
+        _across(tallies, "requests, failed ones", lambda tally: f"{tally.requests:,}, {tally.failed:,}"),
         _across(tallies, "most in flight at one worker", lambda tally: f"{max(tally.most_in_flight):,} of 512"),
     ]
     return _table(("", *tallies), rows)
@@ -292,12 +292,10 @@ def recovery_table(tally: Tally) -> str:
     return _table(("messages waiting", "recoveries", "half", "99 %", "all"), rows)
 
 
-def probes_line(tally: Tally) -> str:
-    half, most, all_of = (percentile(tally.probed, part) for part in (0.5, 0.99, 1.0))
-    return (
-        f"{tally.probes:,} probes in 25 hours to {tally.sick:,} sick endpoints: at most {half} to half of them, "
-        f"{most} to 99 % and {all_of} to any; those with the most never came back."
-    )
+def probes_table(tally: Tally) -> str:
+    spread = (f"{percentile(tally.probed, part):,}" for part in (0.5, 0.99, 1.0))
+    head = ("sick endpoints", "probes in 25 hours", "half got at most", "99 % got at most", "all got at most")
+    return _table(head, [(f"{tally.sick:,}", f"{tally.probes:,}", *spread)])
 
 
 def _across(tallies: Tallies, name: str, value: fleet.Reading) -> tuple[str, ...]:

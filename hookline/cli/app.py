@@ -68,7 +68,7 @@ Try it, in two terminals:
 
     hookline listen --register demo --ping
 
-Configuration comes from HOOKLINE_* variables (docs/configuration.md). Every command takes --json.
+HOOKLINE_* variables configure every command (docs/reference/settings.md). Every command takes --json.
 
 Exit codes: 0 done · 1 failed · 2 wrong usage, configuration or input · 3 not found · 4 database unavailable or not
 migrated · 5 conflict · 130 interrupted.

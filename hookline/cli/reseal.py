@@ -35,12 +35,12 @@ def reseal(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be encrypted again.")] = False,
     as_json: params.Json = False,
 ) -> None:
-    """Seal everything that is encrypted at rest with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
+    """Encrypt every secret with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
 
     hookline reseal --dry-run
 
-    Run it once every process has the new key as its first (docs/configuration.md). It works beside running processes, can be
-    interrupted at any moment, and goes on where it stopped when it is run again. The exit code is 1 while anything is left.
+    Run it when every process has the new key as its first one (docs/guides/rotate-secrets-and-keys.md). It works beside
+    running processes. You can interrupt it: the next run continues. The exit code is 1 while anything is left.
     """
     out = Output(as_json)
     report, stopped = run(_dry_run() if dry_run else _reseal(out))

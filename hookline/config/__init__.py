@@ -1,6 +1,6 @@
 """Configuration from the environment. `SETTINGS` is the only list: parsing, errors and the documentation come from it.
 
-`python -m hookline.config` prints the table of `docs/configuration.md`.
+`python -m hookline.config` prints the table of `docs/reference/settings.md`.
 """
 
 from hookline.config.loading import load

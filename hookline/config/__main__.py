@@ -1,4 +1,4 @@
-"""Prints the table of `docs/configuration.md`."""
+"""Prints the table of `docs/reference/settings.md`."""
 
 from hookline.config.writing import table
 

@@ -1,4 +1,4 @@
-"""The states of a delivery and the moves between them. `docs/lifecycle.md` draws the same picture."""
+"""The states of a delivery and the moves between them. `docs/explanation/lifecycle.md` draws the same picture."""
 
 from __future__ import annotations
 

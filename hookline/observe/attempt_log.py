@@ -1,7 +1,7 @@
 """Lines of which there are very many: one for each attempt, made and written by the batch.
 
 Everything else is logged through structlog, which takes ten times as long for a line. Both look the same. The words are
-in `docs/observability.md`.
+in `docs/reference/logs.md`.
 """
 
 from __future__ import annotations

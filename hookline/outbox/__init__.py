@@ -8,7 +8,7 @@
 
 `conn` is the connection (or session) that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The async twin
 takes those of asyncpg, psycopg and SQLAlchemy. Nothing is sent and nothing committed here: the event is a row of your
-transaction, and Hookline finds it once you commit. docs/outbox.md says how to set the table up.
+transaction, and Hookline finds it once you commit. docs/guides/set-up-the-outbox.md says how to create the table.
 """
 
 from hookline.errors import HooklineError, InvalidInput

@@ -1,4 +1,4 @@
-"""The other half of at-least-once: verify what arrives, recognise its copies, and let each event have one effect.
+"""The kit for receivers: verify webhooks, recognise copies, and give each event one effect.
 
     from hookline.receive import Verifier, VerificationError
 
@@ -7,7 +7,7 @@
 
 On a handler: `verified` of `hookline.receive.fastapi`, `.flask`, `.django`, `.starlette` or `.litestar`.
 
-Needs the standard library and msgspec. docs/receiving.md has the contract, and the same in every framework.
+Needs only the standard library and msgspec. docs/guides/receive-and-verify.md shows it in every framework.
 """
 
 from hookline.errors import HooklineError, InvalidInput, VerificationCode, VerificationError

@@ -1,4 +1,4 @@
-"""What follows from one attempt: delivered, a retry, or a dead letter with its reason. Pure. See `docs/lifecycle.md`."""
+"""Decides what follows from an attempt: delivered, retry, or dead with a reason. See `docs/explanation/lifecycle.md`."""
 
 from __future__ import annotations
 

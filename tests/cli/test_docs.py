@@ -1,4 +1,4 @@
-"""What README.md and docs/ say can be typed, can be typed."""
+"""The commands and requests that README.md and docs/ show work as printed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from hookline.cli.app import app, exit_code
 from hookline.errors import HooklineError
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
+from tests.support.pages import ROOT, blocks, page, section
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).parents[2]
+API = "docs/guides/call-the-api.md"
+SDKS = "docs/guides/use-svix-sdks.md"
 GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")
 COMMAND = re.compile(
     rf"\bhookline ((?:serve|worker|relay|migrate|reseal|token|send|listen|trace|top|doctor|demo|{'|'.join(GROUPS)})\b[^`\n]*)"
@@ -29,7 +31,7 @@ COMMAND = re.compile(
 def commands(file: str) -> set[str]:
     """First words of each command that the file shows: `dead replay`, `serve`."""
     found = set()
-    for line in COMMAND.findall((ROOT / file).read_text()):
+    for line in COMMAND.findall(page(file)):
         words = re.findall(r"[a-z|\\-]+", line)
         group = words[0] in GROUPS
         verbs = words[1].replace("\\", "").split("|") if group and len(words) > 1 else [""]
@@ -38,24 +40,24 @@ def commands(file: str) -> set[str]:
 
 
 def test_commands_that_are_shown_exist() -> None:
-    shown = {file: commands(file) for file in ("README.md", "docs/cli.md", "docs/outbox.md")}
-    assert min(map(len, shown.values())) >= 4
-    for command in sorted(set().union(*shown.values())):
+    pages = ["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    shown = set().union(*map(commands, pages))
+    assert len(shown) > 50
+    for command in sorted(shown):
         helped = CliRunner().invoke(app, [*command.split(), "--help"])
         assert helped.exit_code == 0, (command, helped.output)
 
 
 def test_every_command_is_in_the_reference() -> None:
     known = {info.name for info in app.registered_commands} | {group.name for group in app.registered_groups}
-    assert known == {command.split()[0] for command in commands("docs/cli.md")}
+    assert known == {command.split()[0] for command in commands("docs/reference/cli.md")}
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads(page("pyproject.toml"))["project"]
     listed = [project["dependencies"], project["optional-dependencies"]["server"]]
     names = [{re.split(r"[<>=; ]", line)[0] for line in lines} for lines in listed]
-    section = (ROOT / "docs/architecture.md").read_text().partition("## Direct dependencies")[2].partition("## ")[0]
-    tables = section.split("| package | reason |")[1:]
+    tables = section("docs/reference/dependencies.md", "Direct dependencies").split("| package | reason |")[1:]
     assert [set(re.findall(r"^\| ([\w-]+) \|", table, re.MULTILINE)) for table in tables] == names
 
 
@@ -69,10 +71,6 @@ def test_unlisted_errors_are_exit_code_1() -> None:
 # What is enough for a reader is not for a busy machine.
 A_MOMENT = "sleep 1"
 UNTIL_IT_DIED = "until api /app/acme/dead-letter | grep --quiet permanent_failure; do sleep 0.1; done"
-
-
-def blocks(file: str, kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", (ROOT / file).read_text(), re.MULTILINE | re.DOTALL)
 
 
 @asynccontextmanager
@@ -90,7 +88,7 @@ async def as_documented(cli: Cli) -> AsyncIterator[tuple[dict[str, str], Callabl
 
 @both_engines
 async def test_the_lines_of_the_api_page_work_as_printed(cli: Cli) -> None:
-    lines = [line for block in blocks("docs/api.md", "sh") for line in block.splitlines()]
+    lines = [line for block in blocks("sh", page(API)) for line in block.splitlines()]
     assert len(lines) > 20
     assert A_MOMENT in lines
     async with as_documented(cli) as (env, here):
@@ -104,7 +102,7 @@ async def test_the_lines_of_the_api_page_work_as_printed(cli: Cli) -> None:
 
 
 async def test_the_first_message_of_the_readme(cli: Cli) -> None:
-    (shown,) = blocks("README.md", "sh")
+    (shown,) = blocks("sh", page("README.md"))
     await cli("apps", "add", "demo")
     async with as_documented(cli) as (env, here):
         said, code = await shell(here(shown), env)
@@ -113,8 +111,8 @@ async def test_the_first_message_of_the_readme(cli: Cli) -> None:
 
 
 @both_engines
-async def test_the_python_of_the_api_page_works_as_printed(cli: Cli, tmp_path: Path) -> None:
-    (shown,) = blocks("docs/api.md", "python")
+async def test_the_python_of_the_svix_page_works_as_printed(cli: Cli, tmp_path: Path) -> None:
+    (shown,) = blocks("python", page(SDKS))
     async with as_documented(cli) as (env, here):
         (tmp_path / "shown.py").write_text(here(shown))
         said, code = await shell(f"{sys.executable} {tmp_path}/shown.py", env)

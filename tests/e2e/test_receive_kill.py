@@ -33,7 +33,7 @@ async def test_killed_before_the_effect_it_runs_again_after_the_lease_once(keys:
 async def test_killed_after_the_effect_only_an_inbox_knows_of_it(
     keys: str, tmp_path: Path, with_inbox: bool, effects: int
 ) -> None:
-    """The second row is no wish, it is what docs/receiving.md warns of: nobody can tell what became of the one that died."""
+    """The second row is the gap that docs/explanation/guarantees.md describes: nobody knows what the dead process did."""
     with Receiving(settings(keys, tmp_path, lease=LEASE, inbox=with_inbox), tmp_path) as receiving:
         await receiving.start()
         receiving.open("effect")

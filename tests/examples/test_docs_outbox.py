@@ -1,4 +1,4 @@
-"""docs/outbox.md: its SQL and Python run as they stand; of the other languages, the statements that they send."""
+"""The guides about publishing: their SQL and Python run as printed. For other languages, their statements run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ import msgspec
 import pytest
 
 from hookline.store import Store
+from tests.support.pages import ROOT, blocks, page, section
 from tests.support.scene import Scene
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/outbox.md").read_text()
+PUBLISH = "docs/guides/publish-in-a-transaction.md"
+LANGUAGES_PAGE = "docs/guides/publish-from-other-languages.md"
 LANGUAGES = ("ruby", "go", "java", "php", "js")
 PAYLOAD = '{"order": 7, "total": "19.90"}'
 
@@ -36,20 +37,9 @@ INSERT INTO users VALUES
 """
 
 
-def section(title: str) -> str:
-    """From its heading to the next of the same rank."""
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None, title
-    return found[1]
-
-
-def blocks(kind: str, text: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
 def statements(language: str) -> Iterator[str]:
     """What the example sends, with PostgreSQL's own placeholders."""
-    (example,) = blocks(language, section("From other languages"))
+    (example,) = blocks(language, page(LANGUAGES_PAGE))
     for statement in re.findall(r'"((?:BEGIN|UPDATE|SELECT|COMMIT|ROLLBACK)\b[^"]*)"', example):
         first, *others = statement.split("?")
         yield first + "".join(f"${number}{text}" for number, text in enumerate(others, 1))
@@ -106,7 +96,7 @@ async def test_jdbc_binds_strings_as_varchar(shop: asyncpg.Connection) -> None:
 
 
 async def test_the_transaction_of_psql(shop: asyncpg.Connection, scene: Scene, store: Store) -> None:
-    transaction = blocks("sql", section("From other languages"))[0]
+    transaction = blocks("sql", page(LANGUAGES_PAGE))[0]
     await shop.execute(transaction)
     assert await paid(shop) == [7]
     assert await relayed(scene, store) == [{"order": 7, "total": "19.90"}]
@@ -121,7 +111,7 @@ async def test_the_transaction_of_psql(shop: asyncpg.Connection, scene: Scene, s
 
 @pytest.fixture
 async def watched(shop: asyncpg.Connection) -> asyncpg.Connection:
-    await shop.execute(blocks("sql", section("From other languages"))[1])
+    await shop.execute(blocks("sql", page(LANGUAGES_PAGE))[1])
     return shop
 
 
@@ -160,9 +150,9 @@ async def test_a_rolled_back_change_sends_nothing(watched: asyncpg.Connection, s
 # ── Python ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/outbox.md"])
-def test_the_twenty_lines(page: str, tmp_path: Path) -> None:
-    shown = blocks("python", (ROOT / page).read_text())[0]
+@pytest.mark.parametrize("path", ["README.md", PUBLISH])
+def test_the_twenty_lines(path: str, tmp_path: Path) -> None:
+    shown = blocks("python", page(path))[0]
     done = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stderr.endswith("RuntimeError: the bank says no\n")
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
@@ -171,7 +161,9 @@ def test_the_twenty_lines(page: str, tmp_path: Path) -> None:
     assert payload == ('{"order":1,"total":"19.90"}',)
 
 
-LIBRARIES = [block for block in blocks("python", section("What each library needs")) if "postgresql" in block]
+LIBRARIES = [
+    block for block in blocks("python", section(PUBLISH, "With your database library")) if "postgresql" in block
+]
 
 
 @pytest.mark.parametrize("shown", LIBRARIES, ids=lambda shown: re.findall(r"^(?:import|from) (\w+)", shown, re.M)[-2])
@@ -190,7 +182,7 @@ async def test_the_lines_of_each_library(
 
 
 def test_the_lines_of_django(tmp_path: Path) -> None:
-    apps, publish = blocks("python", section("Set up the table").partition("### Django")[2].partition("### ")[0])
+    apps, publish = blocks("python", section("docs/guides/set-up-the-outbox.md", "Django"))
     shop = tmp_path / "shop"
     shutil.copytree(ROOT / "examples/django_shop", shop, ignore=shutil.ignore_patterns("__pycache__", "shop.db*"))
     settings = (shop / "settings.py").read_text()

@@ -1,4 +1,4 @@
-"""docs/receiving.md: its Python runs as it stands, and what its tables say of frameworks is so."""
+"""The guides about receiving: their Python runs as printed, and their table of frameworks is right."""
 
 from __future__ import annotations
 
@@ -28,27 +28,17 @@ from hookline.receive import VerificationError, Verifier, inbox
 from hookline.receive import Webhook as WebhookReceived
 from hookline.signing import new_secret
 from hookline.testing import Answer, AppEndpoint, Request, UrlEndpoint, published
+from tests.support.pages import ROOT, blocks, page, section
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.redis import RedisServer
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/receiving.md").read_text()
+RECEIVE = "docs/guides/receive-and-verify.md"
+INBOX = "docs/guides/deduplicate-with-the-inbox.md"
+STORES = blocks("python", page("docs/guides/choose-a-key-store.md"))
 SECRET = new_secret()
 
 # What no parser and writer of JSON gives back as it was: spaces, an escape, a name that comes twice, a large number.
 BODY = b'{ "total":19.90,"name" : "caf\\u00e9", "n": 1e2,\t"n":12345678901234567890 }\n'
-
-
-def section(title: str) -> str:
-    """From its heading to the next of the same rank."""
-    rank, _, name = title.partition(" ")
-    found = re.search(rf"^{rank} {re.escape(name)}\n(.*?)(?=^#{{2,{len(rank)}}} |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None, title
-    return found[1]
-
-
-def blocks(kind: str, text: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
@@ -63,24 +53,30 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
     return Request(headers=made | headers, body=body)
 
 
-# Which tests run the blocks of each part of the page.
+# Which test runs the blocks of each page.
 RUN_BY = {
-    "Three lines": "tests/examples/test_docs_receiving.py",
-    "Guard the handler": "tests/receive/test_docs_verified.py",
-    "Verify": "tests/receive/test_docs_verify.py",
-    "Idempotency": "tests/receive/test_docs_idempotency.py",
-    "Stores": "tests/examples/test_docs_receiving.py",
-    "Exactly one effect: the inbox": "tests/receive/inbox/test_docs.py",
-    "Acknowledge, then process": "tests/receive/inbox/test_docs.py",
-    "The number that must be zero": "tests/receive/inbox/test_docs.py",
-    "The contract": "tests/examples/test_docs_receiving.py",
+    "acknowledge-then-process": "receive/inbox/test_docs.py",
+    "call-the-api": "cli/test_docs.py",
+    "choose-a-key-store": "examples/test_docs_receiving.py",
+    "deduplicate-with-the-inbox": "receive/inbox/test_docs.py",
+    "keep-order": "examples/test_docs_receiving.py",
+    "make-handlers-idempotent": "receive/test_docs_idempotency.py",
+    "publish-from-other-languages": "examples/test_docs_outbox.py",
+    "publish-in-a-transaction": "examples/test_docs_outbox.py",
+    "receive-and-verify": "examples/test_docs_receiving.py",
+    "set-up-the-outbox": "outbox/page.py",
+    "test-code-that-publishes": "outbox/page.py",
+    "use-svix-sdks": "cli/test_docs.py",
 }
 
 
-def test_every_part_of_the_page_is_run_by_somebody() -> None:
-    assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == list(RUN_BY)
-    for title, path in RUN_BY.items():
-        assert title.partition(":")[0] in (ROOT / path).read_text(), (title, path)
+def test_the_examples_of_every_page_are_run() -> None:
+    shown = {
+        path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```(python|sql|sh)$", path.read_text(), re.M)
+    }
+    assert {path.stem for path in shown} == RUN_BY.keys()
+    for name, test in RUN_BY.items():
+        assert f"{name}.md" in (ROOT / "tests" / test).read_text(), name
 
 
 def run(shown: str, **names: Any) -> dict[str, Any]:
@@ -101,7 +97,7 @@ def webhook(body: bytes) -> WebhookReceived:
 def test_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
-    (shown,) = blocks("python", section("## Three lines"))
+    (shown,) = blocks("python", section(RECEIVE, "Three lines"))
     endpoint = AppEndpoint(run(shown)["app"], "/hooks", secret=SECRET)
     first, copy = (endpoint.send(signed(b'{"order": 7}')) for _ in range(2))
     assert (first.status, first.body) == (copy.status, copy.body) == (200, b'{"thanks":7}')
@@ -112,7 +108,7 @@ def test_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
-    shown = run(blocks("python", (ROOT / "README.md").read_text())[1])
+    shown = run(blocks("python", page("README.md"))[1])
     request = signed(b'{"order": 7}')
     with closing(shown["shop"]) as theirs:
         for _ in range(3):
@@ -169,13 +165,13 @@ def holds_a_key(choice: str, *before: str) -> bool:
 
 
 def test_sqlite_as_shown(tmp_path: Path) -> None:
-    (choice,) = choices(blocks("python", section("## Stores"))[0])
+    (choice,) = choices(STORES[0])
     assert holds_a_key(choice.replace("/var/lib/shop", str(tmp_path)))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_postgres_as_shown(database_url: str, number: int) -> None:
-    shown = choices(blocks("python", section("## Stores"))[1])
+    shown = choices(STORES[1])
     assert len(shown) == 3
     url = f"DATABASE_URL = {database_url!r}"
     assert holds_a_key(shown[number], url, "pool = await asyncpg.create_pool(DATABASE_URL)")
@@ -199,7 +195,7 @@ def starts(port: int) -> None:
 
 def test_a_function_that_makes_the_pool_as_shown(tmp_path: Path, database_url: str) -> None:
     """Under uvicorn, which imports it."""
-    (tmp_path / "shop.py").write_text(blocks("python", section("## Stores"))[2] + SHOP)
+    (tmp_path / "shop.py").write_text(STORES[2] + SHOP)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         command = [sys.executable, "-m", "uvicorn", "shop:app", "--fd", str(listening.fileno()), "--no-access-log"]
@@ -221,7 +217,7 @@ def test_a_function_that_makes_the_pool_as_shown(tmp_path: Path, database_url: s
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_redis_as_shown(redis_socket: Path, number: int) -> None:
-    shown = choices(blocks("python", section("## Stores"))[3])
+    shown = choices(STORES[3])
     assert len(shown) == 2
     ours = f"Redis(unix_socket_path={str(redis_socket)!r}, socket_timeout=60)"  # on a busy machine
     assert ours in (choice := shown[number].replace("Redis(socket_timeout=2)", ours))
@@ -245,7 +241,7 @@ def shop() -> Iterator[sqlite3.Connection]:
 
 
 def test_the_newest_wins(shop: sqlite3.Connection) -> None:
-    (shown,) = blocks("sql", section("### No order is promised"))
+    (shown,) = blocks("sql", page("docs/guides/keep-order.md"))
     for status, version in (("shipped", 4), ("packed", 3), ("shipped again", 4)):
         shop.execute(shown, {"order": 7, "status": status, "version": version})
     assert shop.execute("SELECT status, version FROM orders").fetchall() == [("shipped", 4)]
@@ -253,7 +249,7 @@ def test_the_newest_wins(shop: sqlite3.Connection) -> None:
 
 def test_the_id_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Stripe's own library, to somebody who is not Stripe."""
-    refund = run(blocks("python", section("### Effects outside the database"))[0])["refund"]
+    refund = run(blocks("python", section(INBOX, "Effects outside the database"))[0])["refund"]
     with Receiver() as bank:
         bank.behave(Behaviour(body=b'{"id": "re_1", "object": "refund"}'))
         monkeypatch.setattr(stripe, "api_key", "sk_test_none")
@@ -265,7 +261,7 @@ def test_the_id_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_to_follow_is_published_once(shop: sqlite3.Connection) -> None:
-    paid = run(blocks("python", section("### Effects outside the database"))[1])["paid"]
+    paid = run(blocks("python", section(INBOX, "Effects outside the database"))[1])["paid"]
     for _ in range(3):
         paid(shop, webhook(b'{"order": 7}'))
     shop.rollback()  # whatever was not committed
@@ -281,9 +277,7 @@ Framework = Callable[[Callable[..., Any]], Any]  # from a function of its reques
 
 def _cell(framework: str) -> str:
     """What the table says the bytes are."""
-    rows = re.findall(
-        r"^\| ([^|]+) \| (.+?) \| .*\|$", section("### Bodies that a framework re-serialises"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| ([^|]+) \| (.+?) \| .*\|$", section(RECEIVE, "Use the raw body"), re.MULTILINE)
     (cell,) = [cell for names, cell in rows if framework in names.split(", ")]
     return " ".join(re.sub(r"`([^`]+)` if `([^`]+)`, else `([^`]+)`", r"\1 if \2 else \3", cell).strip("`").split())
 

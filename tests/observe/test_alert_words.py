@@ -17,7 +17,7 @@ from hookline.rules.alerts.conditions import RULES, Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.services import manage
 
-DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "alerts.md"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 

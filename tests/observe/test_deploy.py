@@ -28,7 +28,7 @@ from tests.support.measured import Scrape, measuring
 from tests.support.scene import Scene
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-DOCS = DEPLOY.parent / "docs" / "observability.md"
+DOCS = DEPLOY.parent / "docs" / "reference" / "metrics.md"
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana" / "hookline.json").read_text())
 

@@ -220,7 +220,7 @@ def test_every_event_is_one_word_and_in_the_documentation() -> None:
     said |= {kind.value for kind in LaneEventKind} | {"attempt", "request"}
     assert len(said) > 40
     assert [event for event in said if not re.fullmatch(r"[a-z_]+", event)] == []
-    text = (ROOT / "docs/observability.md").read_text().partition("<!-- events -->")[2].partition("<!-- end -->")[0]
+    text = (ROOT / "docs/reference/logs.md").read_text().partition("<!-- events -->")[2].partition("<!-- end -->")[0]
     rows = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", text, re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
     assert documented == said

@@ -1,15 +1,16 @@
-"""The Python of docs/outbox.md, by the heading above it."""
+"""The Python of the guides about publishing, by the heading above it."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-_PAGE = Path(__file__).parents[2] / "docs" / "outbox.md"
+from tests.support.pages import blocks, page
+
+_GUIDES = "".join(map(page, ("docs/guides/set-up-the-outbox.md", "docs/guides/test-code-that-publishes.md")))
 
 
 def python_under(heading: str) -> list[str]:
     """Its blocks, up to the next heading of any rank."""
-    found = re.search(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", _GUIDES, re.MULTILINE | re.DOTALL)
     assert found is not None, heading
-    return re.findall(r"^```python\n(.*?)^```$", found[1], re.MULTILINE | re.DOTALL)
+    return blocks("python", found[1])

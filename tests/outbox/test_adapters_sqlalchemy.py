@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from hookline.outbox import NotInTransaction, UnknownConnection, publish, publish_async
 from tests.outbox.conftest import PostgresShop, SqliteShop
 from tests.outbox.desks import engine_url
+from tests.support.pages import page
 
-PAGE = Path(__file__).parents[2] / "docs" / "outbox.md"
+GUIDE = "docs/guides/publish-in-a-transaction.md"
 
 
 class Base(DeclarativeBase):
@@ -165,8 +165,8 @@ async def _publish_and_fail_async(engine: AsyncEngine) -> None:
 
 @pytest.fixture
 def begun_engine(sqlite_engine: sa.Engine) -> sa.Engine:
-    """As docs/outbox.md advises for savepoints, after SQLAlchemy's manual."""
-    recipe = re.search(r"```python\n(@event.listens_for.*?)```", PAGE.read_text(), re.DOTALL)
+    """As the guide advises for savepoints, after SQLAlchemy's manual."""
+    recipe = re.search(r"```python\n(@event.listens_for.*?)```", page(GUIDE), re.DOTALL)
     assert recipe is not None
     exec(recipe[1], {"engine": sqlite_engine, "event": sa.event})
     return sqlite_engine
@@ -191,7 +191,7 @@ def test_with_it_a_savepoint_may_come_first(begun_engine: sa.Engine, sqlite_shop
 def test_without_it_a_savepoint_that_comes_first_is_a_transaction_of_its_own(
     sqlite_engine: sa.Engine, sqlite_shop: SqliteShop
 ) -> None:
-    """Python's sqlite3 sends BEGIN before an INSERT and not before a SAVEPOINT; docs/outbox.md warns of it."""
+    """Python's sqlite3 sends BEGIN before an INSERT and not before a SAVEPOINT; the guide warns of it."""
     _publish_in_a_savepoint_and_roll_back(sqlite_engine)
     assert len(sqlite_shop.outbox()) == 1
 

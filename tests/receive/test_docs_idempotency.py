@@ -1,4 +1,4 @@
-"""The section "Idempotency" of docs/receiving.md: every example runs, and its tables name what there is."""
+"""Idempotent handlers in the documents: every example runs, and the tables are complete."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ from hookline.receive.idempotency import IdempotencySettings, problems
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 from tests.receive import senders
 from tests.receive.web import Reply, Server, asgi_server, wsgi_server
+from tests.support.pages import blocks, page, section
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "receiving.md").read_text()
-_found = re.search(r"^## Idempotency\n(.*?)(?=^## )", _PAGE, re.MULTILINE | re.DOTALL)
-assert _found is not None
-SECTION = _found[1]
-ONE, ROUTE, LITESTAR, FASTAPI, FLASK, DJANGO, KEYS = re.findall(
-    r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL
-)
+ONE, ROUTE, LITESTAR, FASTAPI, FLASK, DJANGO, KEYS = blocks("python", page("docs/guides/make-handlers-idempotent.md"))
+REFERENCE = "docs/reference/receiving.md"
 
 SETTINGS = IdempotencySettings(verifier=Verifier(senders.WHSEC), only=["/hooks"])
 
@@ -134,8 +130,10 @@ def test_keys() -> None:
 
 
 def test_the_tables_name_every_problem_and_every_setting() -> None:
-    codes = set(re.findall(r"\b[45]\d\d `(\w+)`", SECTION))
+    codes = set(re.findall(r"\b[45]\d\d `(\w+)`", section(REFERENCE, "Answers of an idempotent handler")))
     made = set(re.findall(r'problem\(\d+, "(\w+)"', Path(problems.__file__).read_text()))
     assert codes == made
-    named = re.findall(r"^\| (`.*?) \|", SECTION.partition("| setting |")[2], re.MULTILINE)
+    named = re.findall(
+        r"^\| (`.*?) \|", section(REFERENCE, "Idempotency settings").partition("| setting |")[2], re.MULTILINE
+    )
     assert set(re.findall(r"`(\w+)`", " ".join(named))) == set(IdempotencySettings.__struct_fields__)

@@ -1,11 +1,10 @@
-"""The section "Guard the handler" of docs/receiving.md: each example runs, and refuses what is not signed."""
+"""The section "Guard the handler" of the guide: each example runs, and refuses unsigned requests."""
 
 from __future__ import annotations
 
 import re
 import sys
 import time
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.conf import settings as django_settings
 
 from tests.receive import senders
 from tests.receive.web import Server, asgi_server, wsgi_server
+from tests.support.pages import blocks, section
 
 if not django_settings.configured:
     django_settings.configure(USE_TZ=True)
@@ -22,10 +22,7 @@ from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 from django.urls import path
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "receiving.md").read_text()
-_found = re.search(r"^## Guard the handler\n(.*?)(?=^## )", _PAGE, re.MULTILINE | re.DOTALL)
-assert _found is not None
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", _found[1], re.MULTILINE | re.DOTALL)
+BLOCKS = blocks("python", section("docs/guides/receive-and-verify.md", "Guard the handler"))
 EXAMPLES = {re.findall(r"hookline\.receive\.(\w+) import", block)[0]: block for block in BLOCKS}
 
 

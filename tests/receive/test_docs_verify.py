@@ -1,9 +1,8 @@
-"""The section on verification of docs/receiving.md: every example runs, on a request of that provider."""
+"""Verification in the documents: every example runs, on a request of that provider."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +12,9 @@ from hookline import clock
 from hookline.receive import VerificationCode, VerificationError, Verifier, Webhook
 from hookline.receive.schemes import SCHEMES
 from tests.receive.senders import SENDERS, Sent, secrets_of, twilio_form
+from tests.support.pages import blocks, section
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "receiving.md").read_text()
-_found = re.search(r"^## Verify\n(.*?)(?=^## )", _PAGE, re.MULTILINE | re.DOTALL)
-assert _found is not None
-SECTION = _found[1]
+EXAMPLE_BLOCKS = blocks("python", section("docs/guides/receive-and-verify.md", "Verify"))
 
 
 def _scheme(example: str) -> str:
@@ -25,7 +22,7 @@ def _scheme(example: str) -> str:
     return named[1] if named else "standard"
 
 
-EXAMPLES = {_scheme(block): block for block in re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)}
+EXAMPLES = {_scheme(block): block for block in EXAMPLE_BLOCKS}
 
 
 def _sent(scheme: str, url: str | None) -> Sent:
@@ -54,7 +51,8 @@ def test_the_example(scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_every_code_is_explained() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", SECTION.partition("| `code` |")[2], re.MULTILINE)
+    table = section("docs/reference/receiving.md", "Verification errors")
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", table.partition("| `code` |")[2], re.MULTILINE)
     assert {code for row in rows for code in re.findall(r"`(\w+)`", row)} == set(VerificationCode)
 
 

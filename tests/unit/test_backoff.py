@@ -150,7 +150,7 @@ def test_the_span_of_the_default_policy():
 
 
 def test_the_lifecycle_page_gives_the_span_of_the_default_policy():
-    page = (Path(__file__).parents[2] / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "lifecycle.md").read_text(encoding="utf-8")
     expected, longest = (f"{span // 3600:.0f} h {span % 3600 // 60:.0f} min" for span in backoff.span(RetryPolicy()))
     assert f"| all retries together, expected | {expected} |" in page
     assert f"| all retries together, longest | {longest} |" in page

@@ -748,7 +748,7 @@ def test_each_of_several_secrets_is_long_and_hard_to_guess_and_there_once(part: 
 
 # ── documentation ──
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def test_the_documented_table_is_current() -> None:
@@ -757,7 +757,7 @@ def test_the_documented_table_is_current() -> None:
     ).stdout
     assert printed == table() + "\n"
     documented = DOCS.read_text(encoding="utf-8").partition("<!-- settings -->\n")[2].partition("<!-- /settings -->")[0]
-    assert documented == printed, "run `python -m hookline.config` and put its output into docs/configuration.md"
+    assert documented == printed, "run `python -m hookline.config` and put its output into docs/reference/settings.md"
 
 
 def test_the_documented_errors_are_real() -> None:

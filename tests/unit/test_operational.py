@@ -50,7 +50,7 @@ def test_recovery(given: LeasedDelivery, expected: bool) -> None:
 
 def test_every_kind_is_described() -> None:
     assert set(DESCRIPTIONS) == set(Kind)
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "operational-webhooks.md").read_text(encoding="utf-8")
     assert [kind for kind in Kind if f"`{kind}`" not in page] == []
 
 

@@ -1,4 +1,4 @@
-"""The table of moves: total, as the design says, and drawn the same in `docs/lifecycle.md`."""
+"""The table of moves: total, as the design says, and drawn the same in `docs/explanation/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hookline.errors import IllegalMove
 from hookline.model.states import ACTIVE, MOVES, OPEN, WAITING, DeliveryState, Reason, move
 
 S = DeliveryState
-LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+LIFECYCLE = Path(__file__).parents[2] / "docs" / "explanation" / "lifecycle.md"
 
 LEGAL = {
     (S.PENDING, S.DELIVERING),

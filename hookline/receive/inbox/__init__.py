@@ -10,7 +10,8 @@ Or acknowledge, then process: `inbox.accept(conn, webhook)` stores the event, an
 of its own.
 
 `conn` is the connection (or session) that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The async twins
-take those of asyncpg, psycopg and SQLAlchemy. Nothing is committed here. docs/receiving.md says how to set the tables up.
+take those of asyncpg, psycopg and SQLAlchemy. Nothing is committed here. docs/guides/deduplicate-with-the-inbox.md says how to
+create the tables.
 """
 
 from typing import TYPE_CHECKING, Any

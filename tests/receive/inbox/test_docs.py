@@ -1,4 +1,4 @@
-"""The inbox's sections of docs/receiving.md: every example runs."""
+"""The guides about the inbox: every example runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,12 @@ import pytest
 
 from hookline.receive import Headers, Webhook, inbox
 from tests.receive.inbox.shop import Shop
+from tests.support.pages import blocks, page, section
 
-_PAGE = (Path(__file__).parents[3] / "docs" / "receiving.md").read_text()
-_NAMES = ("Exactly one effect: the inbox", "Acknowledge, then process", "The number that must be zero")
-
-
-def _examples(name: str, language: str = "python") -> list[str]:
-    found = re.search(rf"^## {name}\n(.*?)(?=^## )", _PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return re.findall(rf"^```{language}\n(.*?)^```$", found[1], re.MULTILINE | re.DOTALL)
-
-
-ONCE, ACCEPT, ZERO = (_examples(name) for name in _NAMES)
+_PROOF = section("docs/guides/acknowledge-then-process.md", "Prove that no event had two effects")
+ONCE = blocks("python", page("docs/guides/deduplicate-with-the-inbox.md"))
+ACCEPT = blocks("python", page("docs/guides/acknowledge-then-process.md"))
+(ZERO,) = blocks("python", _PROOF)
 WEBHOOK = Webhook(id="msg_1", event_type="order.paid", timestamp=None, body=b'{"id": 7}', headers=Headers())
 
 
@@ -95,10 +89,10 @@ def test_dead_events(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_query_and_the_report(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    [query] = _examples(_NAMES[2], "sql")
+    [query] = blocks("sql", _PROOF)
     _run(ONCE[0], shop)
     assert shop.rows(query) == []
-    _run(ZERO[0], shop)
+    _run(ZERO, shop)
     assert capsys.readouterr().out.splitlines()[-1].endswith(" 1 1 0 1 0")
     shop.run("INSERT INTO hookline_inbox_effect (flow, scope, key) VALUES ('once', '', 'msg_1')")
     assert shop.rows(query) == [("once", "", "msg_1", 2)]
@@ -107,10 +101,8 @@ def test_the_query_and_the_report(shop: Shop, capsys: pytest.CaptureFixture[str]
 
 
 def test_every_metric_that_is_named_exists(shop: Shop) -> None:
-    section = _PAGE[_PAGE.index(f"## {_NAMES[2]}") :]
-    section = section[: section.index("## The contract")]
-    named = set(re.findall(r"^(hookline_inbox_\w+) ", section, re.MULTILINE))
-    asked = set(re.findall(r"expr: .*?(hookline_inbox_\w+)", section))
+    named = set(re.findall(r"^(hookline_inbox_\w+) ", _PROOF, re.MULTILINE))
+    asked = set(re.findall(r"expr: .*?(hookline_inbox_\w+)", _PROOF))
     given = {line.split(" ")[0] for line in shop.report().as_prometheus().splitlines() if not line.startswith("#")}
     assert named == given
     assert asked < given
