@@ -17,8 +17,21 @@ class IllegalMove(HooklineError):
     """A delivery was asked to go where `states.MOVES` does not let it: a bug."""
 
 
-class InvalidInput(HooklineError):
+class AboutField(HooklineError):
+    """Base of errors that may be about one field of the input. The text begins with the field's name."""
+
+    def __init__(self, words: str, *, field: str = "") -> None:
+        super().__init__(f"{field}: {words}" if field else words)
+        self.words = words  # the text without the field
+        self.field = field  # empty: about no single field; dots lead into nested ones
+
+
+class InvalidInput(AboutField):
     """The caller gave something that cannot be accepted; nothing was changed."""
+
+
+class Forbidden(HooklineError):
+    """The caller may not do this, whatever they name."""
 
 
 class NotFound(HooklineError):
@@ -40,7 +53,7 @@ class Overtaken(Conflict):
     """Somebody else changed it between the look and the write."""
 
 
-class BlockedAddress(HooklineError):
+class BlockedAddress(AboutField):
     """The guard refuses this URL or address."""
 
 

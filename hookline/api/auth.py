@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 import structlog
-from msgspec import Struct
 
 from hookline import keys, manage, tokens
 from hookline.api.errors import Refused
 from hookline.errors import NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
+from hookline.model.callers import Caller
 from hookline.store.base import Store
 from hookline.tokens import Grant
 
@@ -34,32 +34,6 @@ _NO_MESSAGES = (
     "a portal's token cannot create messages: use an API key, `hookline token --app`, or a portal link with the capability "
     "CreateMessages"
 )
-
-
-class Caller(Struct, frozen=True, kw_only=True):
-    org_id: str
-    app: Application | None = None  # the only one that this token or key reaches
-    scope: Scope = Scope.FULL
-    portal: bool = False  # a customer, in a browser
-    publishes: bool = True  # may create messages, where the scope lets it
-    key_id: str | None = None  # of an API key
-    key_name: str | None = None  # likewise
-    token: bytes | None = None  # of a token: its hash
-    issued_at: datetime | None = None  # likewise
-    session: bytes | None = None  # of somebody who has signed in to the pages: its hash
-    expires_at: datetime | None = None
-
-    @property
-    def holder(self) -> Hashable:
-        """One token or key; or a session, of whoever signed in with a password."""
-        return self.key_id or self.token or self.session
-
-    @property
-    def actor(self) -> Actor:
-        """As whom the history remembers what they did."""
-        if self.key_id is not None:
-            return Actor(kind=ActorKind.KEY if self.app is None else ActorKind.APPLICATION_KEY, name=self.key_name)
-        return Actor(kind=ActorKind.TOKEN if self.app is None else ActorKind.APPLICATION_TOKEN)
 
 
 class Recent(Generic[K, V]):
@@ -141,6 +115,7 @@ class Auth:
             self._note_older(tokens.secret_id(secret))
         return Caller(
             org_id=org.id,
+            actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
             app=app,
             scope=grant.scope,
             portal=grant.portal,
@@ -166,7 +141,12 @@ class Auth:
         if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
         # The session goes by another hash than the link, which is void from now on.
-        return Caller(org_id=org.id, token=hashlib.sha256(used).digest(), issued_at=grant.issued_at)
+        return Caller(
+            org_id=org.id,
+            actor=Actor(kind=ActorKind.TOKEN),
+            token=hashlib.sha256(used).digest(),
+            issued_at=grant.issued_at,
+        )
 
     async def _of_key(self, text: str) -> Caller:
         found = await self._store.api_key_by_hash(keys.hashed(keys.check(text)))
@@ -182,10 +162,10 @@ class Auth:
         self._touch(found.id)
         return Caller(
             org_id=found.org_id,
+            actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
             app=app,
             scope=found.scope,
             key_id=found.id,
-            key_name=found.name,
             expires_at=found.expires_at,
         )
 

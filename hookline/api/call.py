@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api import body, query, wire
-from hookline.api.auth import Caller
 from hookline.api.query import without_controls
 from hookline.api.services import Services
 from hookline.errors import InvalidInput
 from hookline.model import Application
+from hookline.model.callers import Caller
+from hookline.services.deps import Deps
 from hookline.store.base import Page, Store
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ class Call:
         self._raw: bytes | None = None
 
     @property
+    def deps(self) -> Deps:
+        return self.services.deps_for(self.caller)
+
+    @property
     def store(self) -> Store:
-        return self.services.customers.store_for(self.caller.app, self.services.store)
+        return self.deps.store
 
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
@@ -90,7 +95,7 @@ def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
     backwards = asked.iterator is not None and asked.iterator.startswith("-")
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
     if iterator is not None and not _is_key(iterator, prefix):
-        raise InvalidInput(f"iterator: {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"{iterator[:40]!r} is none of this listing's", field="iterator")
     return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=asked.descending)
 
 

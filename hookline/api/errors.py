@@ -12,16 +12,8 @@ from starlette.responses import Response
 
 from hookline import html
 from hookline.api import faults
-from hookline.errors import (
-    BlockedAddress,
-    Busy,
-    Conflict,
-    HooklineError,
-    InvalidInput,
-    NotFound,
-    SignatureError,
-    StoreUnavailable,
-)
+from hookline.errors import BlockedAddress, HooklineError, InvalidInput, StoreUnavailable
+from hookline.services.errors import http_status
 
 # What a client learns of an outage. The error itself may name the database's address: it goes to the log.
 UNAVAILABLE = "the database is not available now; try again in a moment"
@@ -42,13 +34,6 @@ _CODES = {
     500: "server_error",
     503: "unavailable",
 }
-
-_STATUS: list[tuple[type[HooklineError], int]] = [
-    (SignatureError, 401),
-    (NotFound, 404),
-    (Conflict, 409),
-    (Busy, 503),
-]
 
 
 class Refused(HooklineError):
@@ -124,10 +109,8 @@ def answer(error: Exception, within: str = "body") -> Response:
             return invalid(faults.of_check(error, in_body=within == "body"), within)
         case StoreUnavailable():
             return problem(503, UNAVAILABLE)
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return problem(status, str(error))
-    return problem(500, "something went wrong here; it was logged")
+    status = http_status(error)
+    return problem(status, str(error) if status != 500 else "something went wrong here; it was logged")
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -12,9 +12,9 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hookline.api.auth import Caller
 from hookline.api.errors import answer, problem
 from hookline.clock import quick_chance
+from hookline.model.callers import Caller
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Accept
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
 from starlette.types import Scope
 
-from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.front import visit_of
 from hookline.api.operation import Operation
 from hookline.api.services import Services
 from hookline.errors import SignatureError
+from hookline.model.callers import Caller
 
 
 async def admit(services: Services, operation: Operation, scope: Scope) -> Caller:
@@ -33,7 +34,7 @@ async def admit(services: Services, operation: Operation, scope: Scope) -> Calle
 async def identify(services: Services, scope: Scope) -> Caller:
     """Who calls. Whoever has a good token is let in, however many bad ones came from the same address."""
     try:
-        return await services.auth.caller(_authorization(scope))
+        return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:
         wait = services.limits.stranger(_address(scope))
         services.tally.stranger(429 if wait else 401)

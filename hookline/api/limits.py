@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 from msgspec import Struct
 
 from hookline import lockout
-from hookline.api.auth import Caller
 from hookline.api.errors import Refused
+from hookline.model.callers import Caller
 
 ROUNDING = 1e-6  # seconds
 MOST_KNOWN = 10_000  # buckets; those that are full again, or will be soonest, are forgotten first

@@ -32,30 +32,8 @@ from hookline.cli import (
     trace,
 )
 from hookline.cli.output import clean
-from hookline.errors import (
-    BlockedAddress,
-    ConfigError,
-    Conflict,
-    HooklineError,
-    InvalidInput,
-    MigrationNeeded,
-    NotFound,
-    SourceUnavailable,
-    StoreUnavailable,
-    VaultError,
-)
-
-EXIT_CODES: list[tuple[type[HooklineError], int]] = [
-    (ConfigError, 2),
-    (VaultError, 2),
-    (InvalidInput, 2),
-    (BlockedAddress, 2),
-    (NotFound, 3),
-    (StoreUnavailable, 4),
-    (SourceUnavailable, 4),
-    (MigrationNeeded, 4),
-    (Conflict, 5),
-]
+from hookline.errors import HooklineError, InvalidInput
+from hookline.services.errors import exit_code
 
 HELP = """
 Reliable webhook delivery: publish inside your transaction, deliver with retries, circuits and dead letters.
@@ -173,7 +151,3 @@ def _discard_output() -> None:
 def _fail(text: str, code: int) -> NoReturn:
     print(f"hookline: {clean(text)}", file=sys.stderr)
     sys.exit(code)
-
-
-def exit_code(error: HooklineError) -> int:
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)

@@ -11,8 +11,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hookline import audit
-from hookline.access import NewAudit
 from hookline.api import body
 from hookline.api.errors import Refused, beside
 from hookline.api.front import visit_of
@@ -25,9 +23,11 @@ from hookline.dashboard.headers import headers, policy
 from hookline.dashboard.look import PORTAL, Look, Viewer
 from hookline.dashboard.notices import Notices
 from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, Shown, View
-from hookline.errors import Busy, Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
+from hookline.errors import HooklineError, StoreUnavailable
 from hookline.html import Safe, tag
 from hookline.model import Application
+from hookline.services import audit
+from hookline.services.errors import http_status
 from hookline.store.base import Page as Rows
 
 MOST_SWITCHED = 200  # applications that the switcher lists
@@ -177,17 +177,12 @@ class Dashboard:
 
     async def _remember(self, look: Look, action: Action, done: Done | Shown) -> None:
         """In the audit log."""
+        if action.name is None:
+            return
         named = list(look.request.path_params.values())
-        entry = NewAudit(
-            org_id=look.org_id,
-            actor=look.viewer.actor,
-            action=action.name,
-            subject=done.subject if done.subject is not None else (named[-1] if named else ""),
-            app_id=done.app_id or (None if look.app is None else look.app.id),
-            detail=done.detail,
-            address=look.request.client.host if look.request.client else "",
-        )
-        await audit.remember(look.store, entry)
+        subject = done.subject if done.subject is not None else (named[-1] if named else "")
+        app_id = done.app_id or (None if look.app is None else look.app.id)
+        await audit.write(look.store, audit.entry(look.by, action.name, subject, app_id=app_id, detail=done.detail))
 
     # ── around them ──
 
@@ -240,21 +235,7 @@ _TITLES = {403: "Not allowed", 404: "Not found", 409: "Not now", 422: "That cann
 
 
 def _status(error: HooklineError) -> int:
-    match error:
-        case Refused():
-            return error.status
-        case SignatureError():
-            return 401
-        case NotFound():
-            return 404
-        case Conflict():
-            return 409
-        case InvalidInput():
-            return 422
-        case Busy():
-            return 503
-        case _:
-            return 400
+    return error.status if isinstance(error, Refused) else http_status(error)
 
 
 async def _static(request: Request) -> Response:

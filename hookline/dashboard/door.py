@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hookline import audit, lockout
-from hookline.access import NewAudit, NewSession, Session
+from hookline import lockout
+from hookline.access import NewSession, Session
 from hookline.api import body
-from hookline.api.auth import TOUCHED, Caller, Recent
+from hookline.api.auth import TOUCHED, Recent
 from hookline.api.errors import UNAVAILABLE, Refused, beside, log_outage
 from hookline.api.services import Services
 from hookline.dashboard import entrance, live, origin
@@ -34,6 +34,9 @@ from hookline.dashboard.page import Form
 from hookline.dashboard.signin import NO_PORTAL, Arrival, Locked, SignIn, linked
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.html import Safe
+from hookline.model import Actor, ActorKind
+from hookline.model.callers import Caller
+from hookline.services import audit
 
 SESSION, PROOF, MARK = "session", "form", "browser"  # cookies
 PROOF_SECONDS = 12 * 3600.0
@@ -81,7 +84,7 @@ class Door:
         session = await self._store.session(_hashed(value))
         if session is None or (session.app_id is not None) != portal:
             raise SignatureError("sign in")
-        caller = await self._caller(session)
+        caller = await self._caller(session, _address(request))
         self._touch(session.hash)
         name = session.operator or session.key_name or "token"
         return Viewer(
@@ -89,10 +92,9 @@ class Door:
             name=name if caller.app is None else caller.app.name,
             csrf=_proof(self._key, "form", value),
             portal=portal,
-            operator=session.operator,
         )
 
-    async def _caller(self, session: Session) -> Caller:
+    async def _caller(self, session: Session, address: str) -> Caller:
         app = None
         if session.app_id is not None:
             app = await self._store.application(session.org_id, session.app_id)
@@ -100,12 +102,13 @@ class Door:
                 raise SignatureError("sign in")
         return Caller(
             org_id=session.org_id,
+            actor=_actor(session, portal=app is not None),
             app=app,
             scope=session.role,
+            address=address,
             portal=app is not None,
             publishes=app is None,
             key_id=session.key_id,
-            key_name=session.key_name,
             token=session.token,
             session=session.hash,
             expires_at=session.expires_at,
@@ -218,18 +221,14 @@ class Door:
         return answer
 
     async def _remember(self, request: Request, arrival: Arrival) -> None:
-        viewer = Viewer(
-            caller=_as_caller(arrival), name="", csrf="", portal=arrival.app is not None, operator=arrival.operator
-        )
-        entry = NewAudit(
+        by = Caller(
             org_id=arrival.org_id,
-            actor=viewer.actor,
-            action="session.begin",
-            subject=arrival.operator or arrival.key_id or "",
-            app_id=None if arrival.app is None else arrival.app.id,
+            actor=_actor(arrival, portal=arrival.app is not None),
+            app=arrival.app,
             address=_address(request),
         )
-        await audit.remember(self._store, entry)
+        entry = audit.entry(by, "session.begin", arrival.operator or arrival.key_id or "")
+        await audit.write(self._store, entry)
 
     # ── sign-out ──
 
@@ -339,15 +338,15 @@ def _new_session(value: str, arrival: Arrival) -> NewSession:
     )
 
 
-def _as_caller(arrival: Arrival) -> Caller:
-    return Caller(
-        org_id=arrival.org_id,
-        app=arrival.app,
-        scope=arrival.role,
-        key_id=arrival.key_id,
-        key_name=arrival.key_name,
-        token=arrival.token,
-    )
+def _actor(entered: Session | Arrival, *, portal: bool) -> Actor:
+    """By what they signed in."""
+    if portal:
+        return Actor(kind=ActorKind.PORTAL)
+    if entered.operator is not None:
+        return Actor(kind=ActorKind.OPERATOR, name=entered.operator)
+    if entered.key_id is not None:
+        return Actor(kind=ActorKind.KEY, name=entered.key_name)
+    return Actor(kind=ActorKind.TOKEN)
 
 
 def _hashed(value: str) -> bytes:

@@ -14,12 +14,13 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from hookline import ids, manage
-from hookline.api.auth import Caller
 from hookline.api.services import Services
 from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, tag
-from hookline.model import Actor, ActorKind, Application, Endpoint, Message, Scope
+from hookline.model import Application, Endpoint, Message, Scope
+from hookline.model.callers import Caller
 from hookline.observe.activity import MINUTE, QUARTER
+from hookline.services.deps import Deps
 from hookline.store.base import Store
 
 PORTAL = "/portal"
@@ -56,20 +57,10 @@ class Viewer(Struct, frozen=True, kw_only=True):
     name: str  # for the top of the page
     csrf: str  # what their forms must bring
     portal: bool = False
-    operator: str | None = None  # the name that they signed in with, where it was a password
 
     @property
     def may_change(self) -> bool:
         return self.caller.scope == Scope.FULL
-
-    @property
-    def actor(self) -> Actor:
-        """As whom the history remembers what they did."""
-        if self.portal:
-            return Actor(kind=ActorKind.PORTAL)
-        if self.operator is not None:
-            return Actor(kind=ActorKind.OPERATOR, name=self.operator)
-        return self.caller.actor
 
 
 class Look:
@@ -92,7 +83,7 @@ class Look:
         """Of the URL; None if it is not there or empty."""
         value = self.request.query_params.get(name, "").strip()
         if len(value) > MOST_PARAM or "\x00" in value:
-            raise InvalidInput(f"{name}: is too long, or has a NUL")
+            raise InvalidInput("is too long, or has a NUL", field=name)
         return value or None
 
     def path(self, name: str) -> str:
@@ -104,7 +95,7 @@ class Look:
     @property
     def span(self) -> Range:
         if self.range is None:
-            raise InvalidInput(f"range: takes one of {', '.join(RANGES)}")
+            raise InvalidInput(f"takes one of {', '.join(RANGES)}", field="range")
         self.timed = True
         return self.range
 
@@ -134,8 +125,16 @@ class Look:
     # ── what they may reach ──
 
     @property
+    def by(self) -> Caller:
+        return self.viewer.caller
+
+    @property
+    def deps(self) -> Deps:
+        return self.services.deps_for(self.by)
+
+    @property
     def store(self) -> Store:
-        return self.services.customers.store_for(self.viewer.caller.app, self.services.store)
+        return self.deps.store
 
     @property
     def org_id(self) -> str:

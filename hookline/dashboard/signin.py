@@ -16,12 +16,12 @@ from msgspec import Struct
 
 from hookline import lockout, passwords, tokens
 from hookline.access import operator_name
-from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.services import Services
 from hookline.errors import HooklineError, InvalidInput, SignatureError
 from hookline.lockout import Subjects
 from hookline.model import Application, Scope
+from hookline.model.callers import Caller
 
 LIFETIME = 7 * 86_400.0  # seconds of an operator's session; one that nobody uses ends sooner: `store.base.IDLE`
 PORTAL_LIFETIME = 86_400.0  # likewise, of a customer's
@@ -153,7 +153,7 @@ class SignIn:
             lifetime=longest,
             app=caller.app,
             key_id=caller.key_id,
-            key_name=caller.key_name,
+            key_name=caller.actor.name,
             token=caller.token,
             token_issued_at=caller.issued_at,
         )

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, config, keys, tokens
-from hookline.api.auth import Caller
 from hookline.api.errors import Refused
 from hookline.api.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MOST_KNOWN, Buckets, Limits, Rates
 from hookline.api.services import Services
-from hookline.model import Application, Organization
+from hookline.model import Actor, ActorKind, Application, Organization
+from hookline.model.callers import Caller
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client, serving
 from tests.api.test_hostile import read_to_end
@@ -34,7 +34,7 @@ def limits(at: Clock | None = None, **rates: float) -> Limits:
 
 
 def calling(name: str, app: Application | None = None, **fields: Any) -> Caller:
-    return Caller(org_id="org", app=app, token=name.encode(), **fields)
+    return Caller(org_id="org", actor=Actor(kind=ActorKind.TOKEN), app=app, token=name.encode(), **fields)
 
 
 # ── requests a second ─────────────────────────────────────────────────────────────────────────────────────────────

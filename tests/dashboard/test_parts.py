@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from hookline.api.auth import Caller
 from hookline.api.services import Services
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look, Viewer
 from hookline.html import Safe, tag
-from hookline.model import Scope
+from hookline.model import Actor, ActorKind, Scope
+from hookline.model.callers import Caller
 from tests.dashboard.markup import parse
 
 NOW = datetime(2025, 11, 15, 20, 41, 7, 123456, tzinfo=UTC)
@@ -31,7 +31,9 @@ def look(query: str = "", *, scope: Scope = Scope.FULL) -> Look:
         "query_string": query.encode(),
         "headers": [(b"host", b"hookline.test")],
     }
-    viewer = Viewer(caller=Caller(org_id="org_1", scope=scope), name="ada", csrf="proof")
+    viewer = Viewer(
+        caller=Caller(org_id="org_1", actor=Actor(kind=ActorKind.TOKEN), scope=scope), name="ada", csrf="proof"
+    )
     return Look(Request(scope_), cast(Services, None), viewer, NOW, None)
 
 

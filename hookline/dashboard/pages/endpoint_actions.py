@@ -34,14 +34,14 @@ def cause(look: Look, form: Form, verb: str) -> str:
 
 async def pause(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "paused")
-    await steering.pause(look.store, found, why, look.viewer.actor)
+    await steering.pause(look.store, found, why, look.by.actor)
     return done(look, found, "Paused. Deliveries are held until it is resumed.", why)
 
 
 async def resume(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "resumed")
     all_of_it = form.flag("replay_missing")
-    resumed = await steering.resume(look.store, found, why, look.viewer.actor, replay_missing=all_of_it)
+    resumed = await steering.resume(look.store, found, why, look.by.actor, replay_missing=all_of_it)
     task = None if resumed.missed is None else resumed.missed.task
     if task is None:
         return done(look, found, "The endpoint is active again.", why)
@@ -51,7 +51,7 @@ async def resume(look: Look, form: Form) -> Done:
 
 async def disable(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "disabled")
-    await steering.set_disabled(look.store, found, True, why, look.viewer.actor)
+    await steering.set_disabled(look.store, found, True, why, look.by.actor)
     return done(look, found, "Disabled. Nothing is created for it from now on.", why)
 
 
@@ -92,22 +92,22 @@ async def open_circuit(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "opened")
     seconds = form.text("seconds")
     if seconds not in dict(OPENINGS):
-        raise InvalidInput(f"seconds: takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
     until = await look.store.now() + timedelta(seconds=int(seconds)) if seconds else None
-    await steering.open_circuit(look.store, found, why, look.viewer.actor, until=until)
+    await steering.open_circuit(look.store, found, why, look.by.actor, until=until)
     return done(look, found, "The circuit is open: nothing is sent until then, and a probe follows.", why)
 
 
 async def close_circuit(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "closed")
-    event = await steering.close_circuit(look.store, found, why, look.viewer.actor)
+    event = await steering.close_circuit(look.store, found, why, look.by.actor)
     notice = "The circuit was not open." if event is None else "Sent again: at a low rate that doubles with successes."
     return done(look, found, notice, why)
 
 
 async def reset_circuit(look: Look, form: Form) -> Done:
     found, why = await find(look), cause(look, form, "reset")
-    event = await steering.reset_circuit(look.store, found, why, look.viewer.actor)
+    event = await steering.reset_circuit(look.store, found, why, look.by.actor)
     notice = (
         "There was nothing to reset." if event is None else "The circuit is closed, and its failures are forgotten."
     )
