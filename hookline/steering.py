@@ -163,10 +163,10 @@ async def open_circuit(
 
 def _check_end(until: datetime, now: datetime) -> None:
     if until <= now:
-        raise InvalidInput("until: is not in the future")
+        raise InvalidInput("is not in the future", field="until")
     if until - now > LONGEST_OPEN:
         raise InvalidInput(
-            f"until: is more than {LONGEST_OPEN.days} days ahead; to stop for longer, pause the endpoint"
+            f"is more than {LONGEST_OPEN.days} days ahead; to stop for longer, pause the endpoint", field="until"
         )
 
 

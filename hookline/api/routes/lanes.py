@@ -95,7 +95,7 @@ def _end(given: OpenIn, now: datetime) -> datetime | None:
     if given.seconds is None:
         return given.until
     if given.until is not None:
-        raise InvalidInput("seconds: give either seconds or until")
+        raise InvalidInput("give either seconds or until", field="seconds")
     return now + timedelta(seconds=given.seconds)
 
 

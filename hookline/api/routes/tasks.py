@@ -37,9 +37,9 @@ async def bulk_replay(call: Call) -> Response:
     given = await call.body(wire.BulkReplayIn)
     since, until = _window(given.since, given.until)
     if given.status_code_class is not None:
-        raise InvalidInput("statusCodeClass: not supported; leave it out")
+        raise InvalidInput("not supported; leave it out", field="statusCodeClass")
     if given.status is not None and given.status not in _OUTCOMES:
-        raise InvalidInput("status: give 0 (delivered) or 2 (failed): what is pending is on its way already")
+        raise InvalidInput("give 0 (delivered) or 2 (failed): what is pending is on its way already", field="status")
     work = TaskWork(
         since=since,
         until=until,
@@ -54,7 +54,7 @@ async def bulk_replay(call: Call) -> Response:
 def _window(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None]:
     texts.check_instant("since", since)
     if until is not None and texts.check_instant("until", until) <= since:
-        raise InvalidInput("until: is not after since")
+        raise InvalidInput("is not after since", field="until")
     return since, until
 
 

@@ -37,7 +37,7 @@ Names = Mapping[str, EndpointName]
 async def show(look: Look) -> Page:
     state, after = look.param("state"), look.param("after")
     if state is not None and state not in _STATES:
-        raise InvalidInput(f"state: takes one of {', '.join(_STATES)}")
+        raise InvalidInput(f"takes one of {', '.join(_STATES)}", field="state")
     firing = await look.store.alerts(Rows(limit=SHOWN), firing=True)
     wanted = _STATES[state] if state is not None else None
     found = await look.store.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)

@@ -182,7 +182,7 @@ def _portal(look: Look, app: Application) -> Safe | None:
 async def make_link(look: Look, form: Form) -> Shown:
     app, lifetime = await find(look), form.text("lifetime")
     if lifetime not in dict(LIFETIMES):
-        raise InvalidInput(f"lifetime: takes one of {', '.join(key for key, _ in LIFETIMES)}")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in LIFETIMES)}", field="lifetime")
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
     address = link_address(look.services, look.request)
     made = portal_link(look.services, address, app, lifetime=float(lifetime), scope=scope)

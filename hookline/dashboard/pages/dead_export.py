@@ -50,7 +50,7 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
 async def export(look: Look) -> Response:
     name = look.param("format") or "csv"
     if name not in _FORMATS:
-        raise InvalidInput(f"format: takes one of {', '.join(_FORMATS)}")
+        raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
     where = (await dead_filter.read(look, look.param)).checked()
     after = look.param("after")
     after_death(after)  # what is no place is refused while it can still be said

@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     def checked(self) -> DeadFilter:
         for name, fault in self.faults.items():
-            raise InvalidInput(f"{name}: {fault}")
+            raise InvalidInput(fault, field=name)
         return self.where
 
     def words(self) -> str:
@@ -71,7 +71,7 @@ async def read(look: Look, get: Get) -> Asked:
         try:
             return as_value(_short(name, text))
         except InvalidInput as error:
-            faults[name] = str(error).removeprefix(f"{name}: ")
+            faults[name] = error.words
             return None
 
     where = replace(
@@ -92,7 +92,7 @@ async def read(look: Look, get: Get) -> Asked:
 
 def _short(name: str, text: str) -> str:
     if len(text) > MOST_PARAM:
-        raise InvalidInput(f"{name}: is too long")
+        raise InvalidInput("is too long", field=name)
     return text
 
 

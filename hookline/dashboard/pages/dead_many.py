@@ -54,7 +54,7 @@ async def _chosen(look: Look, get: dead_filter.Get, picks: Sequence[str], kind: 
         raise InvalidInput(NONE)
     where = asked.checked()
     if asked.state != "dead":
-        raise InvalidInput("state: only those that are dead are replayed or resolved by a filter")
+        raise InvalidInput("only those that are dead are replayed or resolved by a filter", field="state")
     # What dies from now on was not counted. A sick endpoint's letters would go round for ever, too.
     until = look.now if where.until is None else min(where.until, look.now)
     return Chosen(asked=asked, where=replace(where, until=until), picked=False)
@@ -205,7 +205,7 @@ async def resolve(look: Look, form: Form) -> Done | Page:
     try:
         catalogue.check_note(note)
     except InvalidInput as error:
-        return await _resolve_page(look, chosen, note, str(error).removeprefix("note: "))
+        return await _resolve_page(look, chosen, note, error.words)
     if not chosen.picked:
         return await _add_tasks(look, chosen, TaskKind.RESOLVE_DEAD, note)
     done = await look.store.resolve(chosen.where, note, len(chosen.where.ids or ()))

@@ -126,7 +126,7 @@ def _asked(look: Look) -> AttemptFilter:
         case "delivered":
             return AttemptFilter(delivered=True)
         case _:
-            raise InvalidInput("attempts: takes failed or delivered")
+            raise InvalidInput("takes failed or delivered", field="attempts")
 
 
 # ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from hookline.dashboard.pages.endpoint_actions import done, find
 from hookline.dashboard.pages.endpoint_controls import back, path
 from hookline.dashboard.pages.endpoint_draft import Draft
 from hookline.dashboard.pages.endpoint_settings import DEATHS, ORDERINGS, SCHEMES
-from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
+from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
 from hookline.html import Child, Safe, join, tag
 from hookline.model import Application, Endpoint, EndpointChange, Strategy
 from hookline.store.base import Page as Rows
@@ -50,11 +50,11 @@ class Fault(Struct, frozen=True):
 
 
 def fault(error: HooklineError, *, portal: bool = False) -> Fault:
-    """Errors say which field they mean: `url: ...`. What customers cannot set they are not told of."""
-    text = discretion.refusal(str(error)) if portal and isinstance(error, BlockedAddress) else str(error)
-    name, colon, words = text.partition(": ")
-    named = name.replace(".", "_")
-    return Fault(named, words) if colon and named in _FIELDS else Fault("", text)
+    """Customers are not told of what only operators can set."""
+    if isinstance(error, AboutField) and (named := error.field.replace(".", "_")) in _FIELDS:
+        hidden = portal and isinstance(error, BlockedAddress)
+        return Fault(named, discretion.refusal(error.words) if hidden else error.words)
+    return Fault("", str(error))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────

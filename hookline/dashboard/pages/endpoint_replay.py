@@ -97,7 +97,7 @@ async def _page(look: Look, again: Again, found: Endpoint, typed: str, error: st
 def _since(look: Look, typed: str) -> datetime:
     since = instants.read("since", typed)
     if since >= look.now:
-        raise InvalidInput("since: is not in the past")
+        raise InvalidInput("is not in the past", field="since")
     return since
 
 

@@ -28,7 +28,7 @@ async def reveal(look: Look, _form: Form) -> Shown:
 async def rotate(look: Look, form: Form) -> Shown | Page:
     found, overlap = await find(look), form.text("overlap")
     if overlap not in dict(OVERLAPS):
-        raise InvalidInput(f"overlap: takes one of {', '.join(key for key, _ in OVERLAPS)}")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
     if form.text("revision") != str(found.revision):
         return _not_again(look, found)
     if overlap == "0" and not form.flag("sure"):

@@ -40,7 +40,7 @@ async def show(look: Look) -> Page:
     _check(look)
     after = look.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
-        raise InvalidInput("after: is not a place in this listing")
+        raise InvalidInput("is not a place in this listing", field="after")
     found = await look.store.api_keys(look.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
     names = await look.store.application_names(look.org_id, {key.app_id for key in keys if key.app_id is not None})
@@ -145,9 +145,9 @@ async def create(look: Look, form: Form) -> Shown | Page:
 
 async def _create(look: Look, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
     if typed["scope"] not in set(Scope):
-        raise InvalidInput(f"scope: takes one of {', '.join(Scope)}")
+        raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
     if typed["days"] not in _LIVES:
-        raise InvalidInput(f"days: takes one of {', '.join(filter(None, _LIVES))}, or nothing")
+        raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
     now = look.services.wall()
     return await manage.add_api_key(
         look.store,
@@ -164,8 +164,7 @@ def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
     """The field that it is about, and what is wrong with it."""
     if isinstance(error, NotFound):
         return "app", str(error)
-    field, _, text = str(error).partition(": ")
-    return (field, text) if text else ("name", field)
+    return error.field or "name", error.words
 
 
 async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:

@@ -46,7 +46,7 @@ def where(look: Look, message: Message, state: str | None = None) -> str:
 def _state(look: Look) -> str | None:
     state = look.param("state")
     if state is not None and state not in RANKS:
-        raise InvalidInput(f"state: takes one of {', '.join(RANKS)}")
+        raise InvalidInput(f"takes one of {', '.join(RANKS)}", field="state")
     return state
 
 

@@ -58,7 +58,7 @@ def read(look: Look) -> Asked:
         try:
             return check(name, typed[name])
         except InvalidInput as error:
-            faults[name] = str(error).removeprefix(f"{name}: ")
+            faults[name] = error.words
             return None
 
     since, until = tried("since", instants.read), tried("until", instants.read)
@@ -79,13 +79,13 @@ def read(look: Look) -> Asked:
 
 def _ref(name: str, text: str) -> str:
     if text.startswith(ids.ATTEMPT):
-        raise InvalidInput(f"{name}: an attempt is found with its message: search for that")
+        raise InvalidInput("an attempt is found with its message: search for that", field=name)
     return texts.check_name(name, text)
 
 
 def _state(name: str, text: str) -> str:
     if text not in STATES:
-        raise InvalidInput(f"{name}: takes one of {', '.join(STATES)}")
+        raise InvalidInput(f"takes one of {', '.join(STATES)}", field=name)
     return text
 
 

@@ -90,7 +90,7 @@ async def _list(look: Look, asked: Asked) -> Listed:
 def _key(look: Look, name: str) -> str | None:
     found = look.param(name)
     if found is not None and (not found.startswith(ids.MESSAGE) or ids.minted_at(found) is None):
-        raise InvalidInput(f"{name}: {found[:40]!r} is none of this listing's")
+        raise InvalidInput(f"{found[:40]!r} is none of this listing's", field=name)
     return found
 
 

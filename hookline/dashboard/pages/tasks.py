@@ -34,7 +34,7 @@ async def show(look: Look) -> Page:
     dead_filter.scope(look)
     status = look.param("status")
     if status is not None and status not in set(TaskStatus):
-        raise InvalidInput(f"status: takes one of {', '.join(TaskStatus)}")
+        raise InvalidInput(f"takes one of {', '.join(TaskStatus)}", field="status")
     after = look.param("after")
     if after is not None:
         check_name("after", after)
