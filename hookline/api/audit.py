@@ -21,10 +21,6 @@ _WORDS = {
     "authentication.expire_all": "application.end_portal",
     "authentication.logout": "token.revoke",
     "authentication.revoke_tokens": "token.revoke_all",
-    "background_task.cancel": "task.cancel",
-    "dead_letter.replay_many": "dead_letter.replay",
-    "dead_letter.resolve_many": "dead_letter.resolve",
-    "endpoint.bulk_replay": "endpoint.replay",
     "endpoint.get_secret": "endpoint.reveal_secret",
     "endpoint.patch_headers": "endpoint.headers",
     "endpoint.send_example": "endpoint.test",
@@ -36,7 +32,14 @@ _WORDS = {
     "operational_webhook.endpoint.update_headers": "operational_webhook.headers",
 }
 # Groups of operations whose service writes the entry. Once all are here, this module goes.
-_BY_SERVICE: tuple[str, ...] = ()
+_BY_SERVICE = (
+    "lane.",
+    "dead-letter.",
+    "background-task.",
+    "endpoint.recover",
+    "endpoint.replay-missing",
+    "endpoint.bulk-replay",
+)
 _VERBS = {"update": "edit", "patch": "edit"}
 
 
@@ -52,11 +55,15 @@ def counts(operation: Operation, answer: Response) -> bool:
     """Reading changes nothing, nor does a request for what exists already; messages have a history of their own."""
     if operation.needs == Needs.PUBLISH or answer.status_code >= 400:
         return False
-    if operation.name.removeprefix("v1.").startswith(_BY_SERVICE):
+    if by_service(operation):
         return False
     if operation.method == "GET":
         return EndpointSecretOut in operation.answers.values()
     return not (operation.method == "POST" and 201 in operation.answers and answer.status_code == 200)
+
+
+def by_service(operation: Operation) -> bool:
+    return operation.name.removeprefix("v1.").startswith(_BY_SERVICE)
 
 
 async def remember(call: Call, answer: Response) -> None:

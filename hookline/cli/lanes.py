@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
-from typing import Annotated, TypeVar
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 import typer
 
-from hookline import steering
 from hookline.api import wire
 from hookline.api.wire.lanes import missed as shown_missed
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
-from hookline.model import Actor, ActorKind, Endpoint, LaneEvent, LaneView
+from hookline.model import Actor, Endpoint, LaneView
+from hookline.services import endpoint_state
+from hookline.services.endpoint_state import LONGEST_OPEN, CircuitChange, Missed, Resumed
+from hookline.services.lookup import EndpointRef
 from hookline.states import Circuit
-from hookline.steering import LONGEST_OPEN, Missed
-
-T = TypeVar("T")
-Work = Callable[[Session, Endpoint], Awaitable[T]]
-
-ACTOR = Actor(kind=ActorKind.COMMAND_LINE)
 
 Why = Annotated[str | None, typer.Option("--why", help="Kept in the endpoint's history.")]
 
@@ -44,14 +40,15 @@ def pause(
     as_json: params.Json = False,
 ) -> None:
     """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
-    cause = _cause(why, "paused from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> Endpoint:
-        return await steering.pause(opened.store, endpoint, cause, ACTOR)
-
     out = Output(as_json)
-    paused, view = run(_steer(org, ref, app_ref, "endpoint.pause", cause, work))
+    paused, view = run(_pause(org, EndpointRef(ref, app_ref), why))
     out.result(wire.endpoint(paused), people=lambda: out.line(_status(paused, view)))
+
+
+async def _pause(org: str, ref: EndpointRef, why: str | None) -> tuple[Endpoint, LaneView | None]:
+    async with session(org) as opened:
+        paused = await endpoint_state.pause(opened.deps, opened.by, ref, why)
+        return paused, await opened.store.lane_view(paused.no)
 
 
 def resume(
@@ -70,13 +67,8 @@ def resume(
 
     hookline endpoints resume ep_... --replay-missing
     """
-    cause = _cause(why, "resumed from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> steering.Resumed:
-        return await steering.resume(opened.store, endpoint, cause, ACTOR, replay_missing=replay_missing)
-
     out = Output(as_json)
-    done, view = run(_steer(org, ref, app_ref, "endpoint.resume", cause, work))
+    done, view = run(_resume(org, EndpointRef(ref, app_ref), why, replay_missing))
 
     def people() -> None:
         out.line(_status(done.endpoint, view))
@@ -85,6 +77,12 @@ def resume(
 
     document = msgspec.to_builtins(wire.endpoint(done.endpoint)) | {"missed": shown_missed(done.missed)}
     out.result(document, people=people)
+
+
+async def _resume(org: str, ref: EndpointRef, why: str | None, replay_missing: bool) -> tuple[Resumed, LaneView | None]:
+    async with session(org) as opened:
+        done = await endpoint_state.resume(opened.deps, opened.by, ref, why, replay_missing=replay_missing)
+        return done, await opened.store.lane_view(done.endpoint.no)
 
 
 def _status(endpoint: Endpoint, view: LaneView | None) -> str:
@@ -122,18 +120,17 @@ def open_circuit(
     """
     if length is not None and until is not None:
         raise InvalidInput("give either --for or --until")
-    cause = _cause(why, "opened from the command line")
 
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
+    async def work(opened: Session) -> CircuitChange:
         end = _end(length, until, opened.now)
-        return await steering.open_circuit(opened.store, endpoint, cause, ACTOR, until=end)
+        return await endpoint_state.open_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why, until=end)
 
-    _change_circuit(Output(as_json), _steer(org, ref, app_ref, "endpoint.open_circuit", cause, work), "")
+    _change_circuit(Output(as_json), org, work, "")
 
 
-def _end(length: str | None, until: str | None, now: datetime) -> datetime | None:
+def _end(length: str | None, until: str | None, now: datetime) -> datetime | timedelta | None:
     if length is not None:
-        return now + params.read_span("--for", length, LONGEST_OPEN.total_seconds())
+        return params.read_span("--for", length, LONGEST_OPEN.total_seconds())
     return None if until is None else params.read_instant(until, now)
 
 
@@ -148,13 +145,11 @@ def close_circuit(
 
     hookline endpoints close ep_... --why "they say that they are back"
     """
-    cause = _cause(why, "closed from the command line")
 
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
-        return await steering.close_circuit(opened.store, endpoint, cause, ACTOR)
+    async def work(opened: Session) -> CircuitChange:
+        return await endpoint_state.close_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why)
 
-    steered = _steer(org, ref, app_ref, "endpoint.close_circuit", cause, work)
-    _change_circuit(Output(as_json), steered, "; it was not open")
+    _change_circuit(Output(as_json), org, work, "; it was not open")
 
 
 def reset_circuit(
@@ -168,24 +163,26 @@ def reset_circuit(
 
     hookline endpoints reset ep_... --why "their disk is no longer full"
     """
-    cause = _cause(why, "reset from the command line")
 
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
-        return await steering.reset_circuit(opened.store, endpoint, cause, ACTOR)
+    async def work(opened: Session) -> CircuitChange:
+        return await endpoint_state.reset_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why)
 
-    steered = _steer(org, ref, app_ref, "endpoint.reset_circuit", cause, work)
-    _change_circuit(Output(as_json), steered, " already, without failures")
+    _change_circuit(Output(as_json), org, work, " already, without failures")
 
 
-def _change_circuit(
-    out: Output, steered: Coroutine[None, None, tuple[LaneEvent | None, LaneView | None]], unchanged: str
-) -> None:
+def _change_circuit(out: Output, org: str, work: Callable[[Session], Awaitable[CircuitChange]], unchanged: str) -> None:
     """`unchanged`: what is said where there was nothing to do."""
-    event, view = run(steered)
+
+    async def changed() -> tuple[CircuitChange, LaneView | None]:
+        async with session(org) as opened:
+            done = await work(opened)
+            return done, await opened.store.lane_view(done.endpoint.no)
+
+    done, view = run(changed())
     state = "gone" if view is None else _circuit(view)
-    words = f"the circuit is {state}" if event is not None else f"the circuit is {state}{unchanged}"
+    words = f"the circuit is {state}" if done.event is not None else f"the circuit is {state}{unchanged}"
     out.result(
-        {"changed": event is not None, "lane": None if view is None else wire.lane(view)},
+        {"changed": done.event is not None, "lane": None if view is None else wire.lane(view)},
         people=lambda: out.line(words + _waiting(view)),
     )
 
@@ -201,21 +198,5 @@ def _circuit(view: LaneView) -> str:
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cause(why: str | None, usual: str) -> str:
-    return usual if why is None else why
-
-
 def _waiting(view: LaneView | None) -> str:
     return f", {view.depth:,} waiting" if view is not None and view.depth else ""
-
-
-async def _steer(
-    org: str, ref: str, app_ref: str | None, action: str, cause: str, work: Work[T]
-) -> tuple[T, LaneView | None]:
-    """What it did, and the lane that follows."""
-    async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        done = await work(opened, endpoint)
-        if done is not None:
-            await opened.remember(action, endpoint.id, app_id=endpoint.app_id, detail=cause)
-        return done, await opened.store.lane_view(endpoint.no)

@@ -13,13 +13,14 @@ from typing import TypeVar
 from hookline import clock, config, manage, runtime
 from hookline.cli import logs
 from hookline.config import Config
-from hookline.errors import NotFound, StoreUnavailable
+from hookline.errors import StoreUnavailable
 from hookline.flow.guard import Guard
 from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, NewMessage
 from hookline.model.callers import Caller
 from hookline.schemas import Schemas
-from hookline.services import audit
+from hookline.services import audit, lookup
 from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.store.base import Store
 
 T = TypeVar("T")
@@ -38,19 +39,11 @@ class Session:
         self.deps = _deps(settings, store, self.guard)
 
     async def application(self, ref: str) -> Application:
-        try:
-            return await manage.find_application(self.store, self.org_id, ref)
-        except NotFound as error:
-            raise NotFound(f"{error}; `hookline apps add` makes one") from None
+        return await lookup.application(self.deps, self.by, ref)
 
     async def endpoint(self, ref: str, app: str | None) -> Endpoint:
         """By id; by uid where the application is given."""
-        if app is not None:
-            return await manage.find_endpoint(self.store, await self.application(app), ref)
-        found = await self.store.endpoint_by_id(self.org_id, ref)
-        if found is None:
-            raise NotFound(f"no endpoint {ref!r}; a uid needs --app beside it")
-        return found
+        return await lookup.endpoint(self.deps, self.by, EndpointRef(ref, app))
 
     async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
         """For the audit log."""

@@ -20,7 +20,9 @@ from hookline.html import Child, Safe, tag
 from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.callers import Caller
 from hookline.observe.activity import MINUTE, QUARTER
+from hookline.services import lookup
 from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.store.base import Store
 
 PORTAL = "/portal"
@@ -155,21 +157,10 @@ class Look:
 
     async def application(self, ref: str) -> Application:
         """By id or uid."""
-        if self.viewer.portal:
-            assert self.app is not None
-            if ref not in (self.app.id, self.app.uid):
-                raise NotFound(f"no application {ref!r}")
-            return self.app
-        found = await self.store.application(self.org_id, ref) if "\x00" not in ref else None
-        if found is None:
-            raise NotFound(f"no application {ref!r}")
-        return found
+        return await lookup.application(self.deps, self.by, ref)
 
     async def endpoint(self, endpoint_id: str) -> Endpoint:
-        found = await self.store.endpoint_by_id(self.org_id, endpoint_id) if "\x00" not in endpoint_id else None
-        if found is None or (self.viewer.portal and found.app_no != self.app_no):
-            raise NotFound(f"no endpoint {endpoint_id!r}")
-        return found
+        return await lookup.endpoint(self.deps, self.by, EndpointRef(endpoint_id))
 
     async def message(self, message_id: str) -> Message:
         found = await self.store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None

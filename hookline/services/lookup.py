@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.errors import NotFound
+from hookline.errors import NoSuch
 from hookline.model import Application, Endpoint
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
@@ -22,16 +22,16 @@ async def application(deps: Deps, by: Caller, ref: str) -> Application:
     if by.app is not None:
         found = by.app if ref in (by.app.id, by.app.uid) else None
     else:
-        found = await deps.store.application(by.org_id, ref) if _storable(ref) else None
+        found = await deps.store.application(by.org_id, ref) if storable(ref) else None
     if found is None:
-        raise NotFound(f"no application {ref!r}")
+        raise NoSuch("application", ref)
     return found
 
 
 async def endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint:
-    found = await _endpoint(deps, by, ref) if _storable(ref.endpoint) else None
+    found = await _endpoint(deps, by, ref) if storable(ref.endpoint) else None
     if found is None or (by.app is not None and found.app_no != by.app.no):
-        raise NotFound(f"no endpoint {ref.endpoint!r}")
+        raise NoSuch("endpoint", ref.endpoint)
     return found
 
 
@@ -41,6 +41,6 @@ async def _endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint | None
     return await deps.store.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
 
 
-def _storable(ref: str) -> bool:
+def storable(ref: str) -> bool:
     """PostgreSQL fails on a NUL."""
     return "\x00" not in ref

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hookline import steering
 from hookline.model import (
     Actor,
     ActorKind,
@@ -94,7 +93,7 @@ async def test_an_instant_that_is_none_starts_nothing(operator: Client, scene: S
 
 async def test_nothing_is_replayed_to_a_disabled_one(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await steering.set_disabled(scene.store, endpoint, True, "autumn", HAND)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "autumn", actor=HAND)
     since = "2026-01-02T03:04"
     page = await operator.page(f"/endpoints/{endpoint.id}/recover?since={since}")
     assert "enable it first" in verdict(page)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
-from hookline import ids, manage, signing, steering
+from hookline import ids, manage, signing
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Needs, Operation, OrderedQuery
 from hookline.api.wire.base import ListResponse, Policy
@@ -28,6 +28,7 @@ from hookline.api.wire.endpoints import (
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import Conflict, NotFound
 from hookline.model import Application, Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret
+from hookline.services import endpoint_state
 from hookline.states import EndpointStatus
 
 T = TypeVar("T")
@@ -179,8 +180,7 @@ async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: b
     changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change, customer=customer)
     if disabled is UNSET:
         return changed
-    cause = "disabled through the API" if disabled else "enabled through the API"
-    return await steering.set_disabled(call.store, changed, disabled, cause, call.caller.actor)
+    return await endpoint_state.set_disabled(call.deps, call.caller, changed, disabled)
 
 
 async def delete(call: Call) -> Response:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from hookline.api.wire.base import In, Instant, Out
 from hookline.api.wire.endpoints import Cause, EndpointHealthOut
 from hookline.api.wire.tasks import BackgroundTaskOut, task
-from hookline.steering import LONGEST_OPEN, Missed
+from hookline.services.endpoint_state import LONGEST_OPEN, Missed
 
 Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="For how long; instead of `until`.")]
 

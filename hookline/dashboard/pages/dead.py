@@ -12,9 +12,10 @@ from hookline.dashboard import charts, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.pages import dead_export, dead_filter, dead_many, task_parts
-from hookline.dashboard.pages.dead_filter import Asked, shown_id
+from hookline.dashboard.pages.dead_filter import Asked
 from hookline.html import Child, Safe, join, tag
 from hookline.model import DeadGroup, DeadLetter, DeadSummary
+from hookline.services.dead_letters import shown_id
 from hookline.states import Reason
 from hookline.store.base import Page as Rows
 from hookline.store.base import after_death, death
@@ -361,9 +362,7 @@ VIEWS = (
     View(path="/dead-letters/{dead_letter_id}", show=show_one, portal=True),
 )
 ACTIONS = (
-    Action(path="/dead-letters/replay", do=dead_many.replay, name="dead_letter.replay", portal=True),
-    Action(path="/dead-letters/resolve", do=dead_many.resolve, name="dead_letter.resolve", portal=True),
-    Action(
-        path="/dead-letters/{dead_letter_id}/replay", do=dead_many.replay_one, name="dead_letter.replay", portal=True
-    ),
+    Action(path="/dead-letters/replay", do=dead_many.replay, portal=True),
+    Action(path="/dead-letters/resolve", do=dead_many.resolve, portal=True),
+    Action(path="/dead-letters/{dead_letter_id}/replay", do=dead_many.replay_one, portal=True),
 )

@@ -14,6 +14,7 @@ from hookline.dashboard.look import Look
 from hookline.dashboard.pages import dead_filter
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model import DeadFilter, DeadLetter
+from hookline.services.dead_letters import shown_id
 from hookline.spreadsheet import BOM, Cell
 from hookline.store.base import Page, after_death, death
 
@@ -51,12 +52,13 @@ async def export(look: Look) -> Response:
     name = look.param("format") or "csv"
     if name not in _FORMATS:
         raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
-    where = (await dead_filter.read(look, look.param)).checked()
+    asked = await dead_filter.read(look, look.param)
+    asked.check()
     after = look.param("after")
     after_death(after)  # what is no place is refused while it can still be said
     headers = {"content-disposition": f'attachment; filename="dead-letters-{look.now:%Y%m%d-%H%M%S}.{name}"'}
     return StreamingResponse(
-        _file(look, where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
+        _file(look, asked.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
     )
 
 
@@ -84,7 +86,7 @@ def _csv(letters: Sequence[DeadLetter]) -> bytes:
 
 def _row(letter: DeadLetter) -> tuple[Cell, ...]:
     return (
-        dead_filter.shown_id(letter.id),
+        shown_id(letter.id),
         "dead" if letter.resolved_at is None else "resolved",
         letter.app_id,
         letter.endpoint_id,

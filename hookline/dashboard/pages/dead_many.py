@@ -8,23 +8,23 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline import catalogue, ids
+from hookline import catalogue
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Done, Form, Page
-from hookline.dashboard.pages import dead_filter, task_parts
-from hookline.dashboard.pages.dead_filter import Asked, shown_id
+from hookline.dashboard.pages import dead_filter
+from hookline.dashboard.pages.dead_filter import Asked
 from hookline.errors import Conflict, InvalidInput
 from hookline.flow.replay import refusal
 from hookline.html import Child, Safe, tag
-from hookline.model import DeadFilter, DeadSummary, NewTask, TaskKind, TaskWork
+from hookline.model import DeadFilter, DeadSummary, TaskKind
+from hookline.services import dead_letters
+from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
 from hookline.states import EndpointStatus
 
-MOST_APPLICATIONS = 100  # that one click makes tasks for
 MOST_LISTED = 50  # endpoints that a page of confirmation lists
 
 NONE = "select at least one dead letter, or choose all that match"
-CANNOT = "its endpoint is disabled or deleted, or its payload is gone"
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
@@ -48,16 +48,17 @@ async def _chosen(look: Look, get: dead_filter.Get, picks: Sequence[str], kind: 
     if picks:
         # By name, resolved ones may be sent again; a filter never means them.
         resolved = None if kind == TaskKind.REPLAY_DEAD else False
-        where = replace(dead_filter.scope(look), ids=dead_filter.picked(picks), resolved=resolved)
+        within = await dead_letters.filter_of(look.deps, look.by, DeadLetterQuery(app=asked.query.app))
+        where = replace(within, ids=dead_letters.numbers(picks), resolved=resolved)
         return Chosen(asked=asked, where=where, picked=True)
     if get("all") is None:
         raise InvalidInput(NONE)
-    where = asked.checked()
-    if asked.state != "dead":
-        raise InvalidInput("only those that are dead are replayed or resolved by a filter", field="state")
-    # What dies from now on was not counted. A sick endpoint's letters would go round for ever, too.
-    until = look.now if where.until is None else min(where.until, look.now)
-    return Chosen(asked=asked, where=replace(where, until=until), picked=False)
+    asked.check()
+    # What dies from now on was not counted.
+    until = look.now if asked.query.until is None else min(asked.query.until, look.now)
+    asked = replace(asked, query=replace(asked.query, until=until))
+    where = await dead_letters.matching(look.deps, look.by, asked.query)
+    return Chosen(asked=asked, where=where, picked=False)
 
 
 # ── confirmation ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +90,7 @@ def _anything(look: Look) -> bool:
 
 
 def _nothing(verb: str, look: Look) -> Page:
-    dead_filter.scope(look)
+    dead_filter.chosen_app(look)
     back = tag("a", "Back to the dead letters", href=look.link("/dead-letters"))
     words = parts.verdict("resolved", f"Nothing is chosen: {NONE}.")
     return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, every=None)
@@ -194,98 +195,53 @@ def _status(status: EndpointStatus) -> Safe:
 async def replay(look: Look, form: Form) -> Done:
     chosen = await _chosen(look, _getter(form), form.texts("id"), TaskKind.REPLAY_DEAD)
     if not chosen.picked:
-        return await _add_tasks(look, chosen, TaskKind.REPLAY_DEAD)
-    done = await look.store.replay(chosen.where, len(chosen.where.ids or ()))
-    return _done(look, chosen, done, "Replayed", CANNOT)
+        return _started(look, await dead_letters.replay_matching(look.deps, look.by, chosen.asked.query))
+    done = await dead_letters.replay(look.deps, look.by, form.texts("id"), chosen.asked.query.app)
+    return _done(look, chosen, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
 async def resolve(look: Look, form: Form) -> Done | Page:
     chosen = await _chosen(look, _getter(form), form.texts("id"), TaskKind.RESOLVE_DEAD)
-    note = form.text("note").replace("\r\n", "\n")
+    note, query = form.text("note").replace("\r\n", "\n"), chosen.asked.query
     try:
-        catalogue.check_note(note)
+        if not chosen.picked:
+            return _started(look, await dead_letters.resolve_matching(look.deps, look.by, query, note))
+        done = await dead_letters.resolve(look.deps, look.by, form.texts("id"), note, query.app)
     except InvalidInput as error:
+        if error.field != "note":
+            raise
         return await _resolve_page(look, chosen, note, error.words)
-    if not chosen.picked:
-        return await _add_tasks(look, chosen, TaskKind.RESOLVE_DEAD, note)
-    done = await look.store.resolve(chosen.where, note, len(chosen.where.ids or ()))
-    return _done(look, chosen, done, "Resolved", "it was resolved or replayed before")
+    return _done(look, chosen, done, "Resolved", dead_letters.RESOLVED_BEFORE)
 
 
 def _getter(form: Form) -> dead_filter.Get:
     return lambda name: form.text(name) or None
 
 
-def _done(look: Look, chosen: Chosen, done: int, verb: str, why_not: str) -> Done:
-    wanted = chosen.where.ids or ()
-    left = len(wanted) - done
-    if not done:
-        raise Conflict(f"nothing was {verb.lower()}: {why_not}")
-    more = f"; {left:,} left as {'it was' if left == 1 else 'they were'}: {why_not}" if left else ""
+def _done(look: Look, chosen: Chosen, made: dead_letters.Done, verb: str, why_not: str) -> Done:
+    left = f"; {made.left:,} left as {'it was' if made.left == 1 else 'they were'}: {why_not}" if made.left else ""
     return Done(
         to=look.link("/dead-letters", **chosen.asked.typed),
-        notice=f"{verb} {parts.count(done, 'dead letter')}{more}.",
-        subject=shown_id(wanted[0]) if len(wanted) == 1 else "",
-        detail=parts.count(done, "dead letter") + ": " + " ".join(map(shown_id, wanted[:20])),
+        notice=f"{verb} {parts.count(made.done, 'dead letter')}{left}.",
     )
 
 
 async def replay_one(look: Look, _form: Form) -> Done:
-    letter = await dead_filter.find(look, look.path("dead_letter_id"))
-    if not await look.store.replay(replace(dead_filter.scope(look), ids=(letter.id,), resolved=None), 1):
-        await dead_filter.find(look, look.path("dead_letter_id"))  # somebody else may have replayed it meanwhile
-        raise Conflict(f"it was not replayed: {CANNOT}")
+    ref = look.path("dead_letter_id")
+    await dead_letters.replay(look.deps, look.by, [ref], dead_filter.chosen_app(look))
     back = {name: look.param(name) for name in (*dead_filter.NAMES, "after")}
-    return Done(
-        to=look.link("/dead-letters", **back),
-        notice=f"Replayed {shown_id(letter.id)}: it is on its way.",
-        subject=shown_id(letter.id),
-        app_id=letter.app_id,
-    )
+    return Done(to=look.link("/dead-letters", **back), notice=f"Replayed {ref}: it is on its way.")
 
 
-async def _add_tasks(look: Look, chosen: Chosen, kind: TaskKind, note: str = "") -> Done:
-    """One for each application: tasks are an application's."""
-    where = chosen.where
-    if kind == TaskKind.REPLAY_DEAD and where.endpoint_no is not None:
-        await _takes_deliveries(look, where.endpoint_no)
-    apps = await look.store.dead_applications(where, MOST_APPLICATIONS + 1)
-    if not apps:
+def _started(look: Look, made: Started) -> Done:
+    if not made.tasks:
         raise Conflict("none of them is there any more")
-    batch = ids.mint(task_parts.BATCH, look.now) if len(apps) > 1 else ""
-    work = TaskWork(
-        died_since=where.since,
-        died_until=where.until,
-        event_types=None if where.event_type is None else (where.event_type,),
-        reason=where.reason,
-        note=note,
-        batch=batch,
-    )
-    made, refused = [], ""
-    for app_no in apps[:MOST_APPLICATIONS]:
-        new = NewTask(org_id=look.org_id, app_no=app_no, endpoint_no=where.endpoint_no, kind=kind, work=work)
-        try:
-            made.append(await look.store.add_task(new))
-        except Conflict as error:
-            refused = str(error)
-    if not made:
-        raise Conflict(refused)
-    goes_on = "it goes on by itself" if len(made) == 1 else "they go on by themselves"
-    notice = f"Started {parts.count(len(made), 'task')}. You can leave this page: {goes_on}."
-    if refused:
-        notice += f" Not everywhere: {refused}."
-    if len(apps) > MOST_APPLICATIONS:
-        notice += f" Only of {MOST_APPLICATIONS} applications at a time: do it again for the others."
-    return Done(
-        to=look.link("/tasks", batch=batch) if batch else look.link(f"/tasks/{made[0].id}"),
-        notice=notice,
-        subject=batch or made[0].id,
-        detail=chosen.asked.words() or "all dead letters",
-    )
-
-
-async def _takes_deliveries(look: Look, endpoint_no: int) -> None:
-    found = await look.store.endpoints_for([endpoint_no])
-    refused = refusal(found[0].status if found else EndpointStatus.DELETED)
-    if refused is not None:
-        raise Conflict(refused)
+    goes_on = "it goes on by itself" if len(made.tasks) == 1 else "they go on by themselves"
+    notice = f"Started {parts.count(len(made.tasks), 'task')}. You can leave this page: {goes_on}."
+    if made.refused:
+        notice += f" Not everywhere: {made.refused}."
+    if made.more:
+        most = dead_letters.MOST_APPLICATIONS
+        notice += f" Only of {most} applications at a time: do it again for the others."
+    to = look.link("/tasks", batch=made.batch) if made.batch else look.link(f"/tasks/{made.tasks[0].id}")
+    return Done(to=to, notice=notice)

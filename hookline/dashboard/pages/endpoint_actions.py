@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline import manage, steering
+from hookline import manage
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
@@ -12,6 +12,8 @@ from hookline.dashboard.pages.endpoint_controls import OPENINGS, path
 from hookline.errors import InvalidInput
 from hookline.html import Child, tag
 from hookline.model import DeadFilter, Endpoint
+from hookline.services import endpoint_state
+from hookline.services.lookup import EndpointRef
 from hookline.states import EndpointStatus
 from hookline.texts import without_query
 
@@ -24,35 +26,35 @@ def done(look: Look, found: Endpoint, notice: str, detail: str = "", to: str | N
     return Done(to=to or look.link(path(found)), notice=notice, subject=found.id, detail=detail, app_id=found.app_id)
 
 
-def cause(look: Look, form: Form, verb: str) -> str:
-    """Why, as it was typed; else where it was done."""
-    return form.text("cause") or f"{verb} in the {'portal' if look.viewer.portal else 'dashboard'}"
+def ref(look: Look) -> EndpointRef:
+    return EndpointRef(look.path("endpoint_id"))
+
+
+def _cause(form: Form) -> str | None:
+    return form.text("cause") or None
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "paused")
-    await steering.pause(look.store, found, why, look.by.actor)
-    return done(look, found, "Paused. Deliveries are held until it is resumed.", why)
+    found = await endpoint_state.pause(look.deps, look.by, ref(look), _cause(form))
+    return done(look, found, "Paused. Deliveries are held until it is resumed.")
 
 
 async def resume(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "resumed")
     all_of_it = form.flag("replay_missing")
-    resumed = await steering.resume(look.store, found, why, look.by.actor, replay_missing=all_of_it)
+    resumed = await endpoint_state.resume(look.deps, look.by, ref(look), _cause(form), replay_missing=all_of_it)
     task = None if resumed.missed is None else resumed.missed.task
     if task is None:
-        return done(look, found, "The endpoint is active again.", why)
+        return done(look, resumed.endpoint, "The endpoint is active again.")
     notice = "The endpoint is active again, and what it missed is on its way."
-    return done(look, found, notice, f"{why}; {task.id}", look.link(f"/tasks/{task.id}"))
+    return done(look, resumed.endpoint, notice, to=look.link(f"/tasks/{task.id}"))
 
 
 async def disable(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "disabled")
-    await steering.set_disabled(look.store, found, True, why, look.by.actor)
-    return done(look, found, "Disabled. Nothing is created for it from now on.", why)
+    found = await endpoint_state.disable(look.deps, look.by, ref(look), _cause(form))
+    return done(look, found, "Disabled. Nothing is created for it from now on.")
 
 
 async def show_enable(look: Look) -> Page:
@@ -69,7 +71,7 @@ def _nothing(look: Look, found: Endpoint) -> list[Child]:
 
 
 async def _missed(look: Look, found: Endpoint) -> list[Child]:
-    missed = await steering.missed(look.store, found)
+    missed = await endpoint_state.missed(look.deps, look.by, ref(look))
     resume_path = look.link(path(found, "/resume"))
     if missed is None or missed.messages == 0:
         enable = parts.button(look, resume_path, "Enable", kind="main")
@@ -89,29 +91,24 @@ async def _missed(look: Look, found: Endpoint) -> list[Child]:
 
 
 async def open_circuit(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "opened")
     seconds = form.text("seconds")
     if seconds not in dict(OPENINGS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
-    until = await look.store.now() + timedelta(seconds=int(seconds)) if seconds else None
-    await steering.open_circuit(look.store, found, why, look.by.actor, until=until)
-    return done(look, found, "The circuit is open: nothing is sent until then, and a probe follows.", why)
+    until = timedelta(seconds=int(seconds)) if seconds else None
+    made = await endpoint_state.open_circuit(look.deps, look.by, ref(look), _cause(form), until=until)
+    return done(look, made.endpoint, "The circuit is open: nothing is sent until then, and a probe follows.")
 
 
 async def close_circuit(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "closed")
-    event = await steering.close_circuit(look.store, found, why, look.by.actor)
-    notice = "The circuit was not open." if event is None else "Sent again: at a low rate that doubles with successes."
-    return done(look, found, notice, why)
+    made = await endpoint_state.close_circuit(look.deps, look.by, ref(look), _cause(form))
+    changed = "Sent again: at a low rate that doubles with successes."
+    return done(look, made.endpoint, "The circuit was not open." if made.event is None else changed)
 
 
 async def reset_circuit(look: Look, form: Form) -> Done:
-    found, why = await find(look), cause(look, form, "reset")
-    event = await steering.reset_circuit(look.store, found, why, look.by.actor)
-    notice = (
-        "There was nothing to reset." if event is None else "The circuit is closed, and its failures are forgotten."
-    )
-    return done(look, found, notice, why)
+    made = await endpoint_state.reset_circuit(look.deps, look.by, ref(look), _cause(form))
+    changed = "The circuit is closed, and its failures are forgotten."
+    return done(look, made.endpoint, "There was nothing to reset." if made.event is None else changed)
 
 
 # ── test event ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -162,12 +159,12 @@ VIEWS = (
     View(path=f"{_ONE}/delete", show=show_delete, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/pause", do=pause, name="endpoint.pause", portal=True),
-    Action(path=f"{_ONE}/resume", do=resume, name="endpoint.resume", portal=True),
-    Action(path=f"{_ONE}/disable", do=disable, name="endpoint.disable", portal=True),
-    Action(path=f"{_ONE}/circuit/open", do=open_circuit, name="endpoint.open_circuit", portal=True),
-    Action(path=f"{_ONE}/circuit/close", do=close_circuit, name="endpoint.close_circuit", portal=True),
-    Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, name="endpoint.reset_circuit", portal=True),
+    Action(path=f"{_ONE}/pause", do=pause, portal=True),
+    Action(path=f"{_ONE}/resume", do=resume, portal=True),
+    Action(path=f"{_ONE}/disable", do=disable, portal=True),
+    Action(path=f"{_ONE}/circuit/open", do=open_circuit, portal=True),
+    Action(path=f"{_ONE}/circuit/close", do=close_circuit, portal=True),
+    Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, portal=True),
     Action(path=f"{_ONE}/test", do=send_test, name="endpoint.test", portal=True),
     Action(path=f"{_ONE}/delete", do=delete, name="endpoint.delete", portal=True),
 )

@@ -12,7 +12,6 @@ from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
 from hookline.store.base import Page as Rows
 from hookline.texts import lasting
 
-BATCH = "batch_"  # how the name of tasks that belong together begins
 MOST_RUNNING = 5  # that are shown beside the dead letters
 
 _VERBS = {

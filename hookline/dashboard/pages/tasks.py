@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hookline import ids
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages import dead_filter, task_parts
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput
 from hookline.html import Child, Safe, join, tag
-from hookline.model import DeadFilter, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
+from hookline.services import tasks as services
 from hookline.store.base import Page as Rows
 from hookline.texts import check_name
 
 SHOWN = 50  # on one page
 STALE = timedelta(seconds=30)  # a task that nobody has stepped for so long has no worker
-_TOGETHER = timedelta(minutes=10)  # within which the tasks of one batch were made
-_MOST_OF_BATCH = 1000  # tasks among which they are looked for
 
 _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 
@@ -31,7 +29,7 @@ async def show(look: Look) -> Page:
     batch = look.param("batch")
     if batch is not None:
         return await _show_batch(look, batch)
-    dead_filter.scope(look)
+    dead_filter.chosen_app(look)
     status = look.param("status")
     if status is not None and status not in set(TaskStatus):
         raise InvalidInput(f"takes one of {', '.join(TaskStatus)}", field="status")
@@ -75,7 +73,7 @@ def _statuses(look: Look, chosen: str | None) -> Safe:
 
 
 async def _show_batch(look: Look, batch: str) -> Page:
-    tasks = await _of_batch(look, batch)
+    tasks = await services.of_batch(look.deps, look.by, batch)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
@@ -98,24 +96,11 @@ async def _show_batch(look: Look, batch: str) -> Page:
     )
 
 
-async def _of_batch(look: Look, batch: str) -> list[Task]:
-    """Of those that were made about then, newest first."""
-    made_at = ids.minted_at(batch) if batch.startswith(task_parts.BATCH) else None
-    found: list[Task] = []
-    if made_at is not None:
-        where = TaskFilter(org_id=look.org_id, app_no=look.app_no, kinds=(TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD))
-        page = Rows(limit=_MOST_OF_BATCH, iterator=ids.first_at(ids.TASK, made_at + _TOGETHER))
-        found = [task for task in await look.store.tasks(where, page) if task.work.batch == batch]
-    if not found:
-        raise NotFound(f"no tasks {batch!r}")
-    return found
-
-
 # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_one(look: Look) -> Page:
-    task = await find(look, look.path("task_id"))
+    task = await services.find(look.deps, look.by, look.path("task_id"))
     body = look.live("task", _told(look, task), _progress(look, task), _again(look, task), await _after(look, task))
     return Page(
         title=task_parts.verb(task),
@@ -124,13 +109,6 @@ async def show_one(look: Look) -> Page:
         aside=tag("a", "All tasks", href=look.link("/tasks")),
         every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
-
-
-async def find(look: Look, task_id: str) -> Task:
-    found = await look.store.task(look.org_id, task_id)
-    if found is None or (look.viewer.portal and found.app_no != look.app_no):
-        raise NotFound(f"no task {task_id!r}")
-    return found
 
 
 def _told(look: Look, task: Task) -> Safe:
@@ -227,18 +205,15 @@ def _link(look: Look, what: str, name: str) -> Safe:
 
 
 async def stop(look: Look, _form: Form) -> Done:
-    task = await look.store.cancel_task((await find(look, look.path("task_id"))).id)
-    stopped = task.status == TaskStatus.CANCELED
-    words = f"Stopped: {task.done:,} done." if stopped else f"It is {task.status.value} already."
-    return Done(to=look.link(f"/tasks/{task.id}"), notice=words, detail=words, app_id=task.app_id)
+    task = await services.cancel(look.deps, look.by, look.path("task_id"))
+    return Done(to=look.link(f"/tasks/{task.id}"), notice=f"Stopped: {task.done:,} done.")
 
 
 async def stop_batch(look: Look, form: Form) -> Done:
     batch = form.text("batch")
-    tasks = [await look.store.cancel_task(task.id) for task in await _of_batch(look, batch)]
-    stopped = sum(task.status == TaskStatus.CANCELED for task in tasks)
-    words = f"Stopped {parts.count(stopped, 'task')}: {sum(task.done for task in tasks):,} done."
-    return Done(to=look.link("/tasks", batch=batch), notice=words, subject=batch, detail=words)
+    stopped = await services.cancel_batch(look.deps, look.by, batch)
+    notice = f"Stopped {parts.count(len(stopped), 'task')}: {sum(task.done for task in stopped):,} done."
+    return Done(to=look.link("/tasks", batch=batch), notice=notice)
 
 
 VIEWS = (
@@ -246,6 +221,6 @@ VIEWS = (
     View(path="/tasks/{task_id}", show=show_one, portal=True),
 )
 ACTIONS = (
-    Action(path="/tasks/stop", do=stop_batch, name="task.cancel", portal=True),
-    Action(path="/tasks/{task_id}/stop", do=stop, name="task.cancel", portal=True),
+    Action(path="/tasks/stop", do=stop_batch, portal=True),
+    Action(path="/tasks/{task_id}/stop", do=stop, portal=True),
 )

@@ -1,0 +1,230 @@
+"""What people do to an endpoint's state by hand: pause, resume, disable; open, close and reset its circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hookline import catalogue, texts
+from hookline.access import NewAudit
+from hookline.errors import Conflict, InvalidInput
+from hookline.model import (
+    Endpoint,
+    LaneEvent,
+    LaneEventFilter,
+    LaneEventKind,
+    NewTask,
+    Task,
+    TaskFilter,
+    TaskKind,
+    TaskStatus,
+    TaskWork,
+)
+from hookline.model.callers import Caller
+from hookline.services import audit, lookup, tasks
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
+from hookline.states import EndpointStatus
+from hookline.store.base import Page, Store
+
+LONGEST_OPEN = timedelta(days=30)
+# A message whose transaction began before the endpoint was disabled may have found it disabled all the same.
+_BEGAN_BEFORE = timedelta(minutes=1)
+_REPLAYS = 250  # of an application, the newest ones, among which one that failed is looked for
+
+
+# ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
+    """Without a cause: where it was done."""
+    cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
+    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "endpoint.pause")
+
+
+async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
+    """An endpoint that is disabled already stays as it is."""
+    cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
+    if endpoint.status == EndpointStatus.DISABLED:
+        return endpoint
+    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "endpoint.disable")
+
+
+async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
+    """As a part of another change, which is noted as a whole. A paused endpoint is not disabled, and stays paused."""
+    if disabled == (endpoint.status == EndpointStatus.DISABLED):
+        return endpoint
+    status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
+    cause = _cause(by, None, "disabled" if disabled else "enabled")
+    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor)
+
+
+class Missed(Struct, frozen=True, kw_only=True):
+    """Messages that match an endpoint and were not delivered to it, because it was disabled."""
+
+    since: datetime
+    messages: int | None  # None: too many to count
+    task: Task | None = None  # that sends them
+
+
+async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
+    """What `resume` would find, before it is done; None: it was never disabled."""
+    missing = await _missing(deps.store, await lookup.endpoint(deps, by, ref))
+    if missing is None or missing.work.since is None:
+        return None
+    return Missed(since=missing.work.since, messages=await deps.store.task_total(missing))
+
+
+class Resumed(Struct, frozen=True, kw_only=True):
+    endpoint: Endpoint
+    missed: Missed | None = None  # None: it was not disabled, so everything that came has waited for it
+
+
+async def resume(
+    deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, replay_missing: bool = False
+) -> Resumed:
+    """A disabled endpoint is enabled. The messages that it missed are counted, and sent if that is asked for.
+
+    Asked for again, it sends the messages that are still missing since the endpoint was last disabled.
+    """
+    cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
+    missing = None
+    if endpoint.status == EndpointStatus.DISABLED or replay_missing:
+        missing = await _missing(deps.store, endpoint)
+    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "endpoint.resume")
+    if missing is None or missing.work.since is None:
+        return Resumed(endpoint=active)
+    task = await _add(deps, by, active, missing) if replay_missing else None
+    total = await deps.store.task_total(missing) if task is None else task.total
+    return Resumed(endpoint=active, missed=Missed(since=missing.work.since, messages=total, task=task))
+
+
+async def _missing(store: Store, endpoint: Endpoint) -> NewTask | None:
+    """The task that makes up for the time since the endpoint was last disabled; None: it never was.
+
+    What an earlier one was to send, and could not as the endpoint was disabled again, is still missing.
+    """
+    at = await _last_disabled(store, endpoint)
+    if at is None and endpoint.status != EndpointStatus.DISABLED:
+        return None
+    since = endpoint.created_at if at is None else max(endpoint.created_at, at - _BEGAN_BEFORE)
+    since = min([since, *_left_over(await _replays(store, endpoint))])
+    return NewTask(
+        org_id=endpoint.org_id,
+        app_no=endpoint.app_no,
+        endpoint_no=endpoint.no,
+        kind=TaskKind.REPLAY_MISSING,
+        work=TaskWork(since=since),
+    )
+
+
+async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
+    where, iterator = LaneEventFilter(kinds=(LaneEventKind.ENDPOINT_DISABLED,)), None
+    while True:
+        found = await store.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
+        if found.rows:
+            return found.rows[0].event.at
+        if found.end is None:
+            return None
+        iterator = found.end
+
+
+async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
+    """Of everything that it missed since some instant, ended well or badly."""
+    where = TaskFilter(
+        org_id=endpoint.org_id,
+        app_no=endpoint.app_no,
+        kinds=(TaskKind.REPLAY_MISSING,),
+        statuses=(TaskStatus.FINISHED, TaskStatus.FAILED),
+    )
+    found = await store.tasks(where, Page(limit=_REPLAYS))
+    return [task for task in found if task.endpoint_no == endpoint.no and task.work == TaskWork(since=task.work.since)]
+
+
+def _left_over(replays: Sequence[Task]) -> list[datetime]:
+    """Since when those that failed were to send, where none that came later has done it."""
+    done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
+    return [
+        since
+        for task in replays
+        if task.status == TaskStatus.FAILED and (since := task.work.since) is not None
+        if not any(at > task.created_at and begin is not None and begin <= since for at, begin in done)
+    ]
+
+
+async def _add(deps: Deps, by: Caller, endpoint: Endpoint, missing: NewTask) -> Task:
+    try:
+        return await tasks.add(deps, by, missing, "since it was last disabled")
+    except Conflict as error:
+        raise Conflict(f"{endpoint.id} is active, but what it missed is not on its way: {error}") from None
+
+
+# ── circuit ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CircuitChange(Struct, frozen=True, kw_only=True):
+    endpoint: Endpoint
+    event: LaneEvent | None  # None: there was nothing to change
+
+
+async def open_circuit(
+    deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, until: datetime | timedelta | None = None
+) -> CircuitChange:
+    """`until`: an instant, or how long from now; None: for as long as after a failed probe."""
+    cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
+    end = None if until is None else _end(until, await deps.store.now())
+    change = deps.store.open_circuit(endpoint.no, cause, until=end, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.open_circuit")
+
+
+def _end(until: datetime | timedelta, now: datetime) -> datetime:
+    end = now + until if isinstance(until, timedelta) else texts.check_instant("until", until)
+    if end <= now:
+        raise InvalidInput("is not in the future", field="until")
+    if end - now > LONGEST_OPEN:
+        words = f"is more than {LONGEST_OPEN.days} days ahead; to stop for longer, pause the endpoint"
+        raise InvalidInput(words, field="until")
+    return end
+
+
+async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
+    cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
+    change = deps.store.close_circuit(endpoint.no, cause, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.close_circuit")
+
+
+async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
+    cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
+    change = deps.store.reset_circuit(endpoint.no, cause, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.reset_circuit")
+
+
+# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _cause(by: Caller, given: str | None, verb: str) -> str:
+    return f"{verb} {by.origin}" if given is None else catalogue.check_cause(given)
+
+
+async def _set_status(
+    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, action: str
+) -> Endpoint:
+    def note(changed: Endpoint) -> NewAudit:
+        return audit.entry(by, action, changed.id, app_id=changed.app_id, detail=cause)
+
+    return await audit.noted(deps, deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor), note)
+
+
+async def _circuit(
+    deps: Deps, by: Caller, endpoint: Endpoint, change: Awaitable[LaneEvent | None], cause: str, action: str
+) -> CircuitChange:
+    def note(event: LaneEvent | None) -> NewAudit | None:
+        if event is None:
+            return None
+        return audit.entry(by, action, endpoint.id, app_id=endpoint.app_id, detail=cause)
+
+    return CircuitChange(endpoint=endpoint, event=await audit.noted(deps, change, note))
