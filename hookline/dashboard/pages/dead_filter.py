@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline.dashboard import instants
 from hookline.dashboard.look import Look
-from hookline.errors import InvalidInput, NoSuch
+from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.model import DeadFilter, DeadLetter
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery
@@ -29,7 +29,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     typed: dict[str, str]  # without what is empty
     query: DeadLetterQuery
     where: DeadFilter
-    faults: dict[str, str]  # what is wrong, by field; then `where` matches nothing
+    errors: dict[str, HooklineError]  # what is wrong, by field; then `where` matches nothing
+
+    @property
+    def faults(self) -> dict[str, str]:
+        return {name: getattr(error, "words", str(error)) for name, error in self.errors.items()}
 
     @property
     def state(self) -> str:
@@ -41,8 +45,8 @@ class Asked(Struct, frozen=True, kw_only=True):
         return any(name != "state" for name in self.typed)
 
     def check(self) -> None:
-        for name, fault in self.faults.items():
-            raise InvalidInput(fault, field=name)
+        for error in self.errors.values():
+            raise error
 
 
 def chosen_app(look: Look) -> str | None:
@@ -55,7 +59,7 @@ def chosen_app(look: Look) -> str | None:
 
 async def read(look: Look, get: Get) -> Asked:
     typed = {name: value for name in NAMES if (value := get(name))}
-    faults: dict[str, str] = {}
+    errors: dict[str, HooklineError] = {}
 
     def tried(name: str, as_value: Callable[[str], T]) -> T | None:
         text = typed.get(name)
@@ -64,7 +68,7 @@ async def read(look: Look, get: Get) -> Asked:
         try:
             return as_value(text)
         except InvalidInput as error:
-            faults[name] = error.words
+            errors[name] = InvalidInput(error.words, field=name)
             return None
 
     query = DeadLetterQuery(
@@ -78,12 +82,12 @@ async def read(look: Look, get: Get) -> Asked:
     )
     where = DeadFilter(org_id=look.org_id, ids=())
     try:
-        where = where if faults else await dead_letters.filter_of(look.deps, look.by, query)
+        where = where if errors else await dead_letters.filter_of(look.deps, look.by, query)
     except InvalidInput as error:
-        faults["type" if error.field == "event type" else error.field] = error.words
+        errors["type" if error.field == "event type" else error.field] = error
     except NoSuch as error:
-        faults[error.kind] = str(error)
-    return Asked(typed=typed, query=query, where=where, faults=faults)
+        errors[error.kind] = error
+    return Asked(typed=typed, query=query, where=where, errors=errors)
 
 
 def _reason(text: str) -> Reason:
