@@ -269,7 +269,8 @@ def resolve(
     hookline dead resolve dl_17 --note "refunded by hand"
     """
     wanted = Wanted(app=app_ref, endpoint=endpoint, event_type=event_type, reason=reason, since=since, until=until)
-    _bulk(Output(as_json), org, Bulk(ids=dead_ids or [], wanted=wanted, everything=everything, note=note), yes)
+    bulk = Bulk(ids=dead_ids or [], wanted=wanted, everything=everything, note=note)
+    _bulk(Output(as_json), org, bulk, yes)
 
 
 class Bulk(Struct, frozen=True, kw_only=True):
@@ -324,7 +325,8 @@ async def _by_filter(out: Output, org: str, bulk: Bulk, yes: bool) -> tuple[int,
     """
     async with session(org) as opened:
         query = bulk.wanted.query(opened.now)
-        total = (await opened.store.dead_stats(await dead_letters.matching(opened.deps, opened.by, query))).dead
+        where = await dead_letters.matching(opened.deps, opened.by, query, bulk.note)
+        total = (await opened.store.dead_stats(where)).dead
         if total and not yes:
             confirm(f"{bulk.verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         if query.until is None:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Annotated
+from functools import partial
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 
+from hookline import clock
 from hookline.api import wire
 from hookline.api.wire.lanes import missed as shown_missed
 from hookline.cli import params
 from hookline.cli.output import Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import run, session
 from hookline.errors import InvalidInput
 from hookline.model import Actor, Endpoint, LaneView
-from hookline.services import endpoint_state
-from hookline.services.endpoint_state import LONGEST_OPEN, CircuitChange, Missed, Resumed
+from hookline.model.callers import Caller
+from hookline.services import endpoint_state, lookup
+from hookline.services.deps import Deps
+from hookline.services.endpoint_state import LONGEST_OPEN, CircuitChange, Missed
 from hookline.services.lookup import EndpointRef
 from hookline.states import Circuit
+
+T = TypeVar("T")
 
 Why = Annotated[str | None, typer.Option("--why", help="Kept in the endpoint's history.")]
 
@@ -41,14 +47,8 @@ def pause(
 ) -> None:
     """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
     out = Output(as_json)
-    paused, view = run(_pause(org, EndpointRef(ref, app_ref), why))
+    paused, view = run(_change(org, EndpointRef(ref, app_ref), partial(endpoint_state.pause, cause=why)))
     out.result(wire.endpoint(paused), people=lambda: out.line(_status(paused, view)))
-
-
-async def _pause(org: str, ref: EndpointRef, why: str | None) -> tuple[Endpoint, LaneView | None]:
-    async with session(org) as opened:
-        paused = await endpoint_state.pause(opened.deps, opened.by, ref, why)
-        return paused, await opened.store.lane_view(paused.no)
 
 
 def resume(
@@ -68,7 +68,8 @@ def resume(
     hookline endpoints resume ep_... --replay-missing
     """
     out = Output(as_json)
-    done, view = run(_resume(org, EndpointRef(ref, app_ref), why, replay_missing))
+    act = partial(endpoint_state.resume, cause=why, replay_missing=replay_missing)
+    done, view = run(_change(org, EndpointRef(ref, app_ref), act))
 
     def people() -> None:
         out.line(_status(done.endpoint, view))
@@ -77,12 +78,6 @@ def resume(
 
     document = msgspec.to_builtins(wire.endpoint(done.endpoint)) | {"missed": shown_missed(done.missed)}
     out.result(document, people=people)
-
-
-async def _resume(org: str, ref: EndpointRef, why: str | None, replay_missing: bool) -> tuple[Resumed, LaneView | None]:
-    async with session(org) as opened:
-        done = await endpoint_state.resume(opened.deps, opened.by, ref, why, replay_missing=replay_missing)
-        return done, await opened.store.lane_view(done.endpoint.no)
 
 
 def _status(endpoint: Endpoint, view: LaneView | None) -> str:
@@ -120,18 +115,14 @@ def open_circuit(
     """
     if length is not None and until is not None:
         raise InvalidInput("give either --for or --until")
-
-    async def work(opened: Session) -> CircuitChange:
-        end = _end(length, until, opened.now)
-        return await endpoint_state.open_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why, until=end)
-
-    _change_circuit(Output(as_json), org, work, "")
+    act = partial(endpoint_state.open_circuit, cause=why, until=_end(length, until))
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), "")
 
 
-def _end(length: str | None, until: str | None, now: datetime) -> datetime | timedelta | None:
+def _end(length: str | None, until: str | None) -> datetime | timedelta | None:
     if length is not None:
         return params.read_span("--for", length, LONGEST_OPEN.total_seconds())
-    return None if until is None else params.read_instant(until, now)
+    return None if until is None else params.read_instant(until, clock.wall())
 
 
 def close_circuit(
@@ -145,11 +136,8 @@ def close_circuit(
 
     hookline endpoints close ep_... --why "they say that they are back"
     """
-
-    async def work(opened: Session) -> CircuitChange:
-        return await endpoint_state.close_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why)
-
-    _change_circuit(Output(as_json), org, work, "; it was not open")
+    act = partial(endpoint_state.close_circuit, cause=why)
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), "; it was not open")
 
 
 def reset_circuit(
@@ -163,22 +151,13 @@ def reset_circuit(
 
     hookline endpoints reset ep_... --why "their disk is no longer full"
     """
-
-    async def work(opened: Session) -> CircuitChange:
-        return await endpoint_state.reset_circuit(opened.deps, opened.by, EndpointRef(ref, app_ref), why)
-
-    _change_circuit(Output(as_json), org, work, " already, without failures")
+    act = partial(endpoint_state.reset_circuit, cause=why)
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), " already, without failures")
 
 
-def _change_circuit(out: Output, org: str, work: Callable[[Session], Awaitable[CircuitChange]], unchanged: str) -> None:
+def _show_circuit(out: Output, changed: tuple[CircuitChange, LaneView | None], unchanged: str) -> None:
     """`unchanged`: what is said where there was nothing to do."""
-
-    async def changed() -> tuple[CircuitChange, LaneView | None]:
-        async with session(org) as opened:
-            done = await work(opened)
-            return done, await opened.store.lane_view(done.endpoint.no)
-
-    done, view = run(changed())
+    done, view = changed
     state = "gone" if view is None else _circuit(view)
     words = f"the circuit is {state}" if done.event is not None else f"the circuit is {state}{unchanged}"
     out.result(
@@ -200,3 +179,13 @@ def _circuit(view: LaneView) -> str:
 
 def _waiting(view: LaneView | None) -> str:
     return f", {view.depth:,} waiting" if view is not None and view.depth else ""
+
+
+async def _change(
+    org: str, ref: EndpointRef, act: Callable[[Deps, Caller, EndpointRef], Awaitable[T]]
+) -> tuple[T, LaneView | None]:
+    """What it did, and the lane that follows."""
+    async with session(org) as opened:
+        done = await act(opened.deps, opened.by, ref)
+        endpoint = await lookup.endpoint(opened.deps, opened.by, ref)
+        return done, await opened.store.lane_view(endpoint.no)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -68,8 +68,10 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
     return replace(where, endpoint_no=await _endpoint_no(deps, by, where, EndpointRef(given.endpoint, given.app)))
 
 
-async def matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilter:
-    """What a filter replays or resolves: never what is resolved already."""
+async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | None = None) -> DeadFilter:
+    """What a filter replays, or resolves with a note: never what is resolved already."""
+    if note is not None:
+        catalogue.check_note(note)
     if given.resolved is not False:
         raise InvalidInput("only those that are dead are replayed or resolved by a filter", field="state")
     return await filter_of(deps, by, given)
@@ -145,52 +147,39 @@ RESOLVED_BEFORE = "it was resolved before"
 
 async def replay(deps: Deps, by: Caller, refs: Sequence[str], app: str | None = None) -> Done:
     """Send them again: attempts and time budget start anew. Resolved ones too."""
-
-    def act(where: DeadFilter) -> Awaitable[int]:
-        return deps.store.replay(where, len(where.ids or ()))
-
-    within = await _within(deps, by, app)
-    return await _act(deps, by, replace(within, resolved=None), refs, act, "dead_letter.replay", CANNOT_BE_SENT)
+    return await _act(deps, by, refs, app, None)
 
 
 async def resolve(deps: Deps, by: Caller, refs: Sequence[str], note: str, app: str | None = None) -> Done:
     """Close them without sending."""
-    catalogue.check_note(note)
+    return await _act(deps, by, refs, app, catalogue.check_note(note))
 
-    def act(where: DeadFilter) -> Awaitable[int]:
-        return deps.store.resolve(where, note, len(where.ids or ()))
 
+async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, note: str | None) -> Done:
+    """Without a note they are replayed, with one resolved."""
     within = await _within(deps, by, app)
-    return await _act(deps, by, within, refs, act, "dead_letter.resolve", RESOLVED_BEFORE)
-
-
-async def _act(
-    deps: Deps,
-    by: Caller,
-    within: DeadFilter,
-    refs: Sequence[str],
-    act: Callable[[DeadFilter], Awaitable[int]],
-    action: str,
-    why_not: str,
-) -> Done:
     letters = await _find(deps, within, refs)
-
-    def note(done: int) -> NewAudit | None:
-        if not done:
-            return None
-        names, first = [shown_id(letter.id) for letter in letters], letters[0]
-        if len(letters) == 1:
-            detail = f"{first.message_id} to {first.endpoint_id}"
-            return audit.entry(by, action, names[0], app_id=first.app_id, detail=detail)
-        app_id = first.app_id if all(letter.app_id == first.app_id for letter in letters) else None
-        detail = f"{done:,} dead letters: {' '.join(names[:_NAMED])}"
-        return audit.entry(by, action, "", app_id=app_id, detail=detail)
-
-    done = await audit.noted(deps, act(replace(within, ids=tuple(letter.id for letter in letters))), note)
+    where = replace(within, ids=tuple(letter.id for letter in letters), resolved=None if note is None else False)
+    if note is None:
+        verb, why_not, change = "replay", CANNOT_BE_SENT, deps.store.replay(where, len(letters))
+    else:
+        verb, why_not, change = "resolve", RESOLVED_BEFORE, deps.store.resolve(where, note, len(letters))
+    done = await audit.noted(
+        deps, change, lambda done: _entry(by, f"dead_letter.{verb}", letters, done) if done else None
+    )
     if not done:
         await _find(deps, within, refs)  # another caller may have replayed them meanwhile
-        raise Conflict(f"nothing was {'replayed' if action.endswith('replay') else 'resolved'}: {why_not}")
+        raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
+
+
+def _entry(by: Caller, action: str, letters: Sequence[DeadLetter], done: int) -> NewAudit:
+    names, first = [shown_id(letter.id) for letter in letters], letters[0]
+    if len(letters) == 1:
+        detail = f"{first.message_id} to {first.endpoint_id}"
+        return audit.entry(by, action, names[0], app_id=first.app_id, detail=detail)
+    app_id = first.app_id if all(letter.app_id == first.app_id for letter in letters) else None
+    return audit.entry(by, action, "", app_id=app_id, detail=f"{done:,} dead letters: {' '.join(names[:_NAMED])}")
 
 
 # ── by filter, in tasks ───────────────────────────────────────────────────────────────────────────────────────────
@@ -215,8 +204,7 @@ async def replay_matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> Sta
 
 
 async def resolve_matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str) -> Started:
-    catalogue.check_note(note)
-    return await _start(deps, by, given, await matching(deps, by, given), TaskKind.RESOLVE_DEAD, note)
+    return await _start(deps, by, given, await matching(deps, by, given, note), TaskKind.RESOLVE_DEAD, note)
 
 
 async def _start(

@@ -12,7 +12,6 @@ from hookline.model.callers import Caller
 from hookline.services import lookup, tasks
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
-from hookline.states import DeliveryState
 
 
 async def recover(deps: Deps, by: Caller, ref: EndpointRef, since: datetime, until: datetime | None = None) -> Task:
@@ -27,27 +26,11 @@ async def replay_missing(
     return await _add(deps, by, ref, TaskKind.REPLAY_MISSING, TaskWork(since=since, until=until))
 
 
-async def bulk_replay(
-    deps: Deps,
-    by: Caller,
-    ref: EndpointRef,
-    since: datetime,
-    until: datetime | None = None,
-    *,
-    event_types: tuple[str, ...] | None = None,
-    channel: str | None = None,
-    tag: str | None = None,
-    outcome: DeliveryState | None = None,
-) -> Task:
-    """Messages that were delivered to the endpoint or died there, once more. `outcome`: only one of the two."""
-    work = TaskWork(
-        since=since,
-        until=until,
-        event_types=catalogue.check_chosen_types(event_types),
-        channel=catalogue.check_chosen("channel", channel),
-        tag=catalogue.check_chosen("tag", tag),
-        outcome=outcome,
-    )
+async def bulk_replay(deps: Deps, by: Caller, ref: EndpointRef, work: TaskWork) -> Task:
+    """Messages that were delivered to the endpoint or died there, once more."""
+    catalogue.check_chosen_types(work.event_types)
+    catalogue.check_chosen("channel", work.channel)
+    catalogue.check_chosen("tag", work.tag)
     return await _add(deps, by, ref, TaskKind.BULK_REPLAY, work)
 
 

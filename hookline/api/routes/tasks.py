@@ -8,7 +8,7 @@ from hookline.api.operation import ListQuery, Needs, Operation, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput
-from hookline.model import TaskFilter, TaskKind, TaskStatus
+from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.services import replays, tasks
 from hookline.states import DeliveryState
 
@@ -38,18 +38,15 @@ async def bulk_replay(call: Call) -> Response:
     if given.status is not None and given.status not in _OUTCOMES:
         words = "give 0 (delivered) or 2 (failed): what is pending is on its way already"
         raise InvalidInput(words, field="status")
-    made = await replays.bulk_replay(
-        call.deps,
-        call.caller,
-        call.endpoint_ref,
-        given.since,
-        given.until,
+    work = TaskWork(
+        since=given.since,
+        until=given.until,
         event_types=given.event_types,
         channel=given.channel,
         tag=given.tag,
         outcome=None if given.status is None else _OUTCOMES[given.status],
     )
-    return respond(wire.task(made), 202)
+    return respond(wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work)), 202)
 
 
 # ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
