@@ -78,7 +78,7 @@ async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | N
 
 
 async def _within(deps: Deps, by: Caller, app_ref: str | None) -> DeadFilter:
-    """All that the caller reaches, or of one application."""
+    """Everything that the caller reaches, or one application."""
     app = by.app if app_ref is None else await lookup.application(deps, by, app_ref)
     return DeadFilter(org_id=by.org_id, app_no=None if app is None else app.no)
 

@@ -23,7 +23,7 @@ from hookline.model import (
     TaskWork,
 )
 from hookline.model.callers import Caller
-from hookline.services import audit, lookup, tasks
+from hookline.services import audit, lookup, replays, tasks
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.states import EndpointStatus
@@ -32,14 +32,14 @@ from hookline.store.base import Page, Store
 LONGEST_OPEN = timedelta(days=30)
 # A message whose transaction began before the endpoint was disabled may have found it disabled all the same.
 _BEGAN_BEFORE = timedelta(minutes=1)
-_REPLAYS = 250  # of an application, the newest ones, among which one that failed is looked for
+_REPLAYS = 250  # newest tasks of an application among which failed ones are looked for
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Without a cause: where it was done."""
+    """Without a cause, the timeline says where it was done."""
     cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
@@ -47,7 +47,7 @@ async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = No
 
 
 async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """An endpoint that is disabled already stays as it is."""
+    """Does nothing if the endpoint is disabled already."""
     cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         return endpoint
@@ -55,7 +55,7 @@ async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = 
 
 
 async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
-    """As a part of another change, which is noted as a whole. A paused endpoint is not disabled, and stays paused."""
+    """Part of another change, which writes the audit entry. `disabled=False` leaves a paused endpoint paused."""
     if disabled == (endpoint.status == EndpointStatus.DISABLED):
         return endpoint
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
@@ -72,11 +72,10 @@ class Missed(Struct, frozen=True, kw_only=True):
 
 
 async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
-    """What `resume` would find, before it is done; None: it was never disabled."""
-    missing = await _missing(deps.store, await lookup.endpoint(deps, by, ref))
-    if missing is None or missing.work.since is None:
-        return None
-    return Missed(since=missing.work.since, messages=await deps.store.task_total(missing))
+    """The messages that `resume` would find. None: the endpoint was never disabled."""
+    endpoint = await lookup.endpoint(deps, by, ref)
+    since = await _missing_since(deps.store, endpoint)
+    return None if since is None else Missed(since=since, messages=await deps.store.task_total(_task(endpoint, since)))
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
@@ -92,34 +91,30 @@ async def resume(
     Asked for again, it sends the messages that are still missing since the endpoint was last disabled.
     """
     cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
-    missing = None
-    if endpoint.status == EndpointStatus.DISABLED or replay_missing:
-        missing = await _missing(deps.store, endpoint)
+    asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
+    since = await _missing_since(deps.store, endpoint) if asked else None
     active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "endpoint.resume")
-    if missing is None or missing.work.since is None:
+    if since is None:
         return Resumed(endpoint=active)
-    task = await _add(deps, by, active, missing) if replay_missing else None
-    total = await deps.store.task_total(missing) if task is None else task.total
-    return Resumed(endpoint=active, missed=Missed(since=missing.work.since, messages=total, task=task))
+    task = await _add(deps, by, active, since) if replay_missing else None
+    total = await deps.store.task_total(_task(active, since)) if task is None else task.total
+    return Resumed(endpoint=active, missed=Missed(since=since, messages=total, task=task))
 
 
-async def _missing(store: Store, endpoint: Endpoint) -> NewTask | None:
-    """The task that makes up for the time since the endpoint was last disabled; None: it never was.
+def _task(endpoint: Endpoint, since: datetime) -> NewTask:
+    return replays.task(endpoint, TaskKind.REPLAY_MISSING, TaskWork(since=since))
 
-    What an earlier one was to send, and could not as the endpoint was disabled again, is still missing.
+
+async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
+    """Since when messages are missing: since the endpoint was last disabled. None: it never was.
+
+    What an earlier task did not send, because the endpoint was disabled again, is still missing.
     """
     at = await _last_disabled(store, endpoint)
     if at is None and endpoint.status != EndpointStatus.DISABLED:
         return None
     since = endpoint.created_at if at is None else max(endpoint.created_at, at - _BEGAN_BEFORE)
-    since = min([since, *_left_over(await _replays(store, endpoint))])
-    return NewTask(
-        org_id=endpoint.org_id,
-        app_no=endpoint.app_no,
-        endpoint_no=endpoint.no,
-        kind=TaskKind.REPLAY_MISSING,
-        work=TaskWork(since=since),
-    )
+    return min([since, *_left_over(await _replays(store, endpoint))])
 
 
 async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
@@ -134,7 +129,7 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Of everything that it missed since some instant, ended well or badly."""
+    """Tasks that were to send everything that it missed since an instant, and are over."""
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,
@@ -146,7 +141,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
 
 
 def _left_over(replays: Sequence[Task]) -> list[datetime]:
-    """Since when those that failed were to send, where none that came later has done it."""
+    """Where failed tasks began, if no later task has done their work."""
     done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
     return [
         since
@@ -156,9 +151,9 @@ def _left_over(replays: Sequence[Task]) -> list[datetime]:
     ]
 
 
-async def _add(deps: Deps, by: Caller, endpoint: Endpoint, missing: NewTask) -> Task:
+async def _add(deps: Deps, by: Caller, endpoint: Endpoint, since: datetime) -> Task:
     try:
-        return await tasks.add(deps, by, missing, "since it was last disabled")
+        return await tasks.add(deps, by, _task(endpoint, since), f"since {since.isoformat()}")
     except Conflict as error:
         raise Conflict(f"{endpoint.id} is active, but what it missed is not on its way: {error}") from None
 

@@ -38,7 +38,7 @@ async def count(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, since:
     """How many `recover` or `replay_missing` would find; None: too many to count."""
     work = TaskWork(since=since, died_since=since if kind == TaskKind.RECOVER else None)
     await _check_times(deps, work)
-    return await deps.store.task_total(_task(await lookup.endpoint(deps, by, ref), kind, work))
+    return await deps.store.task_total(task(await lookup.endpoint(deps, by, ref), kind, work))
 
 
 async def _add(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, work: TaskWork) -> Task:
@@ -47,10 +47,10 @@ async def _add(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, work: T
     refused = refusal(endpoint.status)
     if refused is not None:
         raise Conflict(refused)
-    return await tasks.add(deps, by, _task(endpoint, kind, work), _span(work))
+    return await tasks.add(deps, by, task(endpoint, kind, work), _span(work))
 
 
-def _task(endpoint: Endpoint, kind: TaskKind, work: TaskWork) -> NewTask:
+def task(endpoint: Endpoint, kind: TaskKind, work: TaskWork) -> NewTask:
     return NewTask(org_id=endpoint.org_id, app_no=endpoint.app_no, endpoint_no=endpoint.no, kind=kind, work=work)
 
 
