@@ -100,14 +100,16 @@ async def find(deps: Deps, by: Caller, ref: str, app: str | None = None) -> Dead
     return (await _find(deps, await _within(deps, by, app), (ref,)))[0]
 
 
-async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str]) -> list[DeadLetter]:
-    """Open or resolved, in the order of their ids; every one must be there."""
+async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resolve: bool = False) -> list[DeadLetter]:
+    """In the order of their ids; every one must be there and, to be resolved, not be resolved yet."""
     wanted = numbers(refs)
     where = replace(within, ids=wanted, resolved=None)
     found = {each.id: each for each in await deps.store.dead_letters(where, Page(limit=max(1, len(wanted))))}
     for number in wanted:
         if number not in found:
             raise NoSuch("dead letter", shown_id(number))
+        if to_resolve and found[number].resolved_at is not None:
+            raise Conflict(f"nothing was resolved: {shown_id(number)} was resolved before")
     return [found[number] for number in wanted]
 
 
@@ -158,7 +160,7 @@ async def resolve(deps: Deps, by: Caller, refs: Sequence[str], note: str, app: s
 async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, note: str | None) -> Done:
     """Without a note they are replayed, with one resolved."""
     within = await _within(deps, by, app)
-    letters = await _find(deps, within, refs)
+    letters = await _find(deps, within, refs, to_resolve=note is not None)
     where = replace(within, ids=tuple(letter.id for letter in letters), resolved=None if note is None else False)
     if note is None:
         verb, why_not, change = "replay", CANNOT_BE_SENT, deps.store.replay(where, len(letters))
@@ -168,7 +170,7 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
         deps, change, lambda done: _entry(by, f"dead_letter.{verb}", letters, done) if done else None
     )
     if not done:
-        await _find(deps, within, refs)  # another caller may have replayed them meanwhile
+        await _find(deps, within, refs, to_resolve=note is not None)  # another caller may have been faster
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
 

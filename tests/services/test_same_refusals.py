@@ -8,7 +8,7 @@ import pytest
 
 from hookline.errors import Conflict, HooklineError, InvalidInput, NoSuch
 from hookline.model import Application
-from hookline.services.dead_letters import CANNOT_BE_SENT, RESOLVED_BEFORE
+from hookline.services.dead_letters import CANNOT_BE_SENT
 from tests.cli.conftest import both_engines
 from tests.dashboard.conftest import Enter
 from tests.services.channels import (
@@ -53,6 +53,10 @@ def _nul(field: str) -> Bad:
 
 def _is_disabled(values: Mapping[str, str]) -> HooklineError:
     return Conflict(f"{values['disabled']} is disabled")
+
+
+def _resolved_before(values: Mapping[str, str]) -> HooklineError:
+    return Conflict(f"nothing was resolved: {values['resolved']} was resolved before")
 
 
 NO_ENDPOINT = unknown("endpoint", "endpoint", "ep_nobody", "ep <b>", "dl_1", "e" * 300)
@@ -156,7 +160,7 @@ ACTIONS = (
         bad=(
             *NO_LETTER,
             *NOTE,
-            Bad(value={"letter": "{resolved}"}, error=lambda _: Conflict(f"nothing was resolved: {RESOLVED_BEFORE}")),
+            Bad(value={"letter": "{resolved}"}, error=_resolved_before),
         ),
     ),
     Action(
