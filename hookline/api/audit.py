@@ -47,7 +47,7 @@ def action(operation: Operation) -> str:
     name = operation.name.removeprefix("v1.").replace("-", "_")
     if name in _WORDS:
         return _WORDS[name]
-    resource, _, verb = name.replace("lane.", "endpoint.").rpartition(".")
+    resource, _, verb = name.rpartition(".")
     return f"{resource.removesuffix('.endpoint')}.{_VERBS.get(verb, verb)}"
 
 
