@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
 from starlette.types import Scope
 
 from hookline.api.operation import Operation
 from hookline.errors import SignatureError
-from hookline.web.callers import Caller
+from hookline.model.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 from hookline.web.middleware import record_of
@@ -33,7 +34,7 @@ async def admit(services: WebContext, operation: Operation, scope: Scope) -> Cal
 async def identify(services: WebContext, scope: Scope) -> Caller:
     """Who calls. Whoever has a good token is let in, however many bad ones came from the same address."""
     try:
-        return await services.auth.caller(_authorization(scope))
+        return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:
         wait = services.limits.stranger(_address(scope))
         services.tally.stranger(429 if wait else 401)
