@@ -17,12 +17,34 @@ class IllegalMove(HooklineError):
     """A delivery was asked to go where `states.MOVES` does not let it: a bug."""
 
 
-class InvalidInput(HooklineError):
+class AboutField(HooklineError):
+    """Base of errors that may be about one field of the input. The text begins with the field's name."""
+
+    def __init__(self, words: str, *, field: str = "") -> None:
+        super().__init__(f"{field}: {words}" if field else words)
+        self.words = words  # the text without the field
+        self.field = field  # empty: about no single field; dots lead into nested ones
+
+
+class InvalidInput(AboutField):
     """The caller gave something that cannot be accepted; nothing was changed."""
+
+
+class Forbidden(HooklineError):
+    """The caller may not do this, whatever they name."""
 
 
 class NotFound(HooklineError):
     """There is no such thing, or it belongs to somebody else."""
+
+
+class NoSuch(NotFound):
+    """No object of that kind has this name, as far as the caller may reach."""
+
+    def __init__(self, kind: str, ref: str) -> None:
+        shown = ref if len(ref) <= 60 else f"{ref[:60]}…"
+        super().__init__(f"no {kind} {shown!r}")
+        self.kind = kind
 
 
 class Conflict(HooklineError):
@@ -40,7 +62,7 @@ class Overtaken(Conflict):
     """Somebody else changed it between the look and the write."""
 
 
-class BlockedAddress(HooklineError):
+class BlockedAddress(AboutField):
     """The guard refuses this URL or address."""
 
 

@@ -67,8 +67,8 @@ def _endpoint(operations: dict[str, Operation], services: WebContext) -> _Endpoi
                 return await _handle(call)
         except BlockedAddress as error:
             services.tally.refused("saved")
-            text = str(error) if caller.app is None else redaction.refusal(str(error))
-            return await on_error(request, BlockedAddress(text))
+            words = error.words if caller.app is None else redaction.refusal(error.words)
+            return await on_error(request, BlockedAddress(words, field=error.field))
         except Exception as error:
             return await on_error(request, error)
 

@@ -12,9 +12,11 @@ from hookline.api import query, wire
 from hookline.api.query import without_controls
 from hookline.errors import InvalidInput
 from hookline.model import Application
+from hookline.model.callers import Caller
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 from hookline.web import body
-from hookline.web.callers import Caller
 from hookline.web.context import WebContext
 
 if TYPE_CHECKING:
@@ -36,8 +38,12 @@ class Call:
         self._raw: bytes | None = None
 
     @property
+    def deps(self) -> Deps:
+        return self.services.deps_for(self.caller)
+
+    @property
     def store(self) -> Store:
-        return self.services.customers.store_for(self.caller.app, self.services.store)
+        return self.deps.store
 
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
@@ -47,6 +53,11 @@ class Call:
     async def application(self) -> Application:
         self.app = await self.services.auth.application(self.caller, self.path("app_id"))
         return self.app
+
+    @property
+    def endpoint_ref(self) -> EndpointRef:
+        """The endpoint that the path names, in the application that it names."""
+        return EndpointRef(self.path("endpoint_id"), self.path("app_id"))
 
     def organization(self) -> str:
         """The caller's organization's id; `Operation.whole` has kept out those of one application."""
@@ -91,7 +102,7 @@ def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
     backwards = asked.iterator is not None and asked.iterator.startswith("-")
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
     if iterator is not None and not _is_key(iterator, prefix):
-        raise InvalidInput(f"iterator: {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"{iterator[:40]!r} is none of this listing's", field="iterator")
     return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=asked.descending)
 
 

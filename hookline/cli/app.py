@@ -31,31 +31,9 @@ from hookline.cli import (
     trace,
 )
 from hookline.cli.demo import command as demo
-from hookline.errors import (
-    BlockedAddress,
-    ConfigError,
-    Conflict,
-    HooklineError,
-    InvalidInput,
-    MigrationNeeded,
-    NotFound,
-    SourceUnavailable,
-    StoreUnavailable,
-    VaultError,
-)
+from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.rules.checks.text import clean
-
-EXIT_CODES: list[tuple[type[HooklineError], int]] = [
-    (ConfigError, 2),
-    (VaultError, 2),
-    (InvalidInput, 2),
-    (BlockedAddress, 2),
-    (NotFound, 3),
-    (StoreUnavailable, 4),
-    (SourceUnavailable, 4),
-    (MigrationNeeded, 4),
-    (Conflict, 5),
-]
+from hookline.services.errors import exit_code
 
 HELP = """
 Reliable webhook delivery: publish inside your transaction, deliver with retries, circuits and dead letters.
@@ -127,7 +105,7 @@ def start() -> None:
         check_arguments(sys.argv[1:])
         _run()
     except HooklineError as error:
-        _fail(str(error), exit_code(error))
+        _fail(f"{error}{_hint(error)}", exit_code(error))
     except OSError as error:
         _discard_output()
         _fail(f"{error.filename or 'the output'}: {error.strerror or error}", 1)
@@ -135,6 +113,19 @@ def start() -> None:
         if not refuses_setting(error):
             raise
         _fail(f"HOOKLINE_DATABASE_URL: PostgreSQL does not take its options: {error}", 2)
+
+
+_HINTS = {
+    "application": "`hookline apps add` makes one",
+    "endpoint": "`hookline endpoints list` shows them; a uid needs --app beside it",
+    "dead letter": "`hookline dead list` shows them",
+    "task": "`hookline tasks list` shows them",
+}
+
+
+def _hint(error: HooklineError) -> str:
+    found = _HINTS.get(error.kind) if isinstance(error, NoSuch) else None
+    return "" if found is None else f"; {found}"
 
 
 def _run() -> None:
@@ -173,7 +164,3 @@ def _discard_output() -> None:
 def _fail(text: str, code: int) -> NoReturn:
     print(f"hookline: {clean(text)}", file=sys.stderr)
     sys.exit(code)
-
-
-def exit_code(error: HooklineError) -> int:
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -11,21 +10,19 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline import ids
 from hookline.api import wire
-from hookline.cli import INTERRUPTED, params
+from hookline.cli import INTERRUPTED, params, tasks
 from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session, run, session
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadStats
 from hookline.model.states import Reason
 from hookline.server import sockets as listeners
-from hookline.services import manage
+from hookline.services import dead_letters
+from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
 from hookline.store.protocols import Page, death
 
 app = typer.Typer(help="Dead letters: deliveries that gave up, and why.", no_args_is_help=True)
-
-BATCH = 500  # dead letters in one transaction of a bulk replay or resolve
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead letters, such as dl_17.")]
 EndpointRef = Annotated[str | None, typer.Option("--endpoint", help="Only this endpoint (id; uid with --app).")]
@@ -38,7 +35,6 @@ Until = Annotated[str | None, typer.Option("--until", help="Died before: an inst
 class Wanted(Struct, frozen=True, kw_only=True):
     """The filter as it was typed."""
 
-    ids: tuple[str, ...] = ()
     app: str | None = None
     endpoint: str | None = None
     event_type: str | None = None
@@ -47,29 +43,20 @@ class Wanted(Struct, frozen=True, kw_only=True):
     until: str | None = None
     resolved: bool | None = False
 
-    def filters(self) -> bool:
-        return self != Wanted(ids=self.ids, resolved=self.resolved)
-
-    @property
-    def subject(self) -> str:
-        """For the audit log: the one thing that it is about, if there is one."""
-        return self.ids[0] if len(self.ids) == 1 else self.endpoint or self.app or ""
+    def query(self, now: datetime) -> DeadLetterQuery:
+        return DeadLetterQuery(
+            app=self.app,
+            endpoint=self.endpoint,
+            event_type=self.event_type,
+            reason=self.reason,
+            since=None if self.since is None else params.read_instant(self.since, now),
+            until=None if self.until is None else params.read_instant(self.until, now),
+            resolved=self.resolved,
+        )
 
 
 async def _filter(opened: Session, wanted: Wanted) -> DeadFilter:
-    app_no = None if wanted.app is None else (await opened.application(wanted.app)).no
-    endpoint_no = None if wanted.endpoint is None else (await opened.endpoint(wanted.endpoint, wanted.app)).no
-    return DeadFilter(
-        org_id=opened.org_id,
-        app_no=app_no,
-        endpoint_no=endpoint_no,
-        event_type=wanted.event_type,
-        reason=wanted.reason,
-        since=None if wanted.since is None else params.read_instant(wanted.since, opened.now),
-        until=None if wanted.until is None else params.read_instant(wanted.until, opened.now),
-        ids=tuple(sorted(set(map(manage.dead_letter_number, wanted.ids)))) or None,
-        resolved=wanted.resolved,
-    )
+    return await dead_letters.filter_of(opened.deps, opened.by, wanted.query(opened.now))
 
 
 # ── list, show, stats ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +102,7 @@ def list_dead(
 
 def _row(letter: DeadLetter) -> tuple[Cell, ...]:
     return (
-        f"{ids.DEAD_LETTER}{letter.id}",
+        shown_id(letter.id),
         letter.died_at,
         letter.endpoint_id,
         letter.event_type,
@@ -128,17 +115,9 @@ def _row(letter: DeadLetter) -> tuple[Cell, ...]:
 
 async def _list(org: str, wanted: Wanted, limit: int, after: str | None) -> list[DeadLetter]:
     async with session(org) as opened:
-        last = None if after is None else await _find(opened, after)
+        last = None if after is None else await dead_letters.find(opened.deps, opened.by, after)
         iterator = None if last is None else death(last.died_at, last.id)
         return await opened.store.dead_letters(await _filter(opened, wanted), Page(limit=limit, iterator=iterator))
-
-
-async def _find(opened: Session, dead_id: str) -> DeadLetter:
-    """Open or resolved, of this organization."""
-    found = await opened.store.dead_letters(await _filter(opened, Wanted(ids=(dead_id,), resolved=None)), Page(limit=1))
-    if not found:
-        raise NotFound(f"no dead letter {dead_id!r}; `hookline dead list` shows them")
-    return found[0]
 
 
 @app.command("show")
@@ -156,12 +135,12 @@ def show(
 
 async def _show(org: str, dead_id: str) -> tuple[DeadLetter, list[Attempt]]:
     async with session(org) as opened:
-        letter = await _find(opened, dead_id)
+        letter = await dead_letters.find(opened.deps, opened.by, dead_id)
         return letter, await opened.store.dead_attempts(letter)
 
 
 def _print(out: Output, letter: DeadLetter, attempts: list[Attempt]) -> None:
-    name = f"{ids.DEAD_LETTER}{letter.id}"
+    name = shown_id(letter.id)
     pairs: list[tuple[str, Cell]] = [
         ("id", name),
         ("state", "dead" if letter.resolved_at is None else "resolved"),
@@ -266,17 +245,8 @@ def replay(
 
     By id, resolved ones too; by filter, only open ones.
     """
-    wanted = Wanted(
-        ids=tuple(dead_ids or ()),
-        app=app_ref,
-        endpoint=endpoint,
-        event_type=event_type,
-        reason=reason,
-        since=since,
-        until=until,
-        resolved=None if dead_ids else False,
-    )
-    _bulk(Output(as_json), org, wanted, "replay", "replayed", everything, yes, _replay_some)
+    wanted = Wanted(app=app_ref, endpoint=endpoint, event_type=event_type, reason=reason, since=since, until=until)
+    _bulk(Output(as_json), org, Bulk(ids=dead_ids or [], wanted=wanted, everything=everything), yes)
 
 
 @app.command("resolve")
@@ -298,85 +268,73 @@ def resolve(
 
     hookline dead resolve dl_17 --note "refunded by hand"
     """
-    wanted = Wanted(
-        ids=tuple(dead_ids or ()),
-        app=app_ref,
-        endpoint=endpoint,
-        event_type=event_type,
-        reason=reason,
-        since=since,
-        until=until,
-    )
-
-    async def resolve_some(opened: Session, where: DeadFilter) -> int:
-        return await opened.store.resolve(where, note, BATCH)
-
-    _bulk(Output(as_json), org, wanted, "resolve", "resolved", everything, yes, resolve_some)
+    wanted = Wanted(app=app_ref, endpoint=endpoint, event_type=event_type, reason=reason, since=since, until=until)
+    bulk = Bulk(ids=dead_ids or [], wanted=wanted, everything=everything, note=note)
+    _bulk(Output(as_json), org, bulk, yes)
 
 
-async def _replay_some(opened: Session, where: DeadFilter) -> int:
-    return await opened.store.replay(where, BATCH)
+class Bulk(Struct, frozen=True, kw_only=True):
+    """Which ones to replay; or to resolve, with a note."""
+
+    ids: list[str]
+    wanted: Wanted
+    everything: bool
+    note: str | None = None
+
+    @property
+    def verb(self) -> str:
+        return "replay" if self.note is None else "resolve"
+
+    async def by_id(self, opened: Session) -> dead_letters.Done:
+        if self.note is None:
+            return await dead_letters.replay(opened.deps, opened.by, self.ids)
+        return await dead_letters.resolve(opened.deps, opened.by, self.ids, self.note)
+
+    async def start(self, opened: Session, query: DeadLetterQuery) -> Started:
+        if self.note is None:
+            return await dead_letters.replay_matching(opened.deps, opened.by, query)
+        return await dead_letters.resolve_matching(opened.deps, opened.by, query, self.note)
 
 
-_Step = Callable[[Session, DeadFilter], Awaitable[int]]
-
-
-def _bulk(
-    out: Output, org: str, wanted: Wanted, verb: str, done_word: str, everything: bool, yes: bool, step: _Step
-) -> None:
-    if [bool(wanted.ids), wanted.filters(), everything].count(True) != 1:
-        raise InvalidInput(f"say which ones to {verb}: ids, or filters, or --all")
-    done, left, stopped = run(_work_through(out, org, wanted, verb, yes, step))
+def _bulk(out: Output, org: str, bulk: Bulk, yes: bool) -> None:
+    if [bool(bulk.ids), bulk.wanted != Wanted(), bulk.everything].count(True) != 1:
+        raise InvalidInput(f"say which ones to {bulk.verb}: ids, or filters, or --all")
+    work = _by_id(org, bulk) if bulk.ids else _by_filter(out, org, bulk, yes)
+    done, left, stopped = run(work)
+    word = "replayed" if bulk.note is None else "resolved"
     out.result(
-        {done_word: done, "left": left},
-        people=lambda: out.line(f"{done:,} {done_word}" + (f", {left:,} left as they were" if left else "")),
+        {word: done, "left": left},
+        people=lambda: out.line(f"{done:,} {word}" + (f", {left:,} left as they were" if left else "")),
     )
     if stopped:
         raise typer.Exit(INTERRUPTED)
-    if wanted.ids and left:
+    if bulk.ids and left:
         raise typer.Exit(1)
 
 
-async def _work_through(
-    out: Output, org: str, wanted: Wanted, verb: str, yes: bool, step: _Step
-) -> tuple[int, int, bool]:
-    """How many were done, how many were left, and whether somebody interrupted it."""
+async def _by_id(org: str, bulk: Bulk) -> tuple[int, int, bool]:
     async with session(org) as opened:
-        where = await _filter(opened, wanted)
-        if where.until is None:
-            # What dies again while we work must not match, or a sick endpoint's letters would go round for ever.
-            where = replace(where, until=opened.now)
-        total = await _count(opened, where)
-        if total and not wanted.ids and not yes:
-            confirm(f"{verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
-        done, cut = 0, ""
-        with listeners.stop_on_signals() as stop, out.progress(f"{verb.capitalize()}ing", total) as advance:
-            try:
-                # A batch that was begun is finished: whether one that is cut off was committed, nobody would know.
-                while not stop.is_set() and (count := await step(opened, where)):
-                    done += count
-                    advance(count)
-            except (asyncio.CancelledError, KeyboardInterrupt):  # a second signal, of somebody in a hurry
-                cut = ", and perhaps a batch that was cut off"
-                raise
-            finally:
-                if done or cut:
-                    await opened.remember(f"dead_letter.{verb}", wanted.subject, detail=_part(done, total) + cut)
+        made = await bulk.by_id(opened)
+        return made.done, made.left, False
+
+
+async def _by_filter(out: Output, org: str, bulk: Bulk, yes: bool) -> tuple[int, int, bool]:
+    """How many were done, how many were left, and whether somebody interrupted it.
+
+    The tasks are the same that the API and the dashboard make. They are worked off here, so that no worker is needed.
+    """
+    async with session(org) as opened:
+        query = bulk.wanted.query(opened.now)
+        where = await dead_letters.matching(opened.deps, opened.by, query, bulk.note)
+        total = (await opened.store.dead_stats(where)).dead
+        if total and not yes:
+            confirm(f"{bulk.verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
+        if query.until is None:
+            query = replace(query, until=opened.now)  # what dies from now on was not counted
+        done, more = 0, total > 0
+        with listeners.stop_on_signals() as stop, out.progress(f"{bulk.verb.capitalize()}ing", total) as advance:
+            while more and not stop.is_set():
+                started = await bulk.start(opened, query)
+                some = await tasks.work_off(opened, started.tasks, stop, advance)
+                done, more = done + some, started.more and some > 0
         return done, max(0, total - done), stop.is_set()
-
-
-def _part(done: int, total: int) -> str:
-    return f"{done:,} of {total:,} dead letters" if done < total else f"{done:,} dead letters"
-
-
-async def _count(opened: Session, where: DeadFilter) -> int:
-    """How many there are; of explicit ids, every one must be there."""
-    if where.ids is None:
-        return (await opened.store.dead_stats(where)).dead
-    found = await opened.store.dead_letters(where, Page(limit=len(where.ids)))
-    missing = set(where.ids) - {letter.id for letter in found}
-    if missing:
-        kind = "dead letter" if where.resolved is None else "open dead letter"
-        names = ", ".join(f"{ids.DEAD_LETTER}{number}" for number in sorted(missing))
-        raise NotFound(f"no {kind} {names}; nothing was changed")
-    return len(found)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 
+from hookline import clock
 from hookline.api import wire
 from hookline.api.wire.lanes import missed as shown_missed
 from hookline.cli import params
 from hookline.cli.output import Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import run, session
 from hookline.errors import InvalidInput
-from hookline.model import Actor, ActorKind, Endpoint, LaneEvent, LaneView
+from hookline.model import Actor, Endpoint, LaneView
+from hookline.model.callers import Caller
 from hookline.model.states import Circuit
-from hookline.services import endpoint_state
-from hookline.services.endpoint_state import LONGEST_OPEN, Missed
+from hookline.services import endpoint_state, lookup
+from hookline.services.deps import Deps
+from hookline.services.endpoint_state import LONGEST_OPEN, CircuitChange, Missed
+from hookline.services.lookup import EndpointRef
 
 T = TypeVar("T")
-Work = Callable[[Session, Endpoint], Awaitable[T]]
-
-ACTOR = Actor(kind=ActorKind.COMMAND_LINE)
 
 Why = Annotated[str | None, typer.Option("--why", help="Kept in the endpoint's history.")]
 
@@ -44,13 +46,8 @@ def pause(
     as_json: params.Json = False,
 ) -> None:
     """Hold everything for this endpoint. Deliveries are still created, and wait for `resume`."""
-    cause = _cause(why, "paused from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> Endpoint:
-        return await endpoint_state.pause(opened.store, endpoint, cause, ACTOR)
-
     out = Output(as_json)
-    paused, view = run(_steer(org, ref, app_ref, "endpoint.pause", cause, work))
+    paused, view = run(_change(org, EndpointRef(ref, app_ref), partial(endpoint_state.pause, cause=why)))
     out.result(wire.endpoint(paused), people=lambda: out.line(_status(paused, view)))
 
 
@@ -70,13 +67,9 @@ def resume(
 
     hookline endpoints resume ep_... --replay-missing
     """
-    cause = _cause(why, "resumed from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> endpoint_state.Resumed:
-        return await endpoint_state.resume(opened.store, endpoint, cause, ACTOR, replay_missing=replay_missing)
-
     out = Output(as_json)
-    done, view = run(_steer(org, ref, app_ref, "endpoint.resume", cause, work))
+    act = partial(endpoint_state.resume, cause=why, replay_missing=replay_missing)
+    done, view = run(_change(org, EndpointRef(ref, app_ref), act))
 
     def people() -> None:
         out.line(_status(done.endpoint, view))
@@ -122,19 +115,14 @@ def open_circuit(
     """
     if length is not None and until is not None:
         raise InvalidInput("give either --for or --until")
-    cause = _cause(why, "opened from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
-        end = _end(length, until, opened.now)
-        return await endpoint_state.open_circuit(opened.store, endpoint, cause, ACTOR, until=end)
-
-    _change_circuit(Output(as_json), _steer(org, ref, app_ref, "endpoint.open_circuit", cause, work), "")
+    act = partial(endpoint_state.open_circuit, cause=why, until=_end(length, until))
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), "")
 
 
-def _end(length: str | None, until: str | None, now: datetime) -> datetime | None:
+def _end(length: str | None, until: str | None) -> datetime | timedelta | None:
     if length is not None:
-        return now + params.read_span("--for", length, LONGEST_OPEN.total_seconds())
-    return None if until is None else params.read_instant(until, now)
+        return params.read_span("--for", length, LONGEST_OPEN.total_seconds())
+    return None if until is None else params.read_instant(until, clock.wall())
 
 
 def close_circuit(
@@ -148,13 +136,8 @@ def close_circuit(
 
     hookline endpoints close ep_... --why "they say that they are back"
     """
-    cause = _cause(why, "closed from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
-        return await endpoint_state.close_circuit(opened.store, endpoint, cause, ACTOR)
-
-    steered = _steer(org, ref, app_ref, "endpoint.close_circuit", cause, work)
-    _change_circuit(Output(as_json), steered, "; it was not open")
+    act = partial(endpoint_state.close_circuit, cause=why)
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), "; it was not open")
 
 
 def reset_circuit(
@@ -168,24 +151,17 @@ def reset_circuit(
 
     hookline endpoints reset ep_... --why "their disk is no longer full"
     """
-    cause = _cause(why, "reset from the command line")
-
-    async def work(opened: Session, endpoint: Endpoint) -> LaneEvent | None:
-        return await endpoint_state.reset_circuit(opened.store, endpoint, cause, ACTOR)
-
-    steered = _steer(org, ref, app_ref, "endpoint.reset_circuit", cause, work)
-    _change_circuit(Output(as_json), steered, " already, without failures")
+    act = partial(endpoint_state.reset_circuit, cause=why)
+    _show_circuit(Output(as_json), run(_change(org, EndpointRef(ref, app_ref), act)), " already, without failures")
 
 
-def _change_circuit(
-    out: Output, steered: Coroutine[None, None, tuple[LaneEvent | None, LaneView | None]], unchanged: str
-) -> None:
+def _show_circuit(out: Output, changed: tuple[CircuitChange, LaneView | None], unchanged: str) -> None:
     """`unchanged`: what is said where there was nothing to do."""
-    event, view = run(steered)
+    done, view = changed
     state = "gone" if view is None else _circuit(view)
-    words = f"the circuit is {state}" if event is not None else f"the circuit is {state}{unchanged}"
+    words = f"the circuit is {state}" if done.event is not None else f"the circuit is {state}{unchanged}"
     out.result(
-        {"changed": event is not None, "lane": None if view is None else wire.lane(view)},
+        {"changed": done.event is not None, "lane": None if view is None else wire.lane(view)},
         people=lambda: out.line(words + _waiting(view)),
     )
 
@@ -201,21 +177,15 @@ def _circuit(view: LaneView) -> str:
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cause(why: str | None, usual: str) -> str:
-    return usual if why is None else why
-
-
 def _waiting(view: LaneView | None) -> str:
     return f", {view.depth:,} waiting" if view is not None and view.depth else ""
 
 
-async def _steer(
-    org: str, ref: str, app_ref: str | None, action: str, cause: str, work: Work[T]
+async def _change(
+    org: str, ref: EndpointRef, act: Callable[[Deps, Caller, EndpointRef], Awaitable[T]]
 ) -> tuple[T, LaneView | None]:
     """What it did, and the lane that follows."""
     async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        done = await work(opened, endpoint)
-        if done is not None:
-            await opened.remember(action, endpoint.id, app_id=endpoint.app_id, detail=cause)
+        done = await act(opened.deps, opened.by, ref)
+        endpoint = await lookup.endpoint(opened.deps, opened.by, ref)
         return done, await opened.store.lane_view(endpoint.no)

@@ -9,19 +9,19 @@ import typer
 
 from hookline import clock, signing
 from hookline.api import wire
-from hookline.cli import endpoint_state, params, timeline
+from hookline.cli import INTERRUPTED, endpoint_state, params, tasks, timeline
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import Session, run, session
-from hookline.errors import InvalidInput
+from hookline.cli.session import run, session
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.model.states import Circuit
 from hookline.rules.checks.text import without_query
-from hookline.services import manage
+from hookline.server import sockets as listeners
+from hookline.services import manage, replays
+from hookline.services.lookup import EndpointRef
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
 
 LONGEST_OVERLAP = 365 * 86_400.0
-BATCH = 500  # deliveries in one transaction of replay-missing
 
 
 @app.command("list")
@@ -270,31 +270,18 @@ def replay_missing(
     hookline endpoints replay-missing ep_... --since 2d
     """
     out = Output(as_json)
-    made = run(_replay_missing(out, org, ref, app_ref, since, until))
+    made, stopped = run(_replay_missing(out, org, EndpointRef(ref, app_ref), since, until))
     out.result({"replayed": made}, people=lambda: out.line(f"{made:,} replayed"))
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
 
 
-async def _replay_missing(out: Output, org: str, ref: str, app_ref: str | None, since: str, until: str | None) -> int:
+async def _replay_missing(out: Output, org: str, ref: EndpointRef, since: str, until: str | None) -> tuple[int, bool]:
+    """How many were replayed, and whether somebody interrupted it."""
     async with session(org) as opened:
         start = params.read_instant(since, opened.now)
-        end = opened.now if until is None else params.read_instant(until, opened.now)
-        if end <= start:
-            raise InvalidInput("--until must be after --since")
-        endpoint = await opened.endpoint(ref, app_ref)
-        made = await _in_batches(out, opened, endpoint, start, end)
-        await opened.remember(
-            "endpoint.replay_missing",
-            endpoint.id,
-            app_id=endpoint.app_id,
-            detail=f"{made:,} messages accepted from {start.isoformat()} to {end.isoformat()}",
-        )
-        return made
-
-
-async def _in_batches(out: Output, opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> int:
-    """How many there are is only known at the end: finding them is the work."""
-    done = 0
-    while count := await opened.store.replay_missing(endpoint.no, start, end, BATCH):
-        done += count
-        out.note(f"{done:,} so far")
-    return done
+        end = None if until is None else params.read_instant(until, opened.now)
+        task = await replays.replay_missing(opened.deps, opened.by, ref, start, end)
+        with listeners.stop_on_signals() as stop, out.progress("Replaying", task.total) as advance:
+            done = await tasks.work_off(opened, [task], stop, advance)
+        return done, stop.is_set()

@@ -102,4 +102,4 @@ def _check(url: str) -> None:
     try:
         urls.database_url(url)
     except ValueError as takes:
-        raise InvalidInput(f"URL: takes {takes}") from None
+        raise InvalidInput(f"takes {takes}", field="URL") from None

@@ -111,7 +111,7 @@ class Output:
             self._console.print(Text.assemble((f"{name:<{width}}  ", "bright_black"), text))
 
     @contextmanager
-    def progress(self, label: str, total: int) -> Iterator[Callable[[int], None]]:
+    def progress(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
         """A bar on standard error for work that takes a while; nothing where nobody looks."""
         console = Console(stderr=True)
         if self.as_json or not console.is_terminal:

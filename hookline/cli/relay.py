@@ -66,9 +66,9 @@ def check_url(where: str, config: Config, url: str) -> None:
     try:
         urls.database_url(url)
     except ValueError as takes:
-        raise InvalidInput(f"{where}: takes {takes}") from None
+        raise InvalidInput(f"takes {takes}", field=where) from None
     if urls.same_database(url, config.database_url):
-        raise InvalidInput(f"{where}: {shown_url(url)} is Hookline's own database, whose outbox needs no URL")
+        raise InvalidInput(f"{shown_url(url)} is Hookline's own database, whose outbox needs no URL", field=where)
 
 
 def _outboxes(store: Store, config: Config, urls: Sequence[str] | None) -> list[Outbox]:

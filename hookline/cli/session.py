@@ -10,13 +10,17 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from hookline import config
+from hookline import clock, config
 from hookline.config import Config
-from hookline.errors import NotFound, StoreUnavailable
-from hookline.model import Actor, ActorKind, Application, Endpoint
-from hookline.model.audit import NewAuditEntry
+from hookline.errors import StoreUnavailable
+from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, NewMessage
+from hookline.model.callers import Caller
+from hookline.rules.guard import Guard
 from hookline.server import logs, process
-from hookline.services import audit, manage
+from hookline.services import audit, lookup, manage
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
+from hookline.services.schemas.payloads import Schemas
 from hookline.store.protocols import Store
 
 T = TypeVar("T")
@@ -31,29 +35,40 @@ class Session:
         self.org_id = org_id
         self.now = now  # the database's clock, when the command began
         self.guard = settings.guard()
+        self.by = Caller(org_id=org_id, actor=Actor(kind=ActorKind.COMMAND_LINE, name=_user()))
+        self.deps = _deps(settings, store, self.guard)
 
     async def application(self, ref: str) -> Application:
-        try:
-            return await manage.find_application(self.store, self.org_id, ref)
-        except NotFound as error:
-            raise NotFound(f"{error}; `hookline apps add` makes one") from None
+        return await lookup.application(self.deps, self.by, ref)
 
     async def endpoint(self, ref: str, app: str | None) -> Endpoint:
         """By id; by uid where the application is given."""
-        if app is not None:
-            return await manage.find_endpoint(self.store, await self.application(app), ref)
-        found = await self.store.endpoint_by_id(self.org_id, ref)
-        if found is None:
-            raise NotFound(f"no endpoint {ref!r}; a uid needs --app beside it")
-        return found
+        return await lookup.endpoint(self.deps, self.by, EndpointRef(ref, app))
 
     async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
         """For the audit log."""
-        actor = Actor(kind=ActorKind.COMMAND_LINE, name=_user())
-        entry = NewAuditEntry(
-            org_id=self.org_id, actor=actor, action=action, subject=subject, app_id=app_id, detail=detail
-        )
-        await audit.remember(self.store, entry)
+        await audit.write(self.store, audit.entry(self.by, action, subject, app_id=app_id, detail=detail))
+
+
+def _deps(settings: Config, store: Store, guard: Guard) -> Deps:
+    async def ingest(new: NewMessage) -> Accepted:
+        """A command sends one message: there is nothing to share a commit with."""
+        (accepted,) = await store.ingest([new])
+        return accepted
+
+    return Deps(
+        store=store,
+        guard=guard,
+        schemas=Schemas(store, clock.monotonic),
+        submit=ingest,
+        submit_batch=store.ingest_batch,
+        wall=clock.wall,
+        max_payload=settings.max_payload,
+        retention_days=settings.retention_days,
+        customer_endpoints=settings.customer_endpoints,
+        circuit=settings.circuit,
+        retry=settings.retry,
+    )
 
 
 def _user() -> str | None:
@@ -87,7 +102,11 @@ async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) ->
             await manage.open_organization(store, org_id, now)
         else:
             await manage.check_organization(store, org_id)
-        yield Session(settings, store, org_id, now)
+        opened = Session(settings, store, org_id, now)
+        try:
+            yield opened
+        finally:
+            await opened.deps.schemas.close()
 
 
 def run(work: Coroutine[None, None, T]) -> T:

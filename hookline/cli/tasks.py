@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -10,9 +12,13 @@ from hookline.api.wire.tasks import task as shape
 from hookline.cli import params
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session, run, session
-from hookline.errors import Conflict, NotFound
+from hookline.errors import Conflict
 from hookline.model import Task, TaskFilter, TaskStatus
+from hookline.services import tasks
 from hookline.store.protocols import Page
+
+STEP = 500  # rows that one step looks at
+LOOK_AGAIN = 0.05  # seconds until the next look at a task that a worker is at
 
 app = typer.Typer(help="Background tasks: recovery and replay of many, asked for over the API.", no_args_is_help=True)
 
@@ -74,14 +80,7 @@ def show(task_id: Id, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.J
 
 async def _show(org: str, task_id: str) -> Task:
     async with session(org) as opened:
-        return await _find(opened, task_id)
-
-
-async def _find(opened: Session, task_id: str) -> Task:
-    found = await opened.store.task(opened.org_id, task_id)
-    if found is None:
-        raise NotFound(f"no task {task_id!r}; `hookline tasks list` shows them")
-    return found
+        return await tasks.find(opened.deps, opened.by, task_id)
 
 
 def _print(out: Output, task: Task) -> None:
@@ -112,8 +111,40 @@ def cancel(task_id: Id, org: params.Org = params.DEFAULT_ORG_ID, as_json: params
 
 async def _cancel(org: str, task_id: str) -> Task:
     async with session(org) as opened:
-        after = await opened.store.cancel_task((await _find(opened, task_id)).id)
-        if after.status != TaskStatus.CANCELED:
-            raise Conflict(f"the task is {after.status.value} already")
-        await opened.remember("task.cancel", after.id, app_id=after.app_id, detail=f"{after.done:,} done")
-        return after
+        return await tasks.cancel(opened.deps, opened.by, task_id)
+
+
+# ── doing them here ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def work_off(opened: Session, made: Sequence[Task], stop: asyncio.Event, advance: Callable[[int], None]) -> int:
+    """Do the steps of tasks until all are over, beside any worker, so that a command needs none; how much was done.
+
+    A stop cancels them. `Conflict` if one failed.
+    """
+    try:
+        over = [await _work_off(opened, task, stop, advance) for task in made]
+    except asyncio.CancelledError:  # a second signal, of somebody in a hurry
+        for task in made:
+            await opened.store.cancel_task(task.id)
+        raise
+    for task in over:
+        if task.status == TaskStatus.FAILED:
+            raise Conflict(f"{task.id} failed: {task.error}")
+    return sum(task.done for task in over)
+
+
+async def _work_off(opened: Session, task: Task, stop: asyncio.Event, advance: Callable[[int], None]) -> Task:
+    while task.status == TaskStatus.RUNNING and not stop.is_set():
+        after = await _step(opened, task)
+        advance(after.done + after.skipped - task.done - task.skipped)
+        task = after
+    return await opened.store.cancel_task(task.id) if task.status == TaskStatus.RUNNING else task
+
+
+async def _step(opened: Session, task: Task) -> Task:
+    after = await opened.store.step_task(task.id, STEP)
+    if after is None:  # a worker is at it, or has finished it
+        await asyncio.sleep(LOOK_AGAIN)
+        after = await opened.store.task(task.org_id, task.id)
+    return after or task

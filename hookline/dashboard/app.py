@@ -18,10 +18,10 @@ from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, ResultPa
 from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
 from hookline.dashboard.security_headers import headers, policy
 from hookline.dashboard.sessions import Sessions, unavailable
-from hookline.errors import Busy, Conflict, HooklineError, InvalidInput, NotFound, SignatureError, StoreUnavailable
+from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Application
-from hookline.model.audit import NewAuditEntry
 from hookline.services import audit
+from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web import body
 from hookline.web.authorize import Needs
@@ -179,17 +179,14 @@ class Dashboard:
 
     async def _remember(self, context: PageContext, action: Action, done: Done | ResultPage) -> None:
         """In the audit log."""
+        if action.name is None:
+            return
         named = list(context.request.path_params.values())
-        entry = NewAuditEntry(
-            org_id=context.org_id,
-            actor=context.viewer.actor,
-            action=action.name,
-            subject=done.subject if done.subject is not None else (named[-1] if named else ""),
-            app_id=done.app_id or (None if context.app is None else context.app.id),
-            detail=done.detail,
-            address=context.request.client.host if context.request.client else "",
+        subject = done.subject if done.subject is not None else (named[-1] if named else "")
+        app_id = done.app_id or (None if context.app is None else context.app.id)
+        await audit.write(
+            context.store, audit.entry(context.by, action.name, subject, app_id=app_id, detail=done.detail)
         )
-        await audit.remember(context.store, entry)
 
     # ── around them ──
 
@@ -242,21 +239,7 @@ _TITLES = {403: "Not allowed", 404: "Not found", 409: "Not now", 422: "That cann
 
 
 def _status(error: HooklineError) -> int:
-    match error:
-        case Refused():
-            return error.status
-        case SignatureError():
-            return 401
-        case NotFound():
-            return 404
-        case Conflict():
-            return 409
-        case InvalidInput():
-            return 422
-        case Busy():
-            return 503
-        case _:
-            return 400
+    return error.status if isinstance(error, Refused) else http_status(error)
 
 
 async def _static(request: Request) -> Response:

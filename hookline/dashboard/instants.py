@@ -13,5 +13,7 @@ def read(name: str, text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(f"{name}: {text_checks.shown(text)} is not an instant such as 2026-03-01T12:30") from None
+        raise InvalidInput(
+            f"{text_checks.shown(text)} is not an instant such as 2026-03-01T12:30", field=name
+        ) from None
     return text_checks.check_instant(name, found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

@@ -91,5 +91,5 @@ class Action(Struct, frozen=True, kw_only=True):
 
     path: str
     do: Do
-    name: str  # in the audit log: `endpoint.pause`
+    name: str | None = None  # in the audit log: `endpoint.pause`; None: its service writes the entry
     portal: bool = False

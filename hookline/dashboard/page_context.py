@@ -15,11 +15,13 @@ from starlette.requests import Request
 
 from hookline import ids
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import Actor, ActorKind, Application, Endpoint, Message, Scope
+from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.activity import MINUTE, QUARTER
-from hookline.services import manage
+from hookline.model.callers import Caller
+from hookline.services import lookup, manage
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Store
-from hookline.web.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
 
@@ -57,20 +59,10 @@ class Viewer(Struct, frozen=True, kw_only=True):
     name: str  # for the top of the page
     csrf: str  # what their forms must bring
     portal: bool = False
-    operator: str | None = None  # the name that they signed in with, where it was a password
 
     @property
     def may_change(self) -> bool:
         return self.caller.scope == Scope.FULL
-
-    @property
-    def actor(self) -> Actor:
-        """As whom the history remembers what they did."""
-        if self.portal:
-            return Actor(kind=ActorKind.PORTAL)
-        if self.operator is not None:
-            return Actor(kind=ActorKind.OPERATOR, name=self.operator)
-        return self.caller.actor
 
 
 class PageContext:
@@ -93,7 +85,7 @@ class PageContext:
         """Of the URL; None if it is not there or empty."""
         value = self.request.query_params.get(name, "").strip()
         if len(value) > MAX_PARAM or "\x00" in value:
-            raise InvalidInput(f"{name}: is too long, or has a NUL")
+            raise InvalidInput("is too long, or has a NUL", field=name)
         return value or None
 
     def path(self, name: str) -> str:
@@ -105,7 +97,7 @@ class PageContext:
     @property
     def span(self) -> Range:
         if self.range is None:
-            raise InvalidInput(f"range: takes one of {', '.join(RANGES)}")
+            raise InvalidInput(f"takes one of {', '.join(RANGES)}", field="range")
         self.timed = True
         return self.range
 
@@ -135,8 +127,16 @@ class PageContext:
     # ── what they may reach ──
 
     @property
+    def by(self) -> Caller:
+        return self.viewer.caller
+
+    @property
+    def deps(self) -> Deps:
+        return self.services.deps_for(self.by)
+
+    @property
     def store(self) -> Store:
-        return self.services.customers.store_for(self.viewer.caller.app, self.services.store)
+        return self.deps.store
 
     @property
     def org_id(self) -> str:
@@ -157,21 +157,10 @@ class PageContext:
 
     async def application(self, ref: str) -> Application:
         """By id or uid."""
-        if self.viewer.portal:
-            assert self.app is not None
-            if ref not in (self.app.id, self.app.uid):
-                raise NotFound(f"no application {ref!r}")
-            return self.app
-        found = await self.store.application(self.org_id, ref) if "\x00" not in ref else None
-        if found is None:
-            raise NotFound(f"no application {ref!r}")
-        return found
+        return await lookup.application(self.deps, self.by, ref)
 
     async def endpoint(self, endpoint_id: str) -> Endpoint:
-        found = await self.store.endpoint_by_id(self.org_id, endpoint_id) if "\x00" not in endpoint_id else None
-        if found is None or (self.viewer.portal and found.app_no != self.app_no):
-            raise NotFound(f"no endpoint {endpoint_id!r}")
-        return found
+        return await lookup.endpoint(self.deps, self.by, EndpointRef(endpoint_id))
 
     async def message(self, message_id: str) -> Message:
         found = await self.store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None

@@ -27,12 +27,13 @@ from hookline.dashboard.pages import sign_in as sign_in_page
 from hookline.dashboard.pages.sign_in import Asked
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
-from hookline.model.audit import NewAuditEntry
+from hookline.model import Actor, ActorKind
+from hookline.model.callers import Caller
 from hookline.model.operators import NewSession, Session
 from hookline.security import lockout
 from hookline.services import audit
 from hookline.web import body
-from hookline.web.callers import TOUCHED, Caller, RecentCache
+from hookline.web.callers import TOUCHED, RecentCache
 from hookline.web.context import WebContext
 from hookline.web.errors import UNAVAILABLE, Refused, beside, log_outage
 from hookline.web.html import Safe
@@ -84,7 +85,7 @@ class Sessions:
         session = await self._store.session(_hashed(value))
         if session is None or (session.app_id is not None) != portal:
             raise SignatureError("sign in")
-        caller = await self._caller(session)
+        caller = await self._caller(session, _address(request))
         self._touch(session.hash)
         name = session.operator or session.key_name or "token"
         return Viewer(
@@ -92,10 +93,9 @@ class Sessions:
             name=name if caller.app is None else caller.app.name,
             csrf=_proof(self._key, "form", value),
             portal=portal,
-            operator=session.operator,
         )
 
-    async def _caller(self, session: Session) -> Caller:
+    async def _caller(self, session: Session, address: str) -> Caller:
         app = None
         if session.app_id is not None:
             app = await self._store.application(session.org_id, session.app_id)
@@ -103,12 +103,13 @@ class Sessions:
                 raise SignatureError("sign in")
         return Caller(
             org_id=session.org_id,
+            actor=_actor(session, portal=app is not None),
             app=app,
             scope=session.role,
+            address=address,
             portal=app is not None,
             publishes=app is None,
             key_id=session.key_id,
-            key_name=session.key_name,
             token=session.token,
             session=session.hash,
             expires_at=session.expires_at,
@@ -223,18 +224,14 @@ class Sessions:
         return answer
 
     async def _remember(self, request: Request, arrival: SignedIn) -> None:
-        viewer = Viewer(
-            caller=_as_caller(arrival), name="", csrf="", portal=arrival.app is not None, operator=arrival.operator
-        )
-        entry = NewAuditEntry(
+        by = Caller(
             org_id=arrival.org_id,
-            actor=viewer.actor,
-            action="session.begin",
-            subject=arrival.operator or arrival.key_id or "",
-            app_id=None if arrival.app is None else arrival.app.id,
+            actor=_actor(arrival, portal=arrival.app is not None),
+            app=arrival.app,
             address=_address(request),
         )
-        await audit.remember(self._store, entry)
+        entry = audit.entry(by, "session.begin", arrival.operator or arrival.key_id or "")
+        await audit.write(self._store, entry)
 
     # ── sign-out ──
 
@@ -344,15 +341,15 @@ def _new_session(value: str, arrival: SignedIn) -> NewSession:
     )
 
 
-def _as_caller(arrival: SignedIn) -> Caller:
-    return Caller(
-        org_id=arrival.org_id,
-        app=arrival.app,
-        scope=arrival.role,
-        key_id=arrival.key_id,
-        key_name=arrival.key_name,
-        token=arrival.token,
-    )
+def _actor(entered: Session | SignedIn, *, portal: bool) -> Actor:
+    """By what they signed in."""
+    if portal:
+        return Actor(kind=ActorKind.PORTAL)
+    if entered.operator is not None:
+        return Actor(kind=ActorKind.OPERATOR, name=entered.operator)
+    if entered.key_id is not None:
+        return Actor(kind=ActorKind.KEY, name=entered.key_name)
+    return Actor(kind=ActorKind.TOKEN)
 
 
 def _hashed(value: str) -> bytes:

@@ -78,7 +78,9 @@ def event(
 def as_json(payload: Any) -> str:
     """Compact, and readable beyond ASCII. Bytes are JSON already and stay as they are."""
     if isinstance(payload, str):
-        raise InvalidInput("payload: a str could be JSON or a text; give a dict or list, or bytes that are JSON")
+        raise InvalidInput(
+            "a str could be JSON or a text; give a dict or list, or bytes that are JSON", field="payload"
+        )
     try:
         if _is_bytes(payload):
             return bytes(payload).decode()
@@ -86,13 +88,13 @@ def as_json(payload: Any) -> str:
         made = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         made.encode()
     except UnicodeDecodeError:
-        raise InvalidInput("payload: is not UTF-8") from None
+        raise InvalidInput("is not UTF-8", field="payload") from None
     except UnicodeEncodeError:
-        raise InvalidInput("payload: has a lone surrogate") from None
+        raise InvalidInput("has a lone surrogate", field="payload") from None
     except RecursionError:
-        raise InvalidInput("payload: is nested too deeply, or contains itself") from None
+        raise InvalidInput("is nested too deeply, or contains itself", field="payload") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"payload: cannot be JSON: {error}") from None
+        raise InvalidInput(f"cannot be JSON: {error}", field="payload") from None
     return made
 
 
@@ -125,7 +127,7 @@ def _plain(value: Any) -> Any:
 def _text(field: str, value: str) -> str:
     """Without its class: a StrEnum is to every driver something else."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{field}: give a str, not {type(value).__name__}")
+        raise InvalidInput(f"give a str, not {type(value).__name__}", field=field)
     return str.__str__(value)
 
 
@@ -138,11 +140,11 @@ def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None
     if values is None:
         return None
     if isinstance(values, str | bytes | Mapping):
-        raise InvalidInput(f"{field}: give a list of them, not {type(values).__name__}")
+        raise InvalidInput(f"give a list of them, not {type(values).__name__}", field=field)
     try:
         listed = tuple(values)
     except TypeError:
-        raise InvalidInput(f"{field}: give a list of them, not {type(values).__name__}") from None
+        raise InvalidInput(f"give a list of them, not {type(values).__name__}", field=field) from None
     return tuple(_text(field, value) for value in listed)
 
 
@@ -151,9 +153,9 @@ def _instant(value: datetime | None) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise InvalidInput(f"deliver_at: give a datetime with a time zone, not {type(value).__name__}")
+        raise InvalidInput(f"give a datetime with a time zone, not {type(value).__name__}", field="deliver_at")
     if value.utcoffset() is None:
-        raise InvalidInput("deliver_at: needs a time zone")
+        raise InvalidInput("needs a time zone", field="deliver_at")
     return check_instant("deliver_at", value).astimezone(UTC)
 
 
@@ -161,11 +163,11 @@ def _seconds(value: float | timedelta | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise InvalidInput(f"max_age: give seconds or a timedelta, not {type(value).__name__}")
+        raise InvalidInput(f"give seconds or a timedelta, not {type(value).__name__}", field="max_age")
     lowest, highest = POLICY_BOUNDS["max_age"]
     given = value.total_seconds() if isinstance(value, timedelta) else value
     if not lowest <= given <= highest:
-        raise InvalidInput("max_age: is not between a millisecond and 30 days")
+        raise InvalidInput("is not between a millisecond and 30 days", field="max_age")
     return float(given)
 
 
@@ -173,14 +175,14 @@ def _organization(value: str | None) -> str | None:
     if value is None:
         return None
     if value == MANAGEMENT:
-        raise InvalidInput("organization: is Hookline's own")
+        raise InvalidInput("is Hookline's own", field="organization")
     return check_text("organization", _text("organization", value), 256, shortest=1)
 
 
 def _trace(value: str) -> str:
     kept = well_formed(_text("trace", value))
     if kept is None:
-        raise InvalidInput("trace: is not a traceparent, with a tracestate after a space")
+        raise InvalidInput("is not a traceparent, with a tracestate after a space", field="trace")
     return kept
 
 

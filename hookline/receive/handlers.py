@@ -27,7 +27,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 def rules(verifier: Verifier, url: Address | None, max_body: int) -> IdempotencySettings:
     if verifier is None:
-        raise InvalidInput("verified: give a Verifier, made with the secret")
+        raise InvalidInput("give a Verifier, made with the secret", field="verified")
     return IdempotencySettings(verifier=verifier, url=url, max_body=max_body)
 
 

@@ -43,7 +43,7 @@ def verified(
     def middleware(app: Application) -> Application:
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
-                raise InvalidInput("verified: a webhook is an HTTP request; this route is of another kind")
+                raise InvalidInput("a webhook is an HTTP request; this route is of another kind", field="verified")
             try:
                 again = await _verify(settings, scope, receive)
             except Answered as answered:

@@ -98,8 +98,9 @@ async def _read(request: Request, limit: int) -> bytes:
         raise Answered(problems.body_incomplete()) from None
     except RuntimeError as fault:
         raise InvalidInput(
-            "verified: the body was read before its signature could be checked. Take a form from `webhook.body`, "
-            "not from a parameter or `request.form()`"
+            "the body was read before its signature could be checked. Take a form from `webhook.body`, "
+            "not from a parameter or `request.form()`",
+            field="verified",
         ) from fault
     return bytes(body)
 

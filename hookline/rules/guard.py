@@ -186,13 +186,13 @@ class Guard:
         scheme, authority, target = _split(url)
         host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
         if port in self._ports:
-            raise BlockedAddress(f"url: port {port} is not for webhooks; HOOKLINE_ALLOW_PORTS can allow it")
+            raise BlockedAddress(f"port {port} is not for webhooks; HOOKLINE_ALLOW_PORTS can allow it", field="url")
         origin = f"{scheme}://{self._check_host(host)}"
         if port != _DEFAULT_PORTS[scheme]:
             origin += f":{port}"
         checked = origin + _encode_target(target)
         if len(checked) > MAX_URL:
-            raise InvalidInput(f"url: longer than {MAX_URL} characters")
+            raise InvalidInput(f"longer than {MAX_URL} characters", field="url")
         return checked
 
     def _judge(self, address: str) -> bool:
@@ -224,7 +224,7 @@ class Guard:
     def _check_literal(self, address: IPv4Address | IPv6Address) -> str:
         text = str(address)
         if not self.allows(text):
-            raise BlockedAddress(f"url: the address {text} is not public; HOOKLINE_ALLOW_NETS can allow it")
+            raise BlockedAddress(f"the address {text} is not public; HOOKLINE_ALLOW_NETS can allow it", field="url")
         return text
 
     def _check_name(self, name: str) -> None:
@@ -239,7 +239,7 @@ class Guard:
         else:
             return
         if not allowed:
-            raise BlockedAddress(f"url: {name!r} is a name inside a private network; see HOOKLINE_ALLOW_NETS")
+            raise BlockedAddress(f"{name!r} is a name inside a private network; see HOOKLINE_ALLOW_NETS", field="url")
 
 
 def _overlap(one: Network, other: Network) -> bool:
@@ -259,35 +259,35 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 
 def _check_characters(url: str) -> None:
     if len(url) > MAX_URL:
-        raise InvalidInput(f"url: longer than {MAX_URL} characters")
+        raise InvalidInput(f"longer than {MAX_URL} characters", field="url")
     for letter in url:
         if unicodedata.category(letter) in _UNSEEN:
-            raise InvalidInput(f"url: has the character U+{ord(letter):04X}; give it percent-encoded")
+            raise InvalidInput(f"has the character U+{ord(letter):04X}; give it percent-encoded", field="url")
     if "\\" in url:  # libcurl reads it as part of the authority, browsers as a slash
-        raise InvalidInput("url: has a backslash")
+        raise InvalidInput("has a backslash", field="url")
     if "#" in url:
-        raise InvalidInput("url: has a fragment (#...), which is never sent")
+        raise InvalidInput("has a fragment (#...), which is never sent", field="url")
 
 
 def _split(url: str) -> tuple[str, str, str]:
     found = _URL.fullmatch(url)
     scheme = found["scheme"].lower() if found else ""
     if found is None or scheme not in _DEFAULT_PORTS:
-        raise InvalidInput("url: must be absolute and begin with https:// or http://")
+        raise InvalidInput("must be absolute and begin with https:// or http://", field="url")
     return scheme, found["authority"], found["target"]
 
 
 def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if "@" in authority:
-        raise InvalidInput("url: must not have a user or password; send credentials in a header")
+        raise InvalidInput("must not have a user or password; send credentials in a header", field="url")
     if "%" in authority:
-        raise InvalidInput("url: must not have percent-encoding or a zone in its host")
+        raise InvalidInput("must not have percent-encoding or a zone in its host", field="url")
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise InvalidInput(f"url: {authority!r} is not a host with an optional port")
+        raise InvalidInput(f"{authority!r} is not a host with an optional port", field="url")
     port = int(found["port"][1:]) if found["port"] else default_port
     if port > 65535:
-        raise InvalidInput(f"url: port {port} is above 65535")
+        raise InvalidInput(f"port {port} is above 65535", field="url")
     return found["host"], port
 
 
@@ -295,7 +295,7 @@ def _ipv6(host: str) -> IPv6Address:
     try:
         return IPv6Address(host[1:-1])
     except ValueError:
-        raise InvalidInput(f"url: {host!r} is not an IPv6 address") from None
+        raise InvalidInput(f"{host!r} is not an IPv6 address", field="url") from None
 
 
 def _ascii_name(host: str) -> str:
@@ -303,14 +303,14 @@ def _ascii_name(host: str) -> str:
     import idna  # a large table, and most names need none of it
 
     if len(host) > MAX_HOST + 1:
-        raise InvalidInput(f"url: the host is longer than {MAX_HOST} characters")
+        raise InvalidInput(f"the host is longer than {MAX_HOST} characters", field="url")
     try:
         name = host.lower() if host.isascii() else idna.encode(host, uts46=True, std3_rules=True).decode("ascii")
     except UnicodeError:
-        raise InvalidInput(f"url: {host!r} is not an internationalised host name; try its xn-- form") from None
+        raise InvalidInput(f"{host!r} is not an internationalised host name; try its xn-- form", field="url") from None
     name = name.removesuffix(".")
     if len(name) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise InvalidInput(f"url: {host!r} is not a host name")
+        raise InvalidInput(f"{host!r} is not a host name", field="url")
     return name
 
 
@@ -325,9 +325,9 @@ def _ipv4(name: str) -> IPv4Address | None:
     try:
         *heads, last = (_number(label) for label in labels)
     except ValueError:
-        raise InvalidInput(f"url: {name!r} is not an IPv4 address") from None
+        raise InvalidInput(f"{name!r} is not an IPv4 address", field="url") from None
     if len(heads) > 3 or any(head > 255 for head in heads) or last >= 256 ** (4 - len(heads)):
-        raise InvalidInput(f"url: {name!r} is not an IPv4 address")
+        raise InvalidInput(f"{name!r} is not an IPv4 address", field="url")
     for place, head in enumerate(heads):
         last += head << 8 * (3 - place)
     return IPv4Address(last)
@@ -344,7 +344,7 @@ def _number(label: str) -> int:
 def _encode_target(target: str) -> str:
     """Path and query as they were given; what a request line cannot hold is percent-encoded."""
     if _STRAY_PERCENT.search(target):
-        raise InvalidInput("url: has a % that two hexadecimal digits do not follow")
+        raise InvalidInput("has a % that two hexadecimal digits do not follow", field="url")
     if not target.startswith("/"):
         target = "/" + target
     return quote(target, safe="/?%:@!$&'()*+,;=-._~[]|^")
@@ -378,22 +378,24 @@ def is_sensitive(name: str) -> bool:
 def check_headers(headers: Mapping[str, str]) -> None:
     """Custom headers of an endpoint: `InvalidInput` unless each can be sent as it is and none changes the request."""
     if len(headers) > MAX_HEADERS:
-        raise InvalidInput(f"headers: more than {MAX_HEADERS}")
+        raise InvalidInput(f"more than {MAX_HEADERS}", field="headers")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_SIZE:
-        raise InvalidInput(f"headers: more than {MAX_HEADERS_SIZE} bytes in all")
+        raise InvalidInput(f"more than {MAX_HEADERS_SIZE} bytes in all", field="headers")
     seen: set[str] = set()
     for name, value in headers.items():
         _check_header(name, value)
         if name.lower() in seen:
-            raise InvalidInput(f"headers: {name!r} is given twice")
+            raise InvalidInput(f"{name!r} is given twice", field="headers")
         seen.add(name.lower())
 
 
 def _check_header(name: str, value: str) -> None:
     """The value may be a secret: it is in no error."""
     if len(name) > MAX_HEADER_NAME or not _TOKEN.fullmatch(name):
-        raise InvalidInput(f"headers: {name[:MAX_HEADER_NAME]!r} is not a header name")
+        raise InvalidInput(f"{name[:MAX_HEADER_NAME]!r} is not a header name", field="headers")
     if name.lower() in _REFUSED_HEADERS or name.lower().startswith(_REFUSED_PREFIXES):
-        raise InvalidInput(f"headers: {name!r} is set by Hookline or by the connection")
+        raise InvalidInput(f"{name!r} is set by Hookline or by the connection", field="headers")
     if not _VALUE.fullmatch(value):
-        raise InvalidInput(f"headers: the value of {name!r} must be printable ASCII, not empty, without outer spaces")
+        raise InvalidInput(
+            f"the value of {name!r} must be printable ASCII, not empty, without outer spaces", field="headers"
+        )

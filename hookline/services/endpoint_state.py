@@ -1,15 +1,14 @@
-"""What people do to an endpoint's lane by hand, through the API and on the command line. Thin over the store."""
+"""What people do to an endpoint's state by hand: pause, resume, disable; open, close and reset its circuit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from hookline.errors import Conflict, InvalidInput
 from hookline.model import (
-    Actor,
     Endpoint,
     LaneEvent,
     LaneEventFilter,
@@ -21,33 +20,48 @@ from hookline.model import (
     TaskStatus,
     TaskWork,
 )
+from hookline.model.audit import NewAuditEntry
+from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
+from hookline.services import audit, lookup, replays, tasks
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 
 LONGEST_OPEN = timedelta(days=30)
 # A message whose transaction began before the endpoint was disabled may have found it disabled all the same.
 _BEGAN_BEFORE = timedelta(minutes=1)
-_REPLAYS = 250  # of an application, the newest ones, among which one that failed is looked for
+_REPLAYS = 250  # newest tasks of an application among which failed ones are looked for
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def set_disabled(store: Store, endpoint: Endpoint, disabled: bool, cause: str, actor: Actor) -> Endpoint:
-    """One that is paused is not disabled, and stays paused."""
+async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
+    """Without a cause, the timeline says where it was done."""
+    cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
+    if endpoint.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
+    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "endpoint.pause")
+
+
+async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
+    """Does nothing if the endpoint is disabled already."""
+    cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
+    if endpoint.status == EndpointStatus.DISABLED:
+        return endpoint
+    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "endpoint.disable")
+
+
+async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
+    """Part of another change, which writes the audit entry. `disabled=False` leaves a paused endpoint paused."""
     if disabled == (endpoint.status == EndpointStatus.DISABLED):
         return endpoint
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
-    return await store.set_endpoint_status(endpoint.no, status, cause, actor=actor)
-
-
-async def pause(store: Store, endpoint: Endpoint, cause: str, actor: Actor) -> Endpoint:
-    if endpoint.status == EndpointStatus.DISABLED:
-        raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
-    cause = catalogue.check_cause(cause)
-    return await store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, cause, actor=actor)
+    cause = _cause(by, None, "disabled" if disabled else "enabled")
+    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor)
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -58,12 +72,11 @@ class Missed(Struct, frozen=True, kw_only=True):
     task: Task | None = None  # that sends them
 
 
-async def missed(store: Store, endpoint: Endpoint) -> Missed | None:
-    """What `resume` would find, before it is done; None: it was never disabled."""
-    missing = await _missing(store, endpoint)
-    if missing is None or missing.work.since is None:
-        return None
-    return Missed(since=missing.work.since, messages=await store.task_total(missing))
+async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
+    """The messages that `resume` would find. None: the endpoint was never disabled."""
+    endpoint = await lookup.endpoint(deps, by, ref)
+    since = await _missing_since(deps.store, endpoint)
+    return None if since is None else Missed(since=since, messages=await deps.store.task_total(_task(endpoint, since)))
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
@@ -72,41 +85,37 @@ class Resumed(Struct, frozen=True, kw_only=True):
 
 
 async def resume(
-    store: Store, endpoint: Endpoint, cause: str, actor: Actor, *, replay_missing: bool = False
+    deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, replay_missing: bool = False
 ) -> Resumed:
-    """One that was disabled is enabled. What it missed meanwhile is counted, and sent where that is asked for.
+    """A disabled endpoint is enabled. The messages that it missed are counted, and sent if that is asked for.
 
-    Asked for once more, it sends what is still missing since the endpoint was last disabled.
+    Asked for again, it sends the messages that are still missing since the endpoint was last disabled.
     """
-    cause = catalogue.check_cause(cause)
-    missing = None
-    if endpoint.status == EndpointStatus.DISABLED or replay_missing:
-        missing = await _missing(store, endpoint)
-    active = await store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, cause, actor=actor)
-    if missing is None or missing.work.since is None:
+    cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
+    asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
+    since = await _missing_since(deps.store, endpoint) if asked else None
+    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "endpoint.resume")
+    if since is None:
         return Resumed(endpoint=active)
-    task = await _add(store, active, missing) if replay_missing else None
-    total = await store.task_total(missing) if task is None else task.total
-    return Resumed(endpoint=active, missed=Missed(since=missing.work.since, messages=total, task=task))
+    task = await _add(deps, by, active, since) if replay_missing else None
+    total = await deps.store.task_total(_task(active, since)) if task is None else task.total
+    return Resumed(endpoint=active, missed=Missed(since=since, messages=total, task=task))
 
 
-async def _missing(store: Store, endpoint: Endpoint) -> NewTask | None:
-    """The task that makes up for the time since the endpoint was last disabled; None: it never was.
+def _task(endpoint: Endpoint, since: datetime) -> NewTask:
+    return replays.task(endpoint, TaskKind.REPLAY_MISSING, TaskWork(since=since))
 
-    What an earlier one was to send, and could not as the endpoint was disabled again, is still missing.
+
+async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
+    """Since when messages are missing: since the endpoint was last disabled. None: it never was.
+
+    What an earlier task did not send, because the endpoint was disabled again, is still missing.
     """
     at = await _last_disabled(store, endpoint)
     if at is None and endpoint.status != EndpointStatus.DISABLED:
         return None
     since = endpoint.created_at if at is None else max(endpoint.created_at, at - _BEGAN_BEFORE)
-    since = min([since, *_left_over(await _replays(store, endpoint))])
-    return NewTask(
-        org_id=endpoint.org_id,
-        app_no=endpoint.app_no,
-        endpoint_no=endpoint.no,
-        kind=TaskKind.REPLAY_MISSING,
-        work=TaskWork(since=since),
-    )
+    return min([since, *_left_over(await _replays(store, endpoint))])
 
 
 async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
@@ -121,7 +130,7 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Of everything that it missed since some instant, ended well or badly."""
+    """Tasks that were to send everything that it missed since an instant, and are over."""
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,
@@ -133,7 +142,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
 
 
 def _left_over(replays: Sequence[Task]) -> list[datetime]:
-    """Since when those that failed were to send, where none that came later has done it."""
+    """Where failed tasks began, if no later task has done their work."""
     done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
     return [
         since
@@ -143,9 +152,9 @@ def _left_over(replays: Sequence[Task]) -> list[datetime]:
     ]
 
 
-async def _add(store: Store, endpoint: Endpoint, missing: NewTask) -> Task:
+async def _add(deps: Deps, by: Caller, endpoint: Endpoint, since: datetime) -> Task:
     try:
-        return await store.add_task(missing)
+        return await tasks.add(deps, by, _task(endpoint, since), f"since {since.isoformat()}")
     except Conflict as error:
         raise Conflict(f"{endpoint.id} is active, but what it missed is not on its way: {error}") from None
 
@@ -153,29 +162,65 @@ async def _add(store: Store, endpoint: Endpoint, missing: NewTask) -> Task:
 # ── circuit ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class CircuitChange(Struct, frozen=True, kw_only=True):
+    endpoint: Endpoint
+    event: LaneEvent | None  # None: there was nothing to change
+
+
 async def open_circuit(
-    store: Store, endpoint: Endpoint, cause: str, actor: Actor, *, until: datetime | None = None
-) -> LaneEvent:
-    """Without an end: for as long as after a failed probe."""
-    if until is not None:
-        _check_end(text_checks.check_instant("until", until), await store.now())
-    return await store.open_circuit(endpoint.no, catalogue.check_cause(cause), until=until, actor=actor)
+    deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, until: datetime | timedelta | None = None
+) -> CircuitChange:
+    """`until`: an instant, or how long from now; None: for as long as after a failed probe."""
+    cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
+    end = None if until is None else _end(until, await deps.store.now())
+    change = deps.store.open_circuit(endpoint.no, cause, until=end, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.open_circuit")
 
 
-def _check_end(until: datetime, now: datetime) -> None:
-    if until <= now:
-        raise InvalidInput("until: is not in the future")
-    if until - now > LONGEST_OPEN:
-        raise InvalidInput(
-            f"until: is more than {LONGEST_OPEN.days} days ahead; to stop for longer, pause the endpoint"
-        )
+def _end(until: datetime | timedelta, now: datetime) -> datetime:
+    end = now + until if isinstance(until, timedelta) else text_checks.check_instant("until", until)
+    if end <= now:
+        raise InvalidInput("is not in the future", field="until")
+    if end - now > LONGEST_OPEN:
+        words = f"is more than {LONGEST_OPEN.days} days ahead; to stop for longer, pause the endpoint"
+        raise InvalidInput(words, field="until")
+    return end
 
 
-async def close_circuit(store: Store, endpoint: Endpoint, cause: str, actor: Actor) -> LaneEvent | None:
-    """None: it was not open."""
-    return await store.close_circuit(endpoint.no, catalogue.check_cause(cause), actor=actor)
+async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
+    cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
+    change = deps.store.close_circuit(endpoint.no, cause, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.close_circuit")
 
 
-async def reset_circuit(store: Store, endpoint: Endpoint, cause: str, actor: Actor) -> LaneEvent | None:
-    """None: there was nothing to reset."""
-    return await store.reset_circuit(endpoint.no, catalogue.check_cause(cause), actor=actor)
+async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
+    cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
+    change = deps.store.reset_circuit(endpoint.no, cause, actor=by.actor)
+    return await _circuit(deps, by, endpoint, change, cause, "endpoint.reset_circuit")
+
+
+# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _cause(by: Caller, given: str | None, verb: str) -> str:
+    return f"{verb} {by.origin}" if given is None else catalogue.check_cause(given)
+
+
+async def _set_status(
+    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, action: str
+) -> Endpoint:
+    def note(changed: Endpoint) -> NewAuditEntry:
+        return audit.entry(by, action, changed.id, app_id=changed.app_id, detail=cause)
+
+    return await audit.noted(deps, deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor), note)
+
+
+async def _circuit(
+    deps: Deps, by: Caller, endpoint: Endpoint, change: Awaitable[LaneEvent | None], cause: str, action: str
+) -> CircuitChange:
+    def note(event: LaneEvent | None) -> NewAuditEntry | None:
+        if event is None:
+            return None
+        return audit.entry(by, action, endpoint.id, app_id=endpoint.app_id, detail=cause)
+
+    return CircuitChange(endpoint=endpoint, event=await audit.noted(deps, change, note))

@@ -355,11 +355,3 @@ def judge_accepted(accepted: Accepted) -> Accepted:
             raise Conflict(f"the event id is taken by {accepted.message_id}")
         case IngestStatus.NO_APPLICATION:
             raise NotFound("the application is gone")
-
-
-def dead_letter_number(text: str) -> int:
-    """`dl_17` or `17` → 17."""
-    digits = text.removeprefix(ids.DEAD_LETTER)
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise InvalidInput(f"{text!r} is not the id of a dead letter (such as {ids.DEAD_LETTER}17)")
-    return int(digits)

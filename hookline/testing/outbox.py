@@ -112,7 +112,7 @@ def first_of(
     events: Sequence[Published], event_type: str, app: str | None, payload: Any, count: int | None
 ) -> Published:
     if count is not None and count < 1:
-        raise InvalidInput("count: is at least 1; assert_not_published is for none")
+        raise InvalidInput("is at least 1; assert_not_published is for none", field="count")
     found = matching(events, event_type, app=app, payload=payload)
     if count is not None and len(found) != count:
         raise AssertionError(

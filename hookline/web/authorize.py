@@ -6,10 +6,11 @@ import math
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.types import Scope
 
 from hookline.errors import SignatureError
-from hookline.web.callers import Caller
+from hookline.model.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 from hookline.web.middleware import record_of
@@ -50,7 +51,7 @@ async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
 async def identify(services: WebContext, scope: Scope) -> Caller:
     """Who calls. Whoever has a good token is let in, however many bad ones came from the same address."""
     try:
-        return await services.auth.caller(_authorization(scope))
+        return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:
         wait = services.limits.stranger(_address(scope))
         services.tally.stranger(429 if wait else 401)

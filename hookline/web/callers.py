@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 import structlog
-from msgspec import Struct
 
 from hookline.errors import NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
+from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
 from hookline.security.tokens import Grant
 from hookline.services import manage
@@ -35,32 +35,6 @@ _NO_MESSAGES = (
     "a portal's token cannot create messages: use an API key, `hookline token --app`, or a portal link with the capability "
     "CreateMessages"
 )
-
-
-class Caller(Struct, frozen=True, kw_only=True):
-    org_id: str
-    app: Application | None = None  # the only one that this token or key reaches
-    scope: Scope = Scope.FULL
-    portal: bool = False  # a customer, in a browser
-    publishes: bool = True  # may create messages, where the scope lets it
-    key_id: str | None = None  # of an API key
-    key_name: str | None = None  # likewise
-    token: bytes | None = None  # of a token: its hash
-    issued_at: datetime | None = None  # likewise
-    session: bytes | None = None  # of somebody who has signed in to the pages: its hash
-    expires_at: datetime | None = None
-
-    @property
-    def holder(self) -> Hashable:
-        """One token or key; or a session, of whoever signed in with a password."""
-        return self.key_id or self.token or self.session
-
-    @property
-    def actor(self) -> Actor:
-        """As whom the history remembers what they did."""
-        if self.key_id is not None:
-            return Actor(kind=ActorKind.KEY if self.app is None else ActorKind.APPLICATION_KEY, name=self.key_name)
-        return Actor(kind=ActorKind.TOKEN if self.app is None else ActorKind.APPLICATION_TOKEN)
 
 
 class RecentCache(Generic[K, V]):
@@ -142,6 +116,7 @@ class Authenticator:
             self._note_older(tokens.secret_id(secret))
         return Caller(
             org_id=org.id,
+            actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
             app=app,
             scope=grant.scope,
             portal=grant.portal,
@@ -167,7 +142,12 @@ class Authenticator:
         if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
         # The session goes by another hash than the link, which is void from now on.
-        return Caller(org_id=org.id, token=hashlib.sha256(used).digest(), issued_at=grant.issued_at)
+        return Caller(
+            org_id=org.id,
+            actor=Actor(kind=ActorKind.TOKEN),
+            token=hashlib.sha256(used).digest(),
+            issued_at=grant.issued_at,
+        )
 
     async def _of_key(self, text: str) -> Caller:
         found = await self._store.api_key_by_hash(api_keys.hashed(api_keys.check(text)))
@@ -183,10 +163,10 @@ class Authenticator:
         self._touch(found.id)
         return Caller(
             org_id=found.org_id,
+            actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
             app=app,
             scope=found.scope,
             key_id=found.id,
-            key_name=found.name,
             expires_at=found.expires_at,
         )
 

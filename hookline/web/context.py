@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Callable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from hookline.model import Accepted, BatchAccepted, CircuitPolicy, NewBatch, NewMessage, RetryPolicy
+from hookline.model.callers import Caller
 from hookline.observe.fleet_history import History
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
-from hookline.rules.guard import Guard
-from hookline.services.schemas.payloads import Schemas
-from hookline.store.protocols import Store
+from hookline.services.deps import Deps
 from hookline.web.body import BodyMemory
-from hookline.web.callers import Authenticator, Caller
+from hookline.web.callers import Authenticator
 from hookline.web.customers import Customers
 from hookline.web.idempotency import IdempotentResponses
 from hookline.web.limits import Limits
@@ -52,28 +50,19 @@ class PagesSettings(Struct, frozen=True, kw_only=True):
         return (self.key, *self.older_keys)
 
 
-class WebContext(Struct, frozen=True, kw_only=True):
-    store: Store
+class WebContext(Deps, frozen=True, kw_only=True):
+    """What the services work with, and what HTTP adds to it."""
+
     tally: Tally
-    submit: Callable[[NewMessage], Awaitable[Accepted]]  # group commit: answers once the message is durable
-    submit_batch: Callable[[NewBatch], Awaitable[BatchAccepted]]  # likewise
     auth: Authenticator
-    guard: Guard
-    schemas: Schemas  # `check` a payload before it is accepted
     limits: Limits
     answers: IdempotentResponses
     front: MiddlewareSettings
     public_url: str | None  # of this server, as browsers reach it
     local: bool = False  # only this machine reaches the listener
-    wall: Callable[[], datetime]
     monotonic: Callable[[], float]
-    max_payload: int
     max_batch: int  # bytes of a request that has many messages
-    retention_days: int  # of finished messages
-    customer_endpoints: int = 100  # in one application; 0: no limit
     traces: Traces | None = None
-    circuit: CircuitPolicy = CircuitPolicy()
-    retry: RetryPolicy = RetryPolicy()
     lease: float = 60.0  # seconds that a worker owns what it claims, a probe also
     request_timeout: float = 30.0  # seconds that an endpoint has to answer
     body_time: float = 30.0  # seconds in which a request's whole body must have come
@@ -82,6 +71,10 @@ class WebContext(Struct, frozen=True, kw_only=True):
     pages: PagesSettings
     history: History = field(default_factory=History)
     leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end
+
+    def deps_for(self, caller: Caller) -> Deps:
+        """Customers read through a view of the store that has only texts for customers."""
+        return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
     def most_endpoints(self, caller: Caller) -> int:
         """That this caller may bring an application to; 0: no limit."""

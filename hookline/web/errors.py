@@ -10,16 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookline.errors import (
-    BlockedAddress,
-    Busy,
-    Conflict,
-    HooklineError,
-    InvalidInput,
-    NotFound,
-    SignatureError,
-    StoreUnavailable,
-)
+from hookline.errors import BlockedAddress, HooklineError, InvalidInput, StoreUnavailable
+from hookline.services.errors import http_status
 from hookline.web import faults, html
 
 # What a client learns of an outage. The error itself may name the database's address: it goes to the log.
@@ -41,13 +33,6 @@ _CODES = {
     500: "server_error",
     503: "unavailable",
 }
-
-_STATUS: list[tuple[type[HooklineError], int]] = [
-    (SignatureError, 401),
-    (NotFound, 404),
-    (Conflict, 409),
-    (Busy, 503),
-]
 
 
 class Refused(HooklineError):
@@ -123,10 +108,8 @@ def answer(error: Exception, within: str = "body") -> Response:
             return invalid(faults.of_check(error, in_body=within == "body"), within)
         case StoreUnavailable():
             return problem(503, UNAVAILABLE)
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return problem(status, str(error))
-    return problem(500, "something went wrong here; it was logged")
+    status = http_status(error)
+    return problem(status, str(error) if status != 500 else "something went wrong here; it was logged")
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
+from hookline.errors import AboutField
+
 INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
 UNSUPPORTED = "is not supported here: leave it out"
 NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
@@ -22,7 +24,7 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTA
 _NOTHING = re.compile(r"^Expected `null`")  # of a field that is declared only to be refused by name
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
-_OWN = re.compile(r"^(?P<path>[A-Za-z]\w*(\.\w+)*): (?P<words>.*)$", re.DOTALL)
+_PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field that the body or the query has; others are words for people
 
 
 MAX_NAME = 64  # characters of an unknown name that are repeated, or compared with others
@@ -57,13 +59,12 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
     return Fault(loc, text.replace(f"matching regex {NAME!r}", "of the characters a-z A-Z 0-9 - _ ."))
 
 
-def of_check(error: Exception, *, in_body: bool) -> Fault:
-    """Of our own checks, which begin with the field: `deliver_at: more than 30 days ahead`. It stays, as callers spell it."""
-    found = _OWN.match(str(error))
-    if found is None:
+def of_check(error: AboutField, *, in_body: bool) -> Fault:
+    """Of our own checks: `deliverAt: more than 30 days ahead`. The field is spelled as callers spell it."""
+    if not _PATH.fullmatch(error.field):
         return Fault((), str(error))
-    steps = tuple(_camel(step) if in_body else step for step in found["path"].split("."))
-    return Fault(steps, f"{'.'.join(steps)}: {found['words']}")
+    steps = tuple(_camel(step) if in_body else step for step in error.field.split("."))
+    return Fault(steps, f"{'.'.join(steps)}: {error.words}")
 
 
 def unknown(name: str, known: Sequence[str], what: str) -> str:

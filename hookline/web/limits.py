@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 
 from msgspec import Struct
 
+from hookline.model.callers import Caller
 from hookline.security import lockout
-from hookline.web.callers import Caller
 from hookline.web.errors import Refused
 
 ROUNDING = 1e-6  # seconds

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hookline.clock import quick_chance
+from hookline.model.callers import Caller
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Accept
-from hookline.web.callers import Caller
 from hookline.web.errors import answer, problem
 
 PREFIX = "/api/"

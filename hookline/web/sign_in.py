@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput, SignatureError
 from hookline.model import Application, Scope
+from hookline.model.callers import Caller
 from hookline.model.operators import operator_name
 from hookline.security import lockout, passwords, tokens
 from hookline.security.lockout import Subjects
-from hookline.web.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 
@@ -153,7 +153,7 @@ class SignIn:
             lifetime=longest,
             app=caller.app,
             key_id=caller.key_id,
-            key_name=caller.key_name,
+            key_name=caller.actor.name,
             token=caller.token,
             token_issued_at=caller.issued_at,
         )

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, config
-from hookline.model import Application, Organization
+from hookline.model import Actor, ActorKind, Application, Organization
+from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
 from hookline.store import Store
-from hookline.web.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_KNOWN, Buckets, Limits, Rates
@@ -35,7 +35,7 @@ def limits(at: Clock | None = None, **rates: float) -> Limits:
 
 
 def calling(name: str, app: Application | None = None, **fields: Any) -> Caller:
-    return Caller(org_id="org", app=app, token=name.encode(), **fields)
+    return Caller(org_id="org", actor=Actor(kind=ActorKind.TOKEN), app=app, token=name.encode(), **fields)
 
 
 # ── requests a second ─────────────────────────────────────────────────────────────────────────────────────────────

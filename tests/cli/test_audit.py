@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from hookline.model import ActorKind
+from hookline.model import ActorKind, TaskFilter, TaskStatus
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page
 from tests.cli.conftest import both_engines
@@ -81,22 +81,24 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
     await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")  # nothing is left
-    (entry,) = await log_of(scene)
-    assert (entry.action, entry.subject, entry.detail) == ("dead_letter.replay", endpoint.id, "3 dead letters")
+    (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    assert (entry.action, entry.subject, entry.app_id) == ("dead_letter.replay", task.id, scene.app.id)
+    assert entry.detail.startswith(f"endpoint={endpoint.id}, until=")
+    assert (task.status, task.done) == (TaskStatus.FINISHED, 3)
 
 
 INTERRUPTED = """
 import asyncio, os, signal
-from hookline.cli import dead_letters as dead, main
+from hookline.cli import main, tasks
 
 UNHANDLED = signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler
-dead.BATCH = 2
-whole = dead._replay_some
+tasks.STEP = 2
+whole = tasks._step
 
-async def interrupted(opened, where):
+async def interrupted(opened, task):
     first, *second = os.environ["TOLD"].split()
     os.kill(os.getpid(), signal.Signals[first])
-    answer = await whole(opened, where)
+    answer = await whole(opened, task)
     while signal.getsignal(signal.Signals[first]) not in UNHANDLED:
         await asyncio.sleep(0)  # any thread may take the signal; the command removes its handler once it has seen it
     if second:
@@ -104,7 +106,7 @@ async def interrupted(opened, where):
         await asyncio.Event().wait()
     return answer
 
-dead._replay_some = interrupted
+tasks._step = interrupted
 main()
 """
 
@@ -127,15 +129,16 @@ async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tup
 async def test_dead_letters_until_somebody_interrupts(cli: Cli, scene: Scene, told: str) -> None:
     """Or until their terminal is gone. What is under way then is finished, and all that was done is told and kept."""
     assert await replayed_under(told, cli, scene) == (130, {"replayed": 2, "left": 3})
-    (entry,) = await log_of(scene)
-    assert (entry.action, entry.detail) == ("dead_letter.replay", "2 of 5 dead letters")
+    (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    assert (entry.action, entry.subject) == ("dead_letter.replay", task.id)
+    assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
 
-async def test_a_batch_that_is_cut_off_is_in_the_audit_log(cli: Cli, scene: Scene) -> None:
-    """By the second Ctrl-C of somebody in a hurry: it may be done, and the log does not say that it is not."""
+async def test_a_second_signal_ends_the_task_too(cli: Cli, scene: Scene) -> None:
+    """A worker would go on with it otherwise."""
     assert await replayed_under("SIGINT SIGINT", cli, scene) == (130, None)
-    (entry,) = await log_of(scene)
-    assert entry.detail == "0 of 5 dead letters, and perhaps a batch that was cut off"
+    (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
 
 async def test_what_was_told_to_outlive_its_terminal_does(cli: Cli, scene: Scene) -> None:

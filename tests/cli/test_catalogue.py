@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from datetime import timedelta
 
@@ -157,7 +158,7 @@ async def test_reset(cli: Cli, scene: Scene) -> None:
         "circuit_reset",
         "their disk is no longer full",
     )
-    assert shown["events"][0]["actor"] == {"kind": "command_line", "name": None}
+    assert shown["events"][0]["actor"] == {"kind": "command_line", "name": getpass.getuser()}
     again = await cli.json("endpoints", "reset", endpoint.id)
     assert (again["changed"], again["lane"]["circuit"]) == (False, "closed")
     (await cli("endpoints", "reset", endpoint.id, "--why", "")).refused(2, "cause")

@@ -48,7 +48,7 @@ async def test_shown_with_its_attempts(cli: Cli, scene: Scene) -> None:
     assert [each["outcome"] for each in shown["attempts"]] == ["dead"]
     assert letter["messageId"] in messages
     (await cli("dead", "show", "dl_999999")).refused(3, "dl_999999")
-    (await cli("dead", "show", "seventeen")).refused(2, "seventeen")
+    (await cli("dead", "show", "seventeen")).refused(3, "seventeen")
 
 
 async def test_what_an_endpoint_answered_cannot_move_the_cursor(cli: Cli, scene: Scene) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from hookline.cli.app import app, exit_code
+from hookline.cli.app import app
 from hookline.errors import HooklineError
+from hookline.services.errors import exit_code
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.pages import ROOT, blocks, page, section

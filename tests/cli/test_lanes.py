@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from datetime import datetime, timedelta
 
 from hookline.model import TaskKind
@@ -10,7 +11,7 @@ from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.scene import Scene
 
-BY_COMMAND = {"kind": "command_line", "name": None}
+BY_COMMAND = {"kind": "command_line", "name": getpass.getuser()}
 
 
 # ── circuit ──
@@ -40,7 +41,7 @@ async def test_open_and_close(cli: Cli, scene: Scene) -> None:
         ("circuit_opened", "they deploy", BY_COMMAND),
     ]
     lines = (await cli("endpoints", "show", endpoint.id)).out
-    assert "circuit_opened  they deploy  (by command line)" in lines
+    assert f"circuit_opened  they deploy  (by command line {getpass.getuser()})" in lines
 
 
 async def test_open_until(cli: Cli, scene: Scene) -> None:

@@ -97,7 +97,7 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
     assert await cli.json(*command) == {"replayed": 5}
     assert {job.message_id for job in await scene.claim_all()} == set(missed)
     assert await cli.json(*command) == {"replayed": 0}
-    (await cli(*command, "--until", "2h")).refused(2, "--until")
+    (await cli(*command, "--until", "2h")).refused(2, "until: is not after since")
 
 
 # ── the database ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,10 +30,10 @@ def test_instants_beyond_the_calendar(instant: str) -> None:
         read_instant(instant, clock.wall())
 
 
-@both_engines
-async def test_both_engines_take_the_first_and_the_last_instant(cli: Cli, scene: Scene) -> None:
-    window = ("--since", "0001-01-01T00:00:00Z", "--until", "9999-12-31T23:59:59Z")
+async def test_first_and_last_instant(cli: Cli, scene: Scene) -> None:
+    window = ("--since", "2000-01-01T00:00:00Z", "--until", "3000-01-01T00:00:00Z")
     assert (await cli.json("dead", "list", *window))["data"] == []
+    (await cli("dead", "list", "--since", "0001-01-01T00:00:00Z")).refused(2, "between the years 2000 and 3000")
     (await cli("dead", "list", "--since", "0001-01-01T00:00:00+14:00")).refused(2, "outside of the years")
 
 
@@ -105,8 +105,8 @@ async def test_unknown_ids_are_named_and_nothing_is_changed(cli: Cli, scene: Sce
     known, resolved = [each["id"] for each in await _dead_letters(cli, scene, 2)]
     await cli.json("dead", "resolve", resolved, "--note", "by hand")
 
-    (await cli("dead", "replay", known, "dl_777", "dl_778")).refused(3, "dl_777, dl_778", "nothing was changed")
-    (await cli("dead", "resolve", known, resolved, "--note", "x")).refused(3, f"open dead letter {resolved};")
+    (await cli("dead", "replay", known, "dl_777", "dl_778")).refused(3, "no dead letter 'dl_777'")
+    (await cli("dead", "resolve", known, resolved, "--note", "x")).refused(5, f"{resolved} was resolved before")
     assert [each["id"] for each in (await cli.json("dead", "list"))["data"]] == [known]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hookline.cli.app import exit_code
 from hookline.errors import ConfigError, Conflict, HooklineError, InvalidInput, NotFound, StoreUnavailable
+from hookline.services.errors import exit_code
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

@@ -7,7 +7,7 @@ from hookline.model.audit import AuditFilter
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
-from tests.dashboard.graves import bury, left, posting, shown, verdict, work
+from tests.dashboard.graves import bury, left, letter, posting, shown, verdict, work
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -45,8 +45,8 @@ async def test_a_customer_reaches_only_their_own(portal: Client, scene: Scene, o
     assert (await portal.get(f"/portal/dead-letters?endpoint={other_end.id}")).status == 422
     assert (await portal.get(f"/portal/dead-letters/{theirs}")).status == 404
     assert (await portal.post(f"/portal/dead-letters/{theirs}/replay")).status == 404
-    assert (await portal.post("/portal/dead-letters/replay", {"id": theirs})).status == 409
-    assert (await portal.post("/portal/dead-letters/resolve", {"id": theirs, "note": "x"})).status == 409
+    assert (await portal.post("/portal/dead-letters/replay", {"id": theirs})).status == 404
+    assert (await portal.post("/portal/dead-letters/resolve", {"id": theirs, "note": "x"})).status == 404
     assert theirs not in (await portal.get("/portal/dead-letters/export?format=jsonl")).text
     asked = await portal.page(f"/portal/dead-letters/replay?all=1&app={other_app.id}")
     answer = await portal.submit(posting(asked, "/portal/dead-letters/replay"))
@@ -64,15 +64,16 @@ async def test_another_organization_reaches_nothing(enter: Enter, operator: Clie
     assert (await client.get(f"/dead-letters?endpoint={endpoint.id}")).status == 422
     assert (await client.get(f"/dead-letters/{dead}")).status == 404
     assert (await client.post(f"/dead-letters/{dead}/replay")).status == 404
-    for fields in ({"id": dead}, {"all": "1"}):
-        assert (await client.post("/dead-letters/replay", fields)).status == 409
-        assert (await client.post("/dead-letters/resolve", {**fields, "note": "x"})).status == 409
+    for fields, refused in (({"id": dead}, 404), ({"all": "1"}, 409)):
+        assert (await client.post("/dead-letters/replay", fields)).status == refused
+        assert (await client.post("/dead-letters/resolve", {**fields, "note": "x"})).status == refused
     assert await left(scene) == {dead}
 
 
 async def test_who_did_it_is_remembered(operator: Client, scene: Scene) -> None:
-    await scene.endpoint()
+    endpoint = await scene.endpoint()
     one, two, three = [await bury(scene) for _ in range(3)]
+    gone = [await letter(scene, each) for each in (one, two)]
     await operator.post(f"/dead-letters/{one}/replay")
     await operator.post("/dead-letters/resolve", {"id": two, "note": "x"})
     await operator.post("/dead-letters/replay", {"all": "1", "reason": "permanent_failure"})
@@ -80,9 +81,10 @@ async def test_who_did_it_is_remembered(operator: Client, scene: Scene) -> None:
     entries = [(each.action, each.subject, each.detail) for each in log.rows if each.action.startswith("dead_letter")]
     (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert task.kind == TaskKind.REPLAY_DEAD
+    assert task.work.died_until is not None
     assert entries == [
-        ("dead_letter.replay", task.id, "reason=permanent_failure"),
-        ("dead_letter.resolve", two, f"1 dead letter: {two}"),
-        ("dead_letter.replay", one, ""),
+        ("dead_letter.replay", task.id, f"reason=permanent_failure, until={task.work.died_until.isoformat()}"),
+        ("dead_letter.resolve", two, f"{gone[1].message_id} to {endpoint.id}"),
+        ("dead_letter.replay", one, f"{gone[0].message_id} to {endpoint.id}"),
     ]
     assert three in await left(scene)

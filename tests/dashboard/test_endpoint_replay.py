@@ -12,7 +12,6 @@ from hookline.model import (
     TaskWork,
 )
 from hookline.model.states import EndpointStatus, Reason
-from hookline.services import endpoint_state
 from hookline.store.protocols import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.seen import again, audited, posting, verdict
@@ -94,7 +93,7 @@ async def test_an_instant_that_is_none_starts_nothing(operator: Client, scene: S
 
 async def test_nothing_is_replayed_to_a_disabled_one(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await endpoint_state.set_disabled(scene.store, endpoint, True, "autumn", HAND)
+    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "autumn", actor=HAND)
     since = "2026-01-02T03:04"
     page = await operator.page(f"/endpoints/{endpoint.id}/recover?since={since}")
     assert "enable it first" in verdict(page)

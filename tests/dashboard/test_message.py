@@ -404,7 +404,7 @@ async def test_what_goes_nowhere_is_not_replayed(operator: Client, scene: Scene)
     job = await died(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "broken")
     answer = await operator.post(f"/messages/{message}/replay", dead=str(job.delivery_id))
-    assert "Enable the endpoint first" in answer.page(409).text
+    assert "its endpoint is disabled" in answer.page(409).text
     await scene.store.delete_endpoint(endpoint.no)
     page = await operator.page(f"/messages/{message}")
     assert "Replay" not in buttons(page)

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from hookline.dashboard import components
 from hookline.dashboard.page_context import PageContext, Viewer
-from hookline.model import Scope
-from hookline.web.callers import Caller
+from hookline.model import Actor, ActorKind, Scope
+from hookline.model.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.html import Safe, tag
 from tests.dashboard.markup import parse
@@ -31,7 +31,9 @@ def look(query: str = "", *, scope: Scope = Scope.FULL) -> PageContext:
         "query_string": query.encode(),
         "headers": [(b"host", b"hookline.test")],
     }
-    viewer = Viewer(caller=Caller(org_id="org_1", scope=scope), name="ada", csrf="proof")
+    viewer = Viewer(
+        caller=Caller(org_id="org_1", actor=Actor(kind=ActorKind.TOKEN), scope=scope), name="ada", csrf="proof"
+    )
     return PageContext(Request(scope_), cast(WebContext, None), viewer, NOW, None)
 
 

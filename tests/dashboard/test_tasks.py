@@ -117,9 +117,9 @@ async def test_it_is_stopped_and_the_rest_is_as_it_was(operator: Client, scene: 
 async def test_one_that_is_over_is_not_stopped(operator: Client, scene: Scene) -> None:
     task = await add(scene)
     await work(scene)
-    page = await operator.done(f"/tasks/{task.id}/stop")
-    assert "It is finished already." in page.first(class_="notice").text
-    assert "Finished: 0 replayed." in verdict(page)
+    page = (await operator.post(f"/tasks/{task.id}/stop")).page(409)
+    assert "the task is finished already" in page.text
+    assert "Finished: 0 replayed." in verdict(await operator.page(f"/tasks/{task.id}"))
 
 
 async def test_one_that_failed_says_why(operator: Client, scene: Scene) -> None:

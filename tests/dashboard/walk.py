@@ -130,7 +130,7 @@ def check_markup(answer: Shown) -> None:
 
 def ends(action: Action) -> bool:
     """After which there is less to be done to one's own."""
-    return action.name.endswith((".delete", ".expunge", ".disable", ".revoke", ".archive"))
+    return action.path.endswith(("/delete", "/expunge", "/disable", "/revoke", "/archive"))
 
 
 def fields(of: Holding) -> dict[str, str]:

@@ -49,7 +49,7 @@ async def make_named(call: Call, uid: str, given: ApplicationIn | None) -> Appli
     if given is None or uid.startswith(ids.APP):
         raise NotFound(f"no application {uid!r}")
     if given.uid not in (None, uid):
-        raise InvalidInput("application.uid: must be the one in the path, or be left out")
+        raise InvalidInput("must be the one in the path, or be left out", field="application.uid")
     made, _ = await manage.get_or_add_application(call.store, call.organization(), new_application(given, uid))
     return made
 

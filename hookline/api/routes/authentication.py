@@ -42,9 +42,9 @@ async def portal_access(call: Call) -> Response:
 def _may_publish(given: AppPortalAccessIn) -> bool:
     capabilities = given.capabilities or ()
     if set(capabilities) - {CREATE_MESSAGES}:
-        raise InvalidInput(f"capabilities: takes {CREATE_MESSAGES} and no other; use readOnly for less")
+        raise InvalidInput(f"takes {CREATE_MESSAGES} and no other; use readOnly for less", field="capabilities")
     if capabilities and given.read_only:
-        raise InvalidInput(f"capabilities: {CREATE_MESSAGES} and readOnly contradict each other; leave one out")
+        raise InvalidInput(f"{CREATE_MESSAGES} and readOnly contradict each other; leave one out", field="capabilities")
     return bool(capabilities)
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import replace
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of, respond
@@ -13,12 +13,11 @@ from hookline.api.operation import ListQuery, Operation, Query
 from hookline.api.wire import dead_letters as wire
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.tasks import BackgroundTaskOut, task
-from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import Application, DeadFilter, DeadLetter, NewTask, TaskKind, TaskWork
+from hookline.errors import InvalidInput
+from hookline.model import DeadLetter
 from hookline.model.states import Reason
-from hookline.rules.checks import catalogue
-from hookline.rules.checks import text as text_checks
-from hookline.services import manage
+from hookline.services import dead_letters
+from hookline.services.dead_letters import DeadLetterQuery
 from hookline.store.protocols import death
 from hookline.web.authorize import Needs
 
@@ -49,138 +48,101 @@ class StatsQuery(Query, frozen=True, kw_only=True):
 
 
 async def list_of_application(call: Call) -> Response:
-    app, asked = await call.application(), call.query(DeadQuery)
-    where = replace(_asked(asked), app_no=app.no, endpoint_no=await _endpoint_no(call, app, asked.endpoint_id))
-    return await _listed(call, where, asked)
+    return await _listed(call, call.path("app_id"))
 
 
 async def stats_of_application(call: Call) -> Response:
-    app, asked = await call.application(), call.query(StatsQuery)
-    where = DeadFilter(app_no=app.no, endpoint_no=await _endpoint_no(call, app, asked.endpoint_id))
-    return respond(wire.dead_stats(await call.store.dead_stats(where)))
+    return await _stats(call, call.path("app_id"))
 
 
 async def show(call: Call) -> Response:
-    letter = await _find(call, await call.application())
+    letter = await _find(call)
     message = await call.store.message(letter.app_no, letter.message_id)
     return respond(wire.history(letter, message, await call.store.dead_attempts(letter)))
 
 
 async def replay(call: Call) -> Response:
-    letter = await _find(call, await call.application())
-    where = DeadFilter(app_no=letter.app_no, ids=(letter.id,), resolved=None)
-    if not await call.store.replay(where, 1):
-        await _find(call, await call.application())  # somebody else may have replayed it meanwhile
-        raise Conflict("it cannot be sent: its endpoint is disabled or deleted, or its payload is gone")
-    return respond(wire.replayed(letter), 202)
+    done = await dead_letters.replay(call.deps, call.caller, [call.path("dead_letter_id")], call.path("app_id"))
+    return respond(wire.replayed(done.letters[0]), 202)
 
 
 async def resolve(call: Call) -> Response:
-    app, given = await call.application(), await call.body(wire.ResolveIn)
-    note = catalogue.check_note(given.note)
-    letter = await _find(call, app)
-    resolved = await call.store.resolve(DeadFilter(app_no=app.no, ids=(letter.id,)), note, 1)
-    after = await _find(call, app)
-    if not resolved:
-        raise Conflict("it was resolved before")
-    return respond(wire.dead_letter(after))
+    given = await call.body(wire.ResolveIn)
+    ref, app = call.path("dead_letter_id"), call.path("app_id")
+    await dead_letters.resolve(call.deps, call.caller, [ref], given.note, app)
+    return respond(wire.dead_letter(await _find(call)))
 
 
 async def replay_many(call: Call) -> Response:
-    app, given = await call.application(), await call.body(wire.DeadFilterIn)
-    return await _add(call, app, given, TaskKind.REPLAY_DEAD)
+    given = await call.body(wire.DeadFilterIn)
+    with _as_named_here():
+        started = await dead_letters.replay_matching(call.deps, call.caller, _query(given, call.path("app_id")))
+    return respond(task(started.tasks[0]), 202)
 
 
 async def resolve_many(call: Call) -> Response:
-    app, given = await call.application(), await call.body(wire.ResolveManyIn)
-    return await _add(call, app, given, TaskKind.RESOLVE_DEAD, catalogue.check_note(given.note))
+    given = await call.body(wire.ResolveManyIn)
+    with _as_named_here():
+        query = _query(given, call.path("app_id"))
+        started = await dead_letters.resolve_matching(call.deps, call.caller, query, given.note)
+    return respond(task(started.tasks[0]), 202)
 
 
-async def _add(call: Call, app: Application, given: wire.DeadFilterIn, kind: TaskKind, note: str = "") -> Response:
-    since, until = _span(given.after, given.before)
-    event_type = _event_type(given.event_type)
-    work = TaskWork(
-        died_since=since,
-        died_until=until,
-        event_types=None if event_type is None else (event_type,),
-        reason=given.reason,
-        note=note,
-    )
-    endpoint_no = await _endpoint_no(call, app, given.endpoint_id)
-    new = NewTask(org_id=app.org_id, app_no=app.no, endpoint_no=endpoint_no, kind=kind, work=work)
-    return respond(task(await call.store.add_task(new)), 202)
-
-
-async def _find(call: Call, app: Application) -> DeadLetter:
-    ref = call.path("dead_letter_id")
-    try:
-        found = await call.store.dead_letter(manage.dead_letter_number(ref))
-    except InvalidInput:
-        found = None
-    if found is None or found.app_no != app.no:
-        raise NotFound(f"no dead letter {ref!r}")
-    return found
-
-
-async def _endpoint_no(call: Call, app: Application, ref: str | None) -> int | None:
-    return None if ref is None else (await manage.find_endpoint(call.store, app, ref)).no
+async def _find(call: Call) -> DeadLetter:
+    return await dead_letters.find(call.deps, call.caller, call.path("dead_letter_id"), call.path("app_id"))
 
 
 # ── across applications ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def list_all(call: Call) -> Response:
-    asked = call.query(DeadQuery)
-    endpoint_no = await _any_endpoint_no(call, asked.endpoint_id)
-    return await _listed(call, replace(_asked(asked), org_id=call.organization(), endpoint_no=endpoint_no), asked)
+    return await _listed(call, None)
 
 
 async def stats_of_all(call: Call) -> Response:
-    endpoint_no = await _any_endpoint_no(call, call.query(StatsQuery).endpoint_id)
-    where = DeadFilter(org_id=call.organization(), endpoint_no=endpoint_no)
-    return respond(wire.dead_stats(await call.store.dead_stats(where)))
+    return await _stats(call, None)
 
 
-async def _any_endpoint_no(call: Call, endpoint_id: str | None) -> int | None:
-    """By id alone: a uid is of one application."""
-    if endpoint_id is None:
-        return None
-    found = await call.store.endpoint_by_id(call.organization(), endpoint_id)
-    if found is None:
-        raise NotFound(f"no endpoint {endpoint_id!r}")
-    return found.no
+# ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# ── filters ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _asked(asked: DeadQuery) -> DeadFilter:
-    since, until = _span(asked.after, asked.before)
-    return DeadFilter(
-        event_type=_event_type(asked.event_type),
-        reason=asked.reason,
-        since=since,
-        until=until,
-        resolved=_RESOLVED[asked.state],
-    )
-
-
-def _span(after: datetime | None, before: datetime | None) -> tuple[datetime | None, datetime | None]:
-    for name, value in (("after", after), ("before", before)):
-        if value is not None:
-            text_checks.check_instant(name, value)
-    return after, before
-
-
-def _event_type(name: str | None) -> str | None:
-    return None if name is None else catalogue.check_event_type_name(name)
-
-
-async def _listed(call: Call, where: DeadFilter, asked: DeadQuery) -> Response:
+async def _listed(call: Call, app: str | None) -> Response:
+    asked = call.query(DeadQuery)
+    with _as_named_here():
+        query = _query(asked, app, resolved=_RESOLVED[asked.state])
+        where = await dead_letters.filter_of(call.deps, call.caller, query)
     page = page_of(asked)
     found = await call.store.dead_letters(where, page)
     places = [death(each.died_at, each.id) for each in found]
     return listing([wire.dead_letter(each) for each in found], places, page)
+
+
+async def _stats(call: Call, app: str | None) -> Response:
+    query = DeadLetterQuery(app=app, endpoint=call.query(StatsQuery).endpoint_id)
+    where = await dead_letters.filter_of(call.deps, call.caller, query)
+    return respond(wire.dead_stats(await call.store.dead_stats(where)))
+
+
+def _query(given: DeadQuery | wire.DeadFilterIn, app: str | None, resolved: bool | None = False) -> DeadLetterQuery:
+    return DeadLetterQuery(
+        app=app,
+        endpoint=given.endpoint_id,
+        event_type=given.event_type,
+        reason=given.reason,
+        since=given.after,
+        until=given.before,
+        resolved=resolved,
+    )
+
+
+@contextmanager
+def _as_named_here() -> Iterator[None]:
+    """The API calls two fields of the filter by other names."""
+    try:
+        yield
+    except InvalidInput as error:
+        name = {"since": "after", "until": "before"}.get(error.field, error.field)
+        raise InvalidInput(error.words, field=name) from None
 
 
 _ALL = "/app/{app_id}/dead-letter"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta
@@ -74,45 +74,37 @@ async def timeline(call: Call) -> Response:
 
 
 async def pause(call: Call) -> Response:
-    found = await find(call)
-    cause = (await call.body(CauseIn)).cause or "paused through the API"
-    return await _shown(call, await endpoint_state.pause(call.store, found, cause, call.caller.actor))
+    given = await call.body(CauseIn)
+    return await _shown(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
 
 
 async def resume(call: Call) -> Response:
-    found, given = await find(call), await call.body(ResumeIn)
-    cause = given.cause or "resumed through the API"
-    done = await endpoint_state.resume(call.store, found, cause, call.caller.actor, replay_missing=given.replay_missing)
+    given = await call.body(ResumeIn)
+    done = await endpoint_state.resume(
+        call.deps, call.caller, call.endpoint_ref, given.cause, replay_missing=given.replay_missing
+    )
     return respond(resumed(await _health(call, done.endpoint), done.missed))
 
 
 async def open_circuit(call: Call) -> Response:
-    found, given = await find(call), await call.body(OpenIn)
-    cause, until = given.cause or "opened through the API", _end(given, await call.store.now())
-    await endpoint_state.open_circuit(call.store, found, cause, call.caller.actor, until=until)
-    return await _shown(call, found)
-
-
-def _end(given: OpenIn, now: datetime) -> datetime | None:
-    if given.seconds is None:
-        return given.until
-    if given.until is not None:
-        raise InvalidInput("seconds: give either seconds or until")
-    return now + timedelta(seconds=given.seconds)
+    given = await call.body(OpenIn)
+    if given.seconds is not None and given.until is not None:
+        raise InvalidInput("give either seconds or until", field="seconds")
+    until = given.until if given.seconds is None else timedelta(seconds=given.seconds)
+    done = await endpoint_state.open_circuit(call.deps, call.caller, call.endpoint_ref, given.cause, until=until)
+    return await _shown(call, done.endpoint)
 
 
 async def close_circuit(call: Call) -> Response:
-    found = await find(call)
-    cause = (await call.body(CauseIn)).cause or "closed through the API"
-    await endpoint_state.close_circuit(call.store, found, cause, call.caller.actor)
-    return await _shown(call, found)
+    given = await call.body(CauseIn)
+    done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
+    return await _shown(call, done.endpoint)
 
 
 async def reset_circuit(call: Call) -> Response:
-    found = await find(call)
-    cause = (await call.body(CauseIn)).cause or "reset through the API"
-    await endpoint_state.reset_circuit(call.store, found, cause, call.caller.actor)
-    return await _shown(call, found)
+    given = await call.body(CauseIn)
+    done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
+    return await _shown(call, done.endpoint)
 
 
 _ONE = "/app/{app_id}/endpoint/{endpoint_id}"

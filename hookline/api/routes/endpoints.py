@@ -181,8 +181,7 @@ async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: b
     changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change, customer=customer)
     if disabled is UNSET:
         return changed
-    cause = "disabled through the API" if disabled else "enabled through the API"
-    return await endpoint_state.set_disabled(call.store, changed, disabled, cause, call.caller.actor)
+    return await endpoint_state.set_disabled(call.deps, call.caller, changed, disabled)
 
 
 async def delete(call: Call) -> Response:

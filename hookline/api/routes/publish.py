@@ -125,12 +125,13 @@ async def _new(call: Call, app: Application, given: MessageIn, trace: str | None
 def _check_support(given: MessageIn, retention_days: int) -> None:
     """What would otherwise be taken for granted and not done."""
     if given.transformations_params:
-        raise InvalidInput("transformationsParams: nothing is transformed here: the payload is sent as it is")
+        raise InvalidInput("nothing is transformed here: the payload is sent as it is", field="transformationsParams")
     days, hours = given.payload_retention_period, given.payload_retention_hours
     if (days is not None and days < retention_days) or (hours is not None and hours < 24 * retention_days):
         raise InvalidInput(
-            f"payloadRetentionPeriod: payloads are kept for {retention_days} days here, and one message's cannot be kept "
-            "for less; delete its content when it is time"
+            f"payloads are kept for {retention_days} days here, and one message's cannot be kept "
+            "for less; delete its content when it is time",
+            field="payloadRetentionPeriod",
         )
 
 
@@ -198,12 +199,12 @@ def _parts(raw: bytes) -> MessageBatchParts:
         parts = body.decode(raw, MessageBatchParts)
     except Unfit as error:
         if f"at most length {MAX_IN_BATCH}" in str(error):
-            raise InvalidInput(f"messages: more than {MAX_IN_BATCH:,}") from None
+            raise InvalidInput(f"more than {MAX_IN_BATCH:,}", field="messages") from None
         raise
     if not parts.unread:
-        raise InvalidInput("messages: there are none")
+        raise InvalidInput("there are none", field="messages")
     if len(bytes(parts.application)) > ENVELOPE:
-        raise InvalidInput(f"application: is larger than {ENVELOPE} bytes")
+        raise InvalidInput(f"is larger than {ENVELOPE} bytes", field="application")
     return parts
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from datetime import datetime
-
 from starlette.responses import Response
 
 from hookline import ids
@@ -9,13 +7,10 @@ from hookline.api.call import Call, listing, page_of, respond
 from hookline.api.operation import ListQuery, Operation, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
-from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
+from hookline.errors import InvalidInput
+from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.model.states import DeliveryState
-from hookline.rules.checks import catalogue
-from hookline.rules.checks import text as text_checks
-from hookline.rules.replay import refusal
-from hookline.services import manage
+from hookline.services import replays, tasks
 from hookline.web.authorize import Needs
 
 # What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
@@ -27,49 +22,32 @@ _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
 
 async def recover(call: Call) -> Response:
     given = await call.body(wire.RecoverIn)
-    since, until = _window(given.since, given.until)
-    return await _add(call, TaskKind.RECOVER, TaskWork(since=since, until=until, died_since=since))
+    made = await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
+    return respond(wire.task(made), 202)
 
 
 async def replay_missing(call: Call) -> Response:
     given = await call.body(wire.ReplayIn)
-    since, until = _window(given.since, given.until)
-    return await _add(call, TaskKind.REPLAY_MISSING, TaskWork(since=since, until=until))
+    made = await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
+    return respond(wire.task(made), 202)
 
 
 async def bulk_replay(call: Call) -> Response:
     given = await call.body(wire.BulkReplayIn)
-    since, until = _window(given.since, given.until)
     if given.status_code_class is not None:
-        raise InvalidInput("statusCodeClass: not supported; leave it out")
+        raise InvalidInput("not supported; leave it out", field="statusCodeClass")
     if given.status is not None and given.status not in _OUTCOMES:
-        raise InvalidInput("status: give 0 (delivered) or 2 (failed): what is pending is on its way already")
+        words = "give 0 (delivered) or 2 (failed): what is pending is on its way already"
+        raise InvalidInput(words, field="status")
     work = TaskWork(
-        since=since,
-        until=until,
-        event_types=catalogue.check_chosen_types(given.event_types),
-        channel=catalogue.check_chosen("channel", given.channel),
-        tag=catalogue.check_chosen("tag", given.tag),
+        since=given.since,
+        until=given.until,
+        event_types=given.event_types,
+        channel=given.channel,
+        tag=given.tag,
         outcome=None if given.status is None else _OUTCOMES[given.status],
     )
-    return await _add(call, TaskKind.BULK_REPLAY, work)
-
-
-def _window(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None]:
-    text_checks.check_instant("since", since)
-    if until is not None and text_checks.check_instant("until", until) <= since:
-        raise InvalidInput("until: is not after since")
-    return since, until
-
-
-async def _add(call: Call, kind: TaskKind, work: TaskWork) -> Response:
-    app = await call.application()
-    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
-    refused = refusal(endpoint.status)
-    if refused is not None:
-        raise Conflict(refused)
-    new = NewTask(org_id=app.org_id, app_no=app.no, endpoint_no=endpoint.no, kind=kind, work=work)
-    return respond(wire.task(await call.store.add_task(new)), 202)
+    return respond(wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work)), 202)
 
 
 # ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -103,22 +81,11 @@ def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
 
 
 async def show(call: Call) -> Response:
-    return respond(wire.task(await _find(call)))
+    return respond(wire.task(await tasks.find(call.deps, call.caller, call.path("task_id"))))
 
 
 async def cancel(call: Call) -> Response:
-    task = await call.store.cancel_task((await _find(call)).id)
-    if task.status != TaskStatus.CANCELED:
-        raise Conflict(f"the task is {task.status} already")
-    return respond(wire.task(task))
-
-
-async def _find(call: Call) -> Task:
-    task_id, caller = call.path("task_id"), call.caller
-    found = await call.store.task(caller.org_id, task_id)
-    if found is None or (caller.app is not None and found.app_no != caller.app.no):
-        raise NotFound(f"no task {task_id!r}")
-    return found
+    return respond(wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id"))))
 
 
 _ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"

@@ -17,6 +17,12 @@ Instant = Annotated[
     datetime, Meta(tz=True)
 ]  # with its offset: one without is refused, and the document says `date-time`
 
+
+def documented(**schema: object) -> Meta:
+    """Constraints for the OpenAPI document alone: the service checks them, in the words that every front end shows."""
+    return Meta(extra_json_schema=schema)
+
+
 encode = msgspec.json.Encoder().encode
 
 

@@ -6,23 +6,24 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from hookline import ids
 from hookline.api.wire.attempts import AttemptOut, attempt
-from hookline.api.wire.base import In, Instant, Out
+from hookline.api.wire.base import In, Instant, Out, documented
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, DeadLetter, DeadStats, Message
 from hookline.model.states import Reason
+from hookline.rules.checks.catalogue import MAX_NOTE
+from hookline.services.dead_letters import shown_id
 
-Note = Annotated[str, Meta(min_length=1, max_length=4096, description="Why it needs no delivery; kept.")]
+Note = Annotated[str, documented(minLength=1, maxLength=MAX_NOTE), Meta(description="Why it needs no delivery; kept.")]
 
-_NAMED = r"^[a-zA-Z0-9\-_.]+$"
+_NAMED = documented(maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")
 
 
 class DeadFilterIn(In, frozen=True, kw_only=True):
     """All of the given fields must match; none: every open dead letter of the application."""
 
-    endpoint_id: Annotated[str, Meta(max_length=256, pattern=_NAMED, description="Its id or uid.")] | None = None
-    event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)] | None = None
+    endpoint_id: Annotated[str, _NAMED, Meta(description="Its id or uid.")] | None = None
+    event_type: Annotated[str, _NAMED] | None = None
     reason: Reason | None = None
     after: Annotated[Instant, Meta(description="Died at or after.")] | None = None
     before: Annotated[Instant, Meta(description="Died before; without it: up to now.")] | None = None
@@ -61,10 +62,6 @@ def dead_letter(found: DeadLetter) -> DeadLetterOut:
 def _fields(found: DeadLetter) -> dict[str, Any]:
     names = (name for name in DeadLetterOut.__struct_fields__ if name != "id")
     return {"id": shown_id(found.id)} | {name: getattr(found, name) for name in names}
-
-
-def shown_id(dead_id: int) -> str:
-    return f"{ids.DEAD_LETTER}{dead_id}"
 
 
 class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):

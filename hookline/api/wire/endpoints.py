@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import In, Instant, Out, Policy, Unsupported, policy
+from hookline.api.wire.base import In, Instant, Out, Policy, Unsupported, documented, policy
 from hookline.model import ActorKind, Endpoint, LaneEvent, LaneEventKind, LaneView, OnDeath, Ordering, Scheme
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.guard import is_sensitive
@@ -30,7 +30,7 @@ Rate = Annotated[float, Meta(ge=0.001, le=65_535, description="Requests a second
 Concurrency = Annotated[int, Meta(ge=1, le=10_000, description="Requests in flight at most.")]
 Key = Annotated[str, Meta(max_length=256)]
 Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds for which the old secret signs too.")]
-Cause = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the endpoint's history.")]
+Cause = Annotated[str, documented(minLength=1, maxLength=500), Meta(description="Kept in the endpoint's history.")]
 
 
 class EndpointIn(In, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ Names = Mapping[str, EndpointName]
 async def show(context: PageContext) -> Page:
     state, after = context.param("state"), context.param("after")
     if state is not None and state not in _STATES:
-        raise InvalidInput(f"state: takes one of {', '.join(_STATES)}")
+        raise InvalidInput(f"takes one of {', '.join(_STATES)}", field="state")
     firing = await context.store.alerts(Rows(limit=SHOWN), firing=True)
     wanted = _STATES[state] if state is not None else None
     found = await context.store.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)

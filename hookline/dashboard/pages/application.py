@@ -185,7 +185,7 @@ def _portal(context: PageContext, app: Application) -> Safe | None:
 async def make_link(context: PageContext, form: Form) -> ResultPage:
     app, lifetime = await find(context), form.text("lifetime")
     if lifetime not in dict(LIFETIMES):
-        raise InvalidInput(f"lifetime: takes one of {', '.join(key for key, _ in LIFETIMES)}")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in LIFETIMES)}", field="lifetime")
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
     address = link_address(context.services, context.request)
     made = portal_link(context.services, address, app, lifetime=float(lifetime), scope=scope)

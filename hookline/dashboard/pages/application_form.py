@@ -33,14 +33,14 @@ class Draft(Struct, frozen=True, kw_only=True):
         if not self.throttle_rate:
             return None
         if not (self.throttle_rate.isascii() and self.throttle_rate.isdigit() and len(self.throttle_rate) < 10):
-            raise InvalidInput(f"throttle_rate: {shown(self.throttle_rate)} is not a whole number")
+            raise InvalidInput(f"{shown(self.throttle_rate)} is not a whole number", field="throttle_rate")
         return int(self.throttle_rate)
 
     def _metadata(self) -> dict[str, str]:
         try:
             return msgspec.json.decode(self.metadata, type=dict[str, str]) if self.metadata else {}
         except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-            raise InvalidInput('metadata: is not a JSON object of texts, such as {"plan": "gold"}') from None
+            raise InvalidInput('is not a JSON object of texts, such as {"plan": "gold"}', field="metadata") from None
 
 
 def of(app: Application) -> Draft:

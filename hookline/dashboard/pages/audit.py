@@ -54,7 +54,7 @@ class _Asked:
         try:
             return None if text is None else instants.read(name, text)
         except InvalidInput as error:
-            self.faults[name] = str(error).removeprefix(f"{name}: ")
+            self.faults[name] = error.words
             return None
 
 

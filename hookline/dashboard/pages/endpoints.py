@@ -135,7 +135,7 @@ async def _named_by_id(context: PageContext, endpoint_id: str) -> list[LaneView]
 def _state(context: PageContext) -> str | None:
     state = context.param("state")
     if state is not None and state not in dict(_STATES):
-        raise InvalidInput(f"state: takes one of {', '.join(key for key, _ in _STATES if key)}")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in _STATES if key)}", field="state")
     return state
 
 

@@ -85,7 +85,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         """The event type as it is wanted; `InvalidInput` says which field is wrong."""
         schemas = self._schemas(before.schemas or {})
         if self.validated and not schemas:
-            raise InvalidInput("schema: payloads can only be checked against a schema: give one")
+            raise InvalidInput("payloads can only be checked against a schema: give one", field="schema")
         return replace(
             before,
             description=self.description,
@@ -101,7 +101,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         if not self.schema:
             return {version: schema for version, schema in before.items() if version != self.version}
         if not self.version:
-            raise InvalidInput("version: a schema needs one, such as 1")
+            raise InvalidInput("a schema needs one, such as 1", field="version")
         return {**before, self.version: _read(self.schema)}
 
 
@@ -109,9 +109,9 @@ def _read(text: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput(f"schema: is not JSON: {error}") from None
+        raise InvalidInput(f"is not JSON: {error}", field="schema") from None
     if not isinstance(found, dict):
-        raise InvalidInput("schema: must be a JSON object")
+        raise InvalidInput("must be a JSON object", field="schema")
     return found
 
 

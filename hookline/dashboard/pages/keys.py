@@ -41,7 +41,7 @@ async def show(context: PageContext) -> Page:
     _check(context)
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
-        raise InvalidInput("after: is not a place in this listing")
+        raise InvalidInput("is not a place in this listing", field="after")
     found = await context.store.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
     names = await context.store.application_names(
@@ -152,9 +152,9 @@ async def create(context: PageContext, form: Form) -> ResultPage | Page:
 
 async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
     if typed["scope"] not in set(Scope):
-        raise InvalidInput(f"scope: takes one of {', '.join(Scope)}")
+        raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
     if typed["days"] not in _LIVES:
-        raise InvalidInput(f"days: takes one of {', '.join(filter(None, _LIVES))}, or nothing")
+        raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
     now = context.services.wall()
     return await manage.add_api_key(
         context.store,
@@ -171,8 +171,7 @@ def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
     """The field that it is about, and what is wrong with it."""
     if isinstance(error, NotFound):
         return "app", str(error)
-    field, _, text = str(error).partition(": ")
-    return (field, text) if text else ("name", field)
+    return error.field or "name", error.words
 
 
 async def _form(context: PageContext, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:

@@ -12,7 +12,6 @@ from hookline.rules.checks.text import lasting
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-BATCH = "batch_"  # how the name of tasks that belong together begins
 MAX_RUNNING = 5  # that are shown beside the dead letters
 
 _VERBS = {

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.errors import InvalidInput, NotFound
-from hookline.model import DeadFilter, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.errors import InvalidInput
+from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
+from hookline.services import tasks as services
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50  # on one page
 STALE = timedelta(seconds=30)  # a task that nobody has stepped for so long has no worker
-_TOGETHER = timedelta(minutes=10)  # within which the tasks of one batch were made
-_MAX_OF_BATCH = 1000  # tasks among which they are looked for
 
 _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 
@@ -32,10 +30,10 @@ async def show(context: PageContext) -> Page:
     batch = context.param("batch")
     if batch is not None:
         return await _show_batch(context, batch)
-    dead_letter_filter.scope(context)
+    dead_letter_filter.chosen_app(context)
     status = context.param("status")
     if status is not None and status not in set(TaskStatus):
-        raise InvalidInput(f"status: takes one of {', '.join(TaskStatus)}")
+        raise InvalidInput(f"takes one of {', '.join(TaskStatus)}", field="status")
     after = context.param("after")
     if after is not None:
         check_name("after", after)
@@ -76,7 +74,7 @@ def _statuses(context: PageContext, chosen: str | None) -> Safe:
 
 
 async def _show_batch(context: PageContext, batch: str) -> Page:
-    tasks = await _of_batch(context, batch)
+    tasks = await services.of_batch(context.deps, context.by, batch)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
@@ -103,26 +101,11 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
     )
 
 
-async def _of_batch(context: PageContext, batch: str) -> list[Task]:
-    """Of those that were made about then, newest first."""
-    made_at = ids.minted_at(batch) if batch.startswith(task_parts.BATCH) else None
-    found: list[Task] = []
-    if made_at is not None:
-        where = TaskFilter(
-            org_id=context.org_id, app_no=context.app_no, kinds=(TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD)
-        )
-        page = Rows(limit=_MAX_OF_BATCH, iterator=ids.first_at(ids.TASK, made_at + _TOGETHER))
-        found = [task for task in await context.store.tasks(where, page) if task.work.batch == batch]
-    if not found:
-        raise NotFound(f"no tasks {batch!r}")
-    return found
-
-
 # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_one(context: PageContext) -> Page:
-    task = await find(context, context.path("task_id"))
+    task = await services.find(context.deps, context.by, context.path("task_id"))
     body = context.live(
         "task", _told(context, task), _progress(context, task), _again(context, task), await _after(context, task)
     )
@@ -133,13 +116,6 @@ async def show_one(context: PageContext) -> Page:
         aside=tag("a", "All tasks", href=context.link("/tasks")),
         every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
-
-
-async def find(context: PageContext, task_id: str) -> Task:
-    found = await context.store.task(context.org_id, task_id)
-    if found is None or (context.viewer.portal and found.app_no != context.app_no):
-        raise NotFound(f"no task {task_id!r}")
-    return found
 
 
 def _told(context: PageContext, task: Task) -> Safe:
@@ -241,18 +217,15 @@ def _link(context: PageContext, what: str, name: str) -> Safe:
 
 
 async def stop(context: PageContext, _form: Form) -> Done:
-    task = await context.store.cancel_task((await find(context, context.path("task_id"))).id)
-    stopped = task.status == TaskStatus.CANCELED
-    words = f"Stopped: {task.done:,} done." if stopped else f"It is {task.status.value} already."
-    return Done(to=context.link(f"/tasks/{task.id}"), notice=words, detail=words, app_id=task.app_id)
+    task = await services.cancel(context.deps, context.by, context.path("task_id"))
+    return Done(to=context.link(f"/tasks/{task.id}"), notice=f"Stopped: {task.done:,} done.")
 
 
 async def stop_batch(context: PageContext, form: Form) -> Done:
     batch = form.text("batch")
-    tasks = [await context.store.cancel_task(task.id) for task in await _of_batch(context, batch)]
-    stopped = sum(task.status == TaskStatus.CANCELED for task in tasks)
-    words = f"Stopped {components.count(stopped, 'task')}: {sum(task.done for task in tasks):,} done."
-    return Done(to=context.link("/tasks", batch=batch), notice=words, subject=batch, detail=words)
+    stopped = await services.cancel_batch(context.deps, context.by, batch)
+    notice = f"Stopped {components.count(len(stopped), 'task')}: {sum(task.done for task in stopped):,} done."
+    return Done(to=context.link("/tasks", batch=batch), notice=notice)
 
 
 VIEWS = (
@@ -260,6 +233,6 @@ VIEWS = (
     View(path="/tasks/{task_id}", show=show_one, portal=True),
 )
 ACTIONS = (
-    Action(path="/tasks/stop", do=stop_batch, name="task.cancel", portal=True),
-    Action(path="/tasks/{task_id}/stop", do=stop, name="task.cancel", portal=True),
+    Action(path="/tasks/stop", do=stop_batch, portal=True),
+    Action(path="/tasks/{task_id}/stop", do=stop, portal=True),
 )

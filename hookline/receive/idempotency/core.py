@@ -178,7 +178,7 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
     if given is None:
         return None
     if not isinstance(given, str | bytes):
-        raise InvalidInput(f"key: the function gave a {type(given).__name__}; give a text, bytes or None")
+        raise InvalidInput(f"the function gave a {type(given).__name__}; give a text, bytes or None", field="key")
     if not given:
         raise Answered(problems.key_malformed("the idempotency key is empty"))
     return given
@@ -191,7 +191,7 @@ def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[
     owner = settings.scope(request) if settings.scope else ()
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
-        raise InvalidInput(f"scope: the function gave {owner!r:.60}; give a text, bytes, or a list of them")
+        raise InvalidInput(f"the function gave {owner!r:.60}; give a text, bytes, or a list of them", field="scope")
     return (*_receiver(settings, request), path, *parts)
 
 

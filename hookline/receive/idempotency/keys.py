@@ -61,7 +61,7 @@ def key_of(scope: Sequence[str | bytes], given: str | bytes) -> bytes:
 
 def checked_timeout(timeout: float) -> float:
     if not isinstance(timeout, int | float) or not 0 <= timeout < math.inf:
-        raise InvalidInput("timeout: a number of seconds, 0 or more")
+        raise InvalidInput("a number of seconds, 0 or more", field="timeout")
     return timeout
 
 

@@ -83,38 +83,39 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
         if self.verifier is None and getattr(self.key, "needs_verifier", False):
             raise InvalidInput("key=from_webhook needs a verifier")
         if self.verifier is not None and not callable(getattr(self.verifier, "verify", None)):
-            raise InvalidInput("verifier: give a Verifier, made with the secret")
+            raise InvalidInput("give a Verifier, made with the secret", field="verifier")
         for name in ("scope", "url", "keeps"):
             if not callable(getattr(self, name) or is_final):
-                raise InvalidInput(f"{name}: a function")
+                raise InvalidInput("a function", field=name)
         _check_paths(self.only)
         for name in ("lease", "ttl"):
             seconds = getattr(self, name)
             if not isinstance(seconds, int | float) or not 0 < seconds <= _CENTURY:
-                raise InvalidInput(f"{name}: a number of seconds, more than 0 and up to a hundred years")
+                raise InvalidInput("a number of seconds, more than 0 and up to a hundred years", field=name)
         for name in ("max_body", "max_response"):
             size = getattr(self, name)
             if not isinstance(size, int) or size < 0:
-                raise InvalidInput(f"{name}: a number of bytes, 0 or more")
+                raise InvalidInput("a number of bytes, 0 or more", field=name)
         if self.when_unavailable not in ("refuse", "pass"):
-            raise InvalidInput("when_unavailable: refuse or pass")
+            raise InvalidInput("refuse or pass", field="when_unavailable")
 
 
 def _check_paths(paths: object) -> None:
     """Each must guard something. A generator would be empty when the first request comes, and guard nothing."""
     if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Collection):
-        raise InvalidInput("only: a list of paths, each with a slash in front")
+        raise InvalidInput("a list of paths, each with a slash in front", field="only")
     for path in paths:
         if not plain_path(path):
             raise InvalidInput(
-                f"only: {path!r:.80} is not a plain path. Write the part that all its paths begin with, such as /hooks: "
-                "no pattern, no white space, no dot segments, no query"
+                f"{path!r:.80} is not a plain path. Write the part that all its paths begin with, such as /hooks: "
+                "no pattern, no white space, no dot segments, no query",
+                field="only",
             )
 
 
 def _check_names(field: str, names: object, *, may_be_none: bool = False) -> None:
     """A text is a sequence too, of letters: `methods="POST"` must not mean the methods P, O, S and T."""
     if isinstance(names, str | bytes) or not isinstance(names, Sequence) or not (names or may_be_none):
-        raise InvalidInput(f"{field}: a list of names")
+        raise InvalidInput("a list of names", field=field)
     if not all(isinstance(name, str) and _is_name(name) for name in names):
-        raise InvalidInput(f"{field}: a name is letters, digits and dashes")
+        raise InvalidInput("a name is letters, digits and dashes", field=field)

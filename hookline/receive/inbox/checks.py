@@ -15,10 +15,12 @@ _LARGEST_STEP = 100_000
 
 def checked_key(key: object) -> str:
     if key is None:
-        raise InvalidInput("key: this webhook has no id of its own; give the one that is the same on every copy")
+        raise InvalidInput(
+            "this webhook has no id of its own; give the one that is the same on every copy", field="key"
+        )
     text = _text("key", key)
     if not text:
-        raise InvalidInput("key: is empty; without an id, a copy cannot be told from another event")
+        raise InvalidInput("is empty; without an id, a copy cannot be told from another event", field="key")
     return text
 
 
@@ -32,7 +34,7 @@ def checked_event_type(event_type: object) -> str | None:
 
 def checked_body(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise InvalidInput(f"body: {type(body).__name__} is not the bytes that came")
+        raise InvalidInput(f"{type(body).__name__} is not the bytes that came", field="body")
     return bytes(body)
 
 
@@ -40,7 +42,7 @@ def kept_headers(webhook: object, names: Iterable[str]) -> dict[str, str]:
     """Of the webhook, those that are named and there."""
     wanted = [names] if isinstance(names, str) else list(names)
     if wanted and not isinstance(webhook, Webhook):
-        raise InvalidInput("headers: only a verified webhook has any")
+        raise InvalidInput("only a verified webhook has any", field="headers")
     found = webhook.headers if isinstance(webhook, Webhook) else {}
     return {name.lower(): found[name] for name in wanted if name in found}
 
@@ -48,7 +50,7 @@ def kept_headers(webhook: object, names: Iterable[str]) -> dict[str, str]:
 def checked_age(older_than: float | timedelta) -> float:
     seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else float(older_than)
     if not 0 <= seconds < float("inf"):
-        raise InvalidInput("older_than: is not a timedelta or a number of seconds, 0 or more")
+        raise InvalidInput("is not a timedelta or a number of seconds, 0 or more", field="older_than")
     return seconds
 
 
@@ -66,25 +68,25 @@ def checked_ids(ids: int | Iterable[int]) -> list[int]:
 
 def checked_id(number: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
-        raise InvalidInput("id: give the `id` of a dead event")
+        raise InvalidInput("give the `id` of a dead event", field="id")
     return number
 
 
 def _between(field: str, number: object, most: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise InvalidInput(f"{field}: is not a whole number from 1 to {most}")
+        raise InvalidInput(f"is not a whole number from 1 to {most}", field=field)
     return number
 
 
 def _text(field: str, value: object) -> str:
     """As a plain text: some drivers write a StrEnum by its name."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{field}: {type(value).__name__} is not a text")
+        raise InvalidInput(f"{type(value).__name__} is not a text", field=field)
     text = str.__str__(value)
     if len(text) > _LONGEST:
-        raise InvalidInput(f"{field}: is longer than {_LONGEST} characters")
+        raise InvalidInput(f"is longer than {_LONGEST} characters", field=field)
     if "\0" in text or not _is_utf8(text):
-        raise InvalidInput(f"{field}: has a NUL or half of a surrogate pair in it")
+        raise InvalidInput("has a NUL or half of a surrogate pair in it", field=field)
     return text
 
 

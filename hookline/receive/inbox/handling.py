@@ -107,24 +107,24 @@ def rules(
     keep: float | timedelta | None,
 ) -> Rules:
     if not isinstance(handlers, Mapping):
-        raise InvalidInput("handlers: give functions by the event type, or by *")
+        raise InvalidInput("give functions by the event type, or by *", field="handlers")
     for event_type, handler in handlers.items():
         if not isinstance(event_type, str) or not callable(handler):
-            raise InvalidInput("handlers: give functions by the event type, or by *")
+            raise InvalidInput("give functions by the event type, or by *", field="handlers")
     if not handlers:
-        raise InvalidInput("handlers: there are none")
+        raise InvalidInput("there are none", field="handlers")
     if policy.strategy is Strategy.DECORRELATED:
-        raise InvalidInput("policy: the inbox retries with full jitter or by a fixed schedule")
+        raise InvalidInput("the inbox retries with full jitter or by a fixed schedule", field="policy")
     for name, seconds in (("lease", lease), ("poll", poll)):
         if not 0 < seconds < math.inf:
-            raise InvalidInput(f"{name}: is not a number of seconds above 0")
+            raise InvalidInput("is not a number of seconds above 0", field=name)
     kept = None if keep is None else checked_age(keep)
     return Rules(handlers=dict(handlers), policy=policy, lease=float(lease), poll=float(poll), keep=kept)
 
 
 def checked_connect(connect: Callable[[], Any]) -> Callable[[], Any]:
     if not callable(connect):
-        raise InvalidInput("connect: give a function that opens a connection; each thread or task has its own")
+        raise InvalidInput("give a function that opens a connection; each thread or task has its own", field="connect")
     return connect
 
 

@@ -65,7 +65,7 @@ class InboxWorker:
         keep: float | timedelta | None = KEPT,
     ) -> None:
         if threads < 1:
-            raise InvalidInput("threads: at least one")
+            raise InvalidInput("at least one", field="threads")
         self._connect = checked_connect(connect)
         self._count = threads
         self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)

@@ -59,7 +59,7 @@ class AsyncInboxWorker:
         keep: float | timedelta | None = KEPT,
     ) -> None:
         if tasks < 1:
-            raise InvalidInput("tasks: at least one")
+            raise InvalidInput("at least one", field="tasks")
         self._connect = checked_connect(connect)
         self._count = tasks
         self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)

@@ -69,9 +69,9 @@ def check_uid(uid: str, prefix: str) -> str:
 
 def _metadata(metadata: Mapping[str, str]) -> None:
     if len(metadata) > MAX_METADATA:
-        raise InvalidInput(f"metadata: more than {MAX_METADATA} entries")
+        raise InvalidInput(f"more than {MAX_METADATA} entries", field="metadata")
     if sum(len(key) + len(value) for key, value in metadata.items()) > MAX_METADATA_SIZE:
-        raise InvalidInput(f"metadata: more than {MAX_METADATA_SIZE} characters in all")
+        raise InvalidInput(f"more than {MAX_METADATA_SIZE} characters in all", field="metadata")
     for key, value in metadata.items():
         check_text("metadata", key, 256, shortest=1)
         check_text(f"metadata {shown(key)}", value, MAX_METADATA_SIZE)
@@ -98,7 +98,7 @@ def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
     if new.expires_at is not None:
         check_instant("expires_at", new.expires_at)
         if new.expires_at <= now:
-            raise InvalidInput("expires_at: is over already")
+            raise InvalidInput("is over already", field="expires_at")
     return new
 
 
@@ -123,11 +123,11 @@ def _check_schemas(schemas: dict[str, Any]) -> None:
     try:
         text = msgspec.json.encode(schemas)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidInput("schemas: cannot be written as JSON") from None
+        raise InvalidInput("cannot be written as JSON", field="schemas") from None
     if len(text) > MAX_SCHEMAS_SIZE:
-        raise InvalidInput(f"schemas: more than {MAX_SCHEMAS_SIZE} bytes")
+        raise InvalidInput(f"more than {MAX_SCHEMAS_SIZE} bytes", field="schemas")
     if _ESCAPED_NUL.search(text):
-        raise InvalidInput("schemas: have a NUL")
+        raise InvalidInput("have a NUL", field="schemas")
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +136,7 @@ def _check_schemas(schemas: dict[str, Any]) -> None:
 def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
     _check_fields(new)
     if new.status == EndpointStatus.DELETED:
-        raise InvalidInput("status: a new endpoint cannot be deleted")
+        raise InvalidInput("a new endpoint cannot be deleted", field="status")
     secrets = new.secrets or (Secret(key=signing.new_secret()),)
     _check_secrets(secrets, new.scheme)
     _check_strength(secrets, (), new.scheme)
@@ -166,8 +166,9 @@ def check_nothing_hidden(current: Endpoint) -> None:
     hidden = [name for name in current.headers if is_sensitive(name)]
     if hidden:
         raise InvalidInput(
-            f"url: the endpoint has headers whose values are not shown ({', '.join(hidden)}): remove them first, "
-            "or keep the scheme, host and port"
+            f"the endpoint has headers whose values are not shown ({', '.join(hidden)}): remove them first, "
+            "or keep the scheme, host and port",
+            field="url",
         )
 
 
@@ -195,11 +196,11 @@ def _check_fields(given: NewEndpoint | EndpointChange) -> None:
 
 def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
     if not 1 <= len(secrets) <= MAX_SECRETS:
-        raise InvalidInput(f"secrets: an endpoint has 1 to {MAX_SECRETS}")
+        raise InvalidInput(f"an endpoint has 1 to {MAX_SECRETS}", field="secrets")
     if secrets[0].expires_at is not None:
-        raise InvalidInput("secrets: the first one is the current one and does not expire")
+        raise InvalidInput("the first one is the current one and does not expire", field="secrets")
     if len({secret.key for secret in secrets}) != len(secrets):
-        raise InvalidInput("secrets: the same one is given twice")
+        raise InvalidInput("the same one is given twice", field="secrets")
     for secret in secrets:
         signing.check_secret(secret.key, scheme)
         if secret.expires_at is not None:
@@ -221,9 +222,9 @@ def check_cause(cause: str) -> str:
 
 def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
     if since >= until:
-        raise InvalidInput("since: must be before until")
+        raise InvalidInput("must be before until", field="since")
     if until - since > longest:
-        raise InvalidInput(f"since: is more than {longest.days} days before until")
+        raise InvalidInput(f"is more than {longest.days} days before until", field="since")
 
 
 # ── dead letters and tasks ────────────────────────────────────────────────────────────────────────────────────────

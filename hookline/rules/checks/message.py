@@ -60,20 +60,20 @@ def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
             check_number(f"policy.{field}", value, lowest, highest)
     _check_schedule(policy)
     if policy.base is not None and policy.cap is not None and policy.cap < policy.base:
-        raise InvalidInput(f"policy.cap: {policy.cap:g} is less than the base, {policy.base:g}")
+        raise InvalidInput(f"{policy.cap:g} is less than the base, {policy.base:g}", field="policy.cap")
 
 
 def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
     """An override that has a schedule alone is for a deployment whose strategy is fixed."""
     schedule = policy.schedule or ()
     if policy.strategy == Strategy.FIXED and not schedule:
-        raise InvalidInput("policy.schedule: the fixed strategy needs at least one delay")
+        raise InvalidInput("the fixed strategy needs at least one delay", field="policy.schedule")
     if policy.strategy not in (None, Strategy.FIXED) and schedule:
-        raise InvalidInput(f"policy.schedule: the strategy {policy.strategy} has none")
+        raise InvalidInput(f"the strategy {policy.strategy} has none", field="policy.schedule")
     if policy.strategy is None and policy.schedule == ():
-        raise InvalidInput("policy.schedule: give at least one delay, or leave it out")
+        raise InvalidInput("give at least one delay, or leave it out", field="policy.schedule")
     if len(schedule) > MAX_SCHEDULE:
-        raise InvalidInput(f"policy.schedule: more than {MAX_SCHEDULE} delays")
+        raise InvalidInput(f"more than {MAX_SCHEDULE} delays", field="policy.schedule")
     for delay in schedule:
         check_number("policy.schedule", delay, *POLICY_BOUNDS["schedule"])
 
@@ -110,20 +110,20 @@ def check_message(
 def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
     """Valid JSON in UTF-8. Nothing is decoded into objects: the bytes that came are the bytes that are sent."""
     if len(payload) > most:
-        raise InvalidInput(f"payload: {len(payload)} bytes, more than {most}")
+        raise InvalidInput(f"{len(payload)} bytes, more than {most}", field="payload")
     try:
         payload.decode()  # `Raw` skips over strings without looking at their encoding
         if not decoded:
             _raw.decode(payload)
     except UnicodeDecodeError:
-        raise InvalidInput("payload: is not UTF-8") from None
+        raise InvalidInput("is not UTF-8", field="payload") from None
     except RecursionError:
-        raise InvalidInput("payload: is nested too deeply") from None
+        raise InvalidInput("is nested too deeply", field="payload") from None
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"payload: is not JSON: {error}") from None
+        raise InvalidInput(f"is not JSON: {error}", field="payload") from None
 
 
 def _check_deliver_at(deliver_at: datetime, now: datetime) -> None:
     check_instant("deliver_at", deliver_at)
     if deliver_at - now > MAX_DELAY:
-        raise InvalidInput(f"deliver_at: more than {MAX_DELAY.days} days ahead")
+        raise InvalidInput(f"more than {MAX_DELAY.days} days ahead", field="deliver_at")

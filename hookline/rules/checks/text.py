@@ -18,15 +18,15 @@ _NAME = re.compile(r"[a-zA-Z0-9\-_.]+", re.A)
 def check_own_name(field: str, value: str, prefix: str) -> str:
     check_name(field, value)
     if value.startswith(prefix):
-        raise InvalidInput(f"{field}: must not begin with {prefix!r}, as Hookline's own ids do")
+        raise InvalidInput(f"must not begin with {prefix!r}, as Hookline's own ids do", field=field)
     return value
 
 
 def check_name(field: str, value: str, longest: int = 256) -> str:
     if not 1 <= len(value) <= longest or not _NAME.fullmatch(value):
-        raise InvalidInput(f"{field}: {shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .")
+        raise InvalidInput(f"{shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .", field=field)
     if value in (".", ".."):  # a step of a path that every client resolves away: nothing of that name could be reached
-        raise InvalidInput(f"{field}: {value!r} cannot stand in a URL")
+        raise InvalidInput(f"{value!r} cannot stand in a URL", field=field)
     return value
 
 
@@ -38,17 +38,17 @@ def check_names(field: str, values: Sequence[str], most: int, longest: int) -> N
 
 def check_listed(field: str, values: Sequence[str], most: int) -> None:
     if not 1 <= len(values) <= most:
-        raise InvalidInput(f"{field}: give 1 to {most}, or leave it out")
+        raise InvalidInput(f"give 1 to {most}, or leave it out", field=field)
     if len(set(values)) != len(values):
-        raise InvalidInput(f"{field}: has the same entry twice")
+        raise InvalidInput("has the same entry twice", field=field)
 
 
 def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
     """Text that both databases can hold: PostgreSQL takes no NUL, and no encoding takes half a surrogate pair."""
     if not shortest <= len(value) <= longest:
-        raise InvalidInput(f"{field}: must be {shortest} to {longest} characters long")
+        raise InvalidInput(f"must be {shortest} to {longest} characters long", field=field)
     if "\x00" in value or not _encodable(value):
-        raise InvalidInput(f"{field}: has a NUL or a lone surrogate")
+        raise InvalidInput("has a NUL or a lone surrogate", field=field)
     return value
 
 
@@ -78,19 +78,19 @@ def shown(value: str) -> str:
 def check_number(field: str, value: float, lowest: float, highest: float) -> None:
     """Also refuses NaN, which no comparison holds for, and booleans, which are whole numbers to Python."""
     if isinstance(value, bool) or not math.isfinite(value) or not lowest <= value <= highest:
-        raise InvalidInput(f"{field}: {value} is not a number from {lowest:g} to {highest:g}")
+        raise InvalidInput(f"{value} is not a number from {lowest:g} to {highest:g}", field=field)
 
 
 def check_whole(field: str, value: int, lowest: int, highest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise InvalidInput(f"{field}: {value} is not a whole number from {lowest} to {highest}")
+        raise InvalidInput(f"{value} is not a whole number from {lowest} to {highest}", field=field)
 
 
 def check_instant(field: str, value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise InvalidInput(f"{field}: needs a time zone")
+        raise InvalidInput("needs a time zone", field=field)
     if not EARLIEST <= value <= LATEST:
-        raise InvalidInput(f"{field}: is not between the years {EARLIEST.year} and {LATEST.year}")
+        raise InvalidInput(f"is not between the years {EARLIEST.year} and {LATEST.year}", field=field)
     return value
 
 

@@ -61,6 +61,7 @@ class Order(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     seconds: float  # that were used
     fault: str | None = None  # for the caller
+    field: str = ""  # that the fault is about
 
 
 decode_order = msgspec.msgpack.Decoder(Order).decode
@@ -89,17 +90,17 @@ def _bound() -> None:
 def _answer(order: Order) -> Answer:
     signal.setitimer(signal.ITIMER_PROF, order.seconds)
     began = time.process_time()
-    fault, subject = None, "payload" if isinstance(order.job, Check) else "schemas"
+    fault, field = None, "payload" if isinstance(order.job, Check) else "schemas"
     try:
         _work(order.job)
     except InvalidInput as error:
-        fault = str(error)
+        fault, field = error.words, error.field
     except MemoryError:
-        fault = f"{subject}: validation needs too much memory"
+        fault = "validation needs too much memory"
     except BaseException as error:  # the library panics: it would do so again
-        fault = f"{subject}: cannot be validated: {type(error).__name__}"
+        fault = f"cannot be validated: {type(error).__name__}"
     signal.setitimer(signal.ITIMER_PROF, 0)
-    return Answer(time.process_time() - began, fault)
+    return Answer(time.process_time() - began, fault, field)
 
 
 def _work(job: Job) -> None:

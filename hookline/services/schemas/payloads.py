@@ -80,7 +80,7 @@ class Schemas:
         try:
             await self._apart(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
         except TooCostly:
-            raise InvalidInput(f"schemas: take more than {SECONDS:g} s to check; make them simpler") from None
+            raise InvalidInput(f"take more than {SECONDS:g} s to check; make them simpler", field="schemas") from None
 
     def forget(self, org_id: str, event_type: str) -> None:
         """It was changed in this process: the next payload meets the change."""
@@ -94,8 +94,9 @@ class Schemas:
             await self._apart(Check(rule.event_type, rule.version, rule.text, payload), budget)
         except TooCostly:
             raise InvalidInput(
-                f"payload: takes more than {SECONDS:g} s of this request to be validated with the schema of "
-                f"{rule.event_type}, version {rule.version}; send less in one request, or make the schema simpler"
+                f"takes more than {SECONDS:g} s of this request to be validated with the schema of "
+                f"{rule.event_type}, version {rule.version}; send less in one request, or make the schema simpler",
+                field="payload",
             ) from None
 
     async def _apart(self, job: Job, budget: TimeBudget) -> Answer:
@@ -107,7 +108,7 @@ class Schemas:
             raise
         budget.left -= answer.seconds
         if answer.fault is not None:
-            raise InvalidInput(answer.fault)
+            raise InvalidInput(answer.fault, field=answer.field)
         return answer
 
     # ── what is known ──

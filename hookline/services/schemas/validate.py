@@ -90,20 +90,24 @@ def check_schemas(event_type: EventType) -> None:
 
 def _check_bounds(version: str, bounds: Bounds) -> None:
     if bounds.weight > MAX_WEIGHT:
-        raise InvalidInput(f"schemas.{version}: weighs more than {MAX_WEIGHT} parts, with its references followed")
+        raise InvalidInput(
+            f"weighs more than {MAX_WEIGHT} parts, with its references followed", field=f"schemas.{version}"
+        )
     if bounds.unevaluated > MAX_UNEVALUATED:
         words = " or ".join(_UNEVALUATED)
-        raise InvalidInput(f"schemas.{version}: has {words} more than {MAX_UNEVALUATED} levels deep in each other")
+        raise InvalidInput(
+            f"has {words} more than {MAX_UNEVALUATED} levels deep in each other", field=f"schemas.{version}"
+        )
 
 
 def _check_form(version: str, schema: Any) -> None:
     # Before the library sees it: it would fetch a dialect that it does not know.
     if isinstance(schema, dict) and schema.get("$schema", _DIALECTS[0]) not in _DIALECTS:
-        raise InvalidInput(f"schemas.{version}: $schema is not one of {', '.join(_DIALECTS)}")
+        raise InvalidInput(f"$schema is not one of {', '.join(_DIALECTS)}", field=f"schemas.{version}")
     try:
         jsonschema_rs.meta.validate(schema, registry=_NOTHING)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"schemas.{version}: is not a JSON Schema: {_said(error)}") from None
+        raise InvalidInput(f"is not a JSON Schema: {_said(error)}", field=f"schemas.{version}") from None
 
 
 def newest(schemas: Mapping[str, Any]) -> str:
@@ -120,7 +124,7 @@ def _number(part: str) -> int:
 def newest_of(event_type: EventType) -> tuple[str, Any]:
     """The version that payloads are held against, and its schema."""
     if not event_type.schemas:
-        raise InvalidInput("validated: there is no schema to validate with")
+        raise InvalidInput("there is no schema to validate with", field="validated")
     version = newest(event_type.schemas)
     return version, event_type.schemas[version]
 
@@ -145,7 +149,7 @@ def _validator(version: str, schema: dict[str, Any]) -> Validator:
     try:
         return jsonschema_rs.validator_for(schema, retriever=_never, pattern_options=options)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"schemas.{version}: cannot be used to validate: {_said(error)}") from None
+        raise InvalidInput(f"cannot be used to validate: {_said(error)}", field=f"schemas.{version}") from None
 
 
 def _said(error: Exception) -> str:
@@ -272,7 +276,7 @@ class _Survey:
         return found
 
     def _fault(self, text: str) -> InvalidInput:
-        return InvalidInput(f"{self._name}: {text}")
+        return InvalidInput(text, field=self._name)
 
 
 def _sum(schema: dict[str, Any], parts: list[_Cost]) -> _Cost:
@@ -348,9 +352,9 @@ class Judge:
         depth = self._depth(value)
         values = _count(payload)
         if self.bounds.parts * values > MAX_WORK:
-            raise InvalidInput(f"payload: is too large to be validated with {self._named}")
+            raise InvalidInput(f"is too large to be validated with {self._named}", field="payload")
         if not self._fits(value):
-            raise InvalidInput(self._report(self._faults(value, len(payload), values, depth)))
+            raise self._report(self._faults(value, len(payload), values, depth))
 
     def settled(self, payload: bytes) -> bool:
         """Whether it fits, as far as that is cheap to find out. `InvalidInput`: it does not, and that was cheap too.
@@ -365,19 +369,21 @@ class Judge:
             return True
         if not _listable(self.bounds.weight * values, len(payload), CHEAP_FAULTS):
             return False
-        raise InvalidInput(self._report(self._faults(value, len(payload), values, 0)))
+        raise self._report(self._faults(value, len(payload), values, 0))
 
     def _fits(self, value: Any) -> bool:
         try:
             return self._validator.is_valid(value)
         except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"payload: cannot be validated: {_said(error)}") from None
+            raise InvalidInput(f"cannot be validated: {_said(error)}", field="payload") from None
 
     def _depth(self, value: Any) -> int:
         """Only of interest where the schema goes as deep as the payload does."""
         depth = nesting(value, MAX_NESTED) if self.bounds.loops else 0
         if depth > MAX_NESTED:
-            raise InvalidInput(f"payload: is nested more than {MAX_NESTED} levels deep, too deep to be validated")
+            raise InvalidInput(
+                f"is nested more than {MAX_NESTED} levels deep, too deep to be validated", field="payload"
+            )
         return depth
 
     def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
@@ -394,11 +400,12 @@ class Judge:
             return []
         return []
 
-    def _report(self, faults: list[ValidationError]) -> str:
+    def _report(self, faults: list[ValidationError]) -> InvalidInput:
         shown = [f"at {_pointer(fault.instance_path)}: {_short(fault.message)}" for fault in faults[:MAX_FAULTS]]
         if len(faults) > MAX_FAULTS:
             shown.append(f"and {len(faults) - MAX_FAULTS} more")
-        return f"payload: does not fit {self._named}" + (f": {'; '.join(shown)}" if shown else "")
+        words = f"does not fit {self._named}" + (f": {'; '.join(shown)}" if shown else "")
+        return InvalidInput(words, field="payload")
 
 
 def _count(payload: bytes) -> int:
@@ -414,9 +421,9 @@ def _decoded(payload: bytes) -> Any:
     try:
         return msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"payload: cannot be validated: {_short(str(error))}") from None
+        raise InvalidInput(f"cannot be validated: {_short(str(error))}", field="payload") from None
     except RecursionError:
-        raise InvalidInput("payload: is nested too deeply") from None
+        raise InvalidInput("is nested too deeply", field="payload") from None
 
 
 def nesting(value: Any, most: int) -> int:

@@ -8,25 +8,23 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages import task_parts
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.dashboard.pages.dead_letters.filter import Asked, shown_id
+from hookline.dashboard.pages.dead_letters.filter import Asked
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import DeadFilter, DeadSummary, NewTask, TaskKind, TaskWork
+from hookline.model import DeadFilter, DeadSummary, TaskKind
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
 from hookline.rules.replay import refusal
+from hookline.services import dead_letters
+from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
 from hookline.web.html import Child, Safe, tag
 
-MAX_APPLICATIONS = 100  # that one click makes tasks for
 MAX_LISTED = 50  # endpoints that a page of confirmation lists
 
 NONE = "select at least one dead letter, or choose all that match"
-CANNOT = "its endpoint is disabled or deleted, or its payload is gone"
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
@@ -50,16 +48,17 @@ async def _chosen(context: PageContext, get: dead_letter_filter.Get, picks: Sequ
     if picks:
         # By name, resolved ones may be sent again; a filter never means them.
         resolved = None if kind == TaskKind.REPLAY_DEAD else False
-        where = replace(dead_letter_filter.scope(context), ids=dead_letter_filter.picked(picks), resolved=resolved)
+        within = await dead_letters.filter_of(context.deps, context.by, DeadLetterQuery(app=asked.query.app))
+        where = replace(within, ids=dead_letters.numbers(picks), resolved=resolved)
         return Chosen(asked=asked, where=where, picked=True)
     if get("all") is None:
         raise InvalidInput(NONE)
-    where = asked.checked()
-    if asked.state != "dead":
-        raise InvalidInput("state: only those that are dead are replayed or resolved by a filter")
-    # What dies from now on was not counted. A sick endpoint's letters would go round for ever, too.
-    until = context.now if where.until is None else min(where.until, context.now)
-    return Chosen(asked=asked, where=replace(where, until=until), picked=False)
+    asked.check()
+    # What dies from now on was not counted.
+    until = context.now if asked.query.until is None else min(asked.query.until, context.now)
+    asked = replace(asked, query=replace(asked.query, until=until))
+    where = await dead_letters.matching(context.deps, context.by, asked.query)
+    return Chosen(asked=asked, where=where, picked=False)
 
 
 # ── confirmation ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -91,7 +90,7 @@ def _anything(context: PageContext) -> bool:
 
 
 def _nothing(verb: str, context: PageContext) -> Page:
-    dead_letter_filter.scope(context)
+    dead_letter_filter.chosen_app(context)
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
     words = components.verdict("resolved", f"Nothing is chosen: {NONE}.")
     return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, every=None)
@@ -196,100 +195,53 @@ def _status(status: EndpointStatus) -> Safe:
 async def replay(context: PageContext, form: Form) -> Done:
     chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.REPLAY_DEAD)
     if not chosen.picked:
-        return await _add_tasks(context, chosen, TaskKind.REPLAY_DEAD)
-    done = await context.store.replay(chosen.where, len(chosen.where.ids or ()))
-    return _done(context, chosen, done, "Replayed", CANNOT)
+        return _started(context, await dead_letters.replay_matching(context.deps, context.by, chosen.asked.query))
+    done = await dead_letters.replay(context.deps, context.by, form.texts("id"), chosen.asked.query.app)
+    return _done(context, chosen, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
 async def resolve(context: PageContext, form: Form) -> Done | Page:
     chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.RESOLVE_DEAD)
-    note = form.text("note").replace("\r\n", "\n")
+    note, query = form.text("note").replace("\r\n", "\n"), chosen.asked.query
     try:
-        catalogue.check_note(note)
+        if not chosen.picked:
+            return _started(context, await dead_letters.resolve_matching(context.deps, context.by, query, note))
+        done = await dead_letters.resolve(context.deps, context.by, form.texts("id"), note, query.app)
     except InvalidInput as error:
-        return await _resolve_page(context, chosen, note, str(error).removeprefix("note: "))
-    if not chosen.picked:
-        return await _add_tasks(context, chosen, TaskKind.RESOLVE_DEAD, note)
-    done = await context.store.resolve(chosen.where, note, len(chosen.where.ids or ()))
-    return _done(context, chosen, done, "Resolved", "it was resolved or replayed before")
+        if error.field != "note":
+            raise
+        return await _resolve_page(context, chosen, note, error.words)
+    return _done(context, chosen, done, "Resolved", dead_letters.RESOLVED_BEFORE)
 
 
 def _getter(form: Form) -> dead_letter_filter.Get:
     return lambda name: form.text(name) or None
 
 
-def _done(context: PageContext, chosen: Chosen, done: int, verb: str, why_not: str) -> Done:
-    wanted = chosen.where.ids or ()
-    left = len(wanted) - done
-    if not done:
-        raise Conflict(f"nothing was {verb.lower()}: {why_not}")
-    more = f"; {left:,} left as {'it was' if left == 1 else 'they were'}: {why_not}" if left else ""
+def _done(context: PageContext, chosen: Chosen, made: dead_letters.Done, verb: str, why_not: str) -> Done:
+    left = f"; {made.left:,} left as {'it was' if made.left == 1 else 'they were'}: {why_not}" if made.left else ""
     return Done(
         to=context.link("/dead-letters", **chosen.asked.typed),
-        notice=f"{verb} {components.count(done, 'dead letter')}{more}.",
-        subject=shown_id(wanted[0]) if len(wanted) == 1 else "",
-        detail=components.count(done, "dead letter") + ": " + " ".join(map(shown_id, wanted[:20])),
+        notice=f"{verb} {components.count(made.done, 'dead letter')}{left}.",
     )
 
 
 async def replay_one(context: PageContext, _form: Form) -> Done:
-    letter = await dead_letter_filter.find(context, context.path("dead_letter_id"))
-    if not await context.store.replay(replace(dead_letter_filter.scope(context), ids=(letter.id,), resolved=None), 1):
-        await dead_letter_filter.find(
-            context, context.path("dead_letter_id")
-        )  # somebody else may have replayed it meanwhile
-        raise Conflict(f"it was not replayed: {CANNOT}")
+    ref = context.path("dead_letter_id")
+    await dead_letters.replay(context.deps, context.by, [ref], dead_letter_filter.chosen_app(context))
     back = {name: context.param(name) for name in (*dead_letter_filter.NAMES, "after")}
-    return Done(
-        to=context.link("/dead-letters", **back),
-        notice=f"Replayed {shown_id(letter.id)}: it is on its way.",
-        subject=shown_id(letter.id),
-        app_id=letter.app_id,
-    )
+    return Done(to=context.link("/dead-letters", **back), notice=f"Replayed {ref}: it is on its way.")
 
 
-async def _add_tasks(context: PageContext, chosen: Chosen, kind: TaskKind, note: str = "") -> Done:
-    """One for each application: tasks are an application's."""
-    where = chosen.where
-    if kind == TaskKind.REPLAY_DEAD and where.endpoint_no is not None:
-        await _takes_deliveries(context, where.endpoint_no)
-    apps = await context.store.dead_applications(where, MAX_APPLICATIONS + 1)
-    if not apps:
+def _started(context: PageContext, made: Started) -> Done:
+    if not made.tasks:
         raise Conflict("none of them is there any more")
-    batch = ids.mint(task_parts.BATCH, context.now) if len(apps) > 1 else ""
-    work = TaskWork(
-        died_since=where.since,
-        died_until=where.until,
-        event_types=None if where.event_type is None else (where.event_type,),
-        reason=where.reason,
-        note=note,
-        batch=batch,
-    )
-    made, refused = [], ""
-    for app_no in apps[:MAX_APPLICATIONS]:
-        new = NewTask(org_id=context.org_id, app_no=app_no, endpoint_no=where.endpoint_no, kind=kind, work=work)
-        try:
-            made.append(await context.store.add_task(new))
-        except Conflict as error:
-            refused = str(error)
-    if not made:
-        raise Conflict(refused)
-    goes_on = "it goes on by itself" if len(made) == 1 else "they go on by themselves"
-    notice = f"Started {components.count(len(made), 'task')}. You can leave this page: {goes_on}."
-    if refused:
-        notice += f" Not everywhere: {refused}."
-    if len(apps) > MAX_APPLICATIONS:
-        notice += f" Only of {MAX_APPLICATIONS} applications at a time: do it again for the others."
-    return Done(
-        to=context.link("/tasks", batch=batch) if batch else context.link(f"/tasks/{made[0].id}"),
-        notice=notice,
-        subject=batch or made[0].id,
-        detail=chosen.asked.words() or "all dead letters",
-    )
-
-
-async def _takes_deliveries(context: PageContext, endpoint_no: int) -> None:
-    found = await context.store.endpoints_for([endpoint_no])
-    refused = refusal(found[0].status if found else EndpointStatus.DELETED)
-    if refused is not None:
-        raise Conflict(refused)
+    goes_on = "it goes on by itself" if len(made.tasks) == 1 else "they go on by themselves"
+    notice = f"Started {components.count(len(made.tasks), 'task')}. You can leave this page: {goes_on}."
+    if made.refused:
+        notice += f" Not everywhere: {made.refused}."
+    if made.more:
+        most = dead_letters.MAX_APPLICATIONS
+        notice += f" Only of {most} applications at a time: do it again for the others."
+    to = context.link("/tasks", batch=made.batch) if made.batch else context.link(f"/tasks/{made.tasks[0].id}")
+    return Done(to=to, notice=notice)

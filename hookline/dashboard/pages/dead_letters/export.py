@@ -15,6 +15,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model import DeadFilter, DeadLetter
+from hookline.services.dead_letters import shown_id
 from hookline.store.protocols import Page, after_death, death
 
 STEP = 500  # rows that are read at a time
@@ -50,13 +51,14 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
 async def export(context: PageContext) -> Response:
     name = context.param("format") or "csv"
     if name not in _FORMATS:
-        raise InvalidInput(f"format: takes one of {', '.join(_FORMATS)}")
-    where = (await dead_letter_filter.read(context, context.param)).checked()
+        raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
+    asked = await dead_letter_filter.read(context, context.param)
+    asked.check()
     after = context.param("after")
     after_death(after)  # what is no place is refused while it can still be said
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}
     return StreamingResponse(
-        _file(context, where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
+        _file(context, asked.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
     )
 
 
@@ -84,7 +86,7 @@ def _csv(letters: Sequence[DeadLetter]) -> bytes:
 
 def _row(letter: DeadLetter) -> tuple[Cell, ...]:
     return (
-        dead_letter_filter.shown_id(letter.id),
+        shown_id(letter.id),
         "dead" if letter.resolved_at is None else "resolved",
         letter.app_id,
         letter.endpoint_id,

@@ -15,10 +15,11 @@ from hookline.dashboard.pages import task_parts
 from hookline.dashboard.pages.dead_letters import confirm as dead_letter_confirm
 from hookline.dashboard.pages.dead_letters import export as dead_letter_export
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.dashboard.pages.dead_letters.filter import Asked, shown_id
+from hookline.dashboard.pages.dead_letters.filter import Asked
 from hookline.model import DeadGroup, DeadLetter, DeadSummary
 from hookline.model.states import Reason
 from hookline.services import explain
+from hookline.services.dead_letters import shown_id
 from hookline.store.protocols import Page as Rows
 from hookline.store.protocols import after_death, death
 from hookline.web.html import Child, Safe, join, tag
@@ -374,12 +375,7 @@ VIEWS = (
     View(path="/dead-letters/{dead_letter_id}", show=show_one, portal=True),
 )
 ACTIONS = (
-    Action(path="/dead-letters/replay", do=dead_letter_confirm.replay, name="dead_letter.replay", portal=True),
-    Action(path="/dead-letters/resolve", do=dead_letter_confirm.resolve, name="dead_letter.resolve", portal=True),
-    Action(
-        path="/dead-letters/{dead_letter_id}/replay",
-        do=dead_letter_confirm.replay_one,
-        name="dead_letter.replay",
-        portal=True,
-    ),
+    Action(path="/dead-letters/replay", do=dead_letter_confirm.replay, portal=True),
+    Action(path="/dead-letters/resolve", do=dead_letter_confirm.resolve, portal=True),
+    Action(path="/dead-letters/{dead_letter_id}/replay", do=dead_letter_confirm.replay_one, portal=True),
 )

@@ -13,6 +13,7 @@ from hookline.model import DeadFilter, Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import without_query
 from hookline.services import endpoint_state, manage
+from hookline.services.lookup import EndpointRef
 from hookline.web.html import Child, tag
 
 
@@ -24,35 +25,37 @@ def done(context: PageContext, found: Endpoint, notice: str, detail: str = "", t
     return Done(to=to or context.link(path(found)), notice=notice, subject=found.id, detail=detail, app_id=found.app_id)
 
 
-def cause(context: PageContext, form: Form, verb: str) -> str:
-    """Why, as it was typed; else where it was done."""
-    return form.text("cause") or f"{verb} in the {'portal' if context.viewer.portal else 'dashboard'}"
+def ref(context: PageContext) -> EndpointRef:
+    return EndpointRef(context.path("endpoint_id"))
+
+
+def _cause(form: Form) -> str | None:
+    return form.text("cause") or None
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "paused")
-    await endpoint_state.pause(context.store, found, why, context.viewer.actor)
-    return done(context, found, "Paused. Deliveries are held until it is resumed.", why)
+    found = await endpoint_state.pause(context.deps, context.by, ref(context), _cause(form))
+    return done(context, found, "Paused. Deliveries are held until it is resumed.")
 
 
 async def resume(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "resumed")
     all_of_it = form.flag("replay_missing")
-    resumed = await endpoint_state.resume(context.store, found, why, context.viewer.actor, replay_missing=all_of_it)
+    resumed = await endpoint_state.resume(
+        context.deps, context.by, ref(context), _cause(form), replay_missing=all_of_it
+    )
     task = None if resumed.missed is None else resumed.missed.task
     if task is None:
-        return done(context, found, "The endpoint is active again.", why)
+        return done(context, resumed.endpoint, "The endpoint is active again.")
     notice = "The endpoint is active again, and what it missed is on its way."
-    return done(context, found, notice, f"{why}; {task.id}", context.link(f"/tasks/{task.id}"))
+    return done(context, resumed.endpoint, notice, to=context.link(f"/tasks/{task.id}"))
 
 
 async def disable(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "disabled")
-    await endpoint_state.set_disabled(context.store, found, True, why, context.viewer.actor)
-    return done(context, found, "Disabled. Nothing is created for it from now on.", why)
+    found = await endpoint_state.disable(context.deps, context.by, ref(context), _cause(form))
+    return done(context, found, "Disabled. Nothing is created for it from now on.")
 
 
 async def show_enable(context: PageContext) -> Page:
@@ -71,7 +74,7 @@ def _nothing(context: PageContext, found: Endpoint) -> list[Child]:
 
 
 async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
-    missed = await endpoint_state.missed(context.store, found)
+    missed = await endpoint_state.missed(context.deps, context.by, ref(context))
     resume_path = context.link(path(found, "/resume"))
     if missed is None or missed.messages == 0:
         enable = components.button(context, resume_path, "Enable", kind="main")
@@ -95,29 +98,24 @@ async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
 
 
 async def open_circuit(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "opened")
     seconds = form.text("seconds")
     if seconds not in dict(OPENINGS):
-        raise InvalidInput(f"seconds: takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing")
-    until = await context.store.now() + timedelta(seconds=int(seconds)) if seconds else None
-    await endpoint_state.open_circuit(context.store, found, why, context.viewer.actor, until=until)
-    return done(context, found, "The circuit is open: nothing is sent until then, and a probe follows.", why)
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
+    until = timedelta(seconds=int(seconds)) if seconds else None
+    made = await endpoint_state.open_circuit(context.deps, context.by, ref(context), _cause(form), until=until)
+    return done(context, made.endpoint, "The circuit is open: nothing is sent until then, and a probe follows.")
 
 
 async def close_circuit(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "closed")
-    event = await endpoint_state.close_circuit(context.store, found, why, context.viewer.actor)
-    notice = "The circuit was not open." if event is None else "Sent again: at a low rate that doubles with successes."
-    return done(context, found, notice, why)
+    made = await endpoint_state.close_circuit(context.deps, context.by, ref(context), _cause(form))
+    changed = "Sent again: at a low rate that doubles with successes."
+    return done(context, made.endpoint, "The circuit was not open." if made.event is None else changed)
 
 
 async def reset_circuit(context: PageContext, form: Form) -> Done:
-    found, why = await find(context), cause(context, form, "reset")
-    event = await endpoint_state.reset_circuit(context.store, found, why, context.viewer.actor)
-    notice = (
-        "There was nothing to reset." if event is None else "The circuit is closed, and its failures are forgotten."
-    )
-    return done(context, found, notice, why)
+    made = await endpoint_state.reset_circuit(context.deps, context.by, ref(context), _cause(form))
+    changed = "The circuit is closed, and its failures are forgotten."
+    return done(context, made.endpoint, "There was nothing to reset." if made.event is None else changed)
 
 
 # ── test event ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,12 +166,12 @@ VIEWS = (
     View(path=f"{_ONE}/delete", show=show_delete, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/pause", do=pause, name="endpoint.pause", portal=True),
-    Action(path=f"{_ONE}/resume", do=resume, name="endpoint.resume", portal=True),
-    Action(path=f"{_ONE}/disable", do=disable, name="endpoint.disable", portal=True),
-    Action(path=f"{_ONE}/circuit/open", do=open_circuit, name="endpoint.open_circuit", portal=True),
-    Action(path=f"{_ONE}/circuit/close", do=close_circuit, name="endpoint.close_circuit", portal=True),
-    Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, name="endpoint.reset_circuit", portal=True),
+    Action(path=f"{_ONE}/pause", do=pause, portal=True),
+    Action(path=f"{_ONE}/resume", do=resume, portal=True),
+    Action(path=f"{_ONE}/disable", do=disable, portal=True),
+    Action(path=f"{_ONE}/circuit/open", do=open_circuit, portal=True),
+    Action(path=f"{_ONE}/circuit/close", do=close_circuit, portal=True),
+    Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, portal=True),
     Action(path=f"{_ONE}/test", do=send_test, name="endpoint.test", portal=True),
     Action(path=f"{_ONE}/delete", do=delete, name="endpoint.delete", portal=True),
 )

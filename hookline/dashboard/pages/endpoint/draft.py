@@ -135,7 +135,7 @@ def _types(draft: Draft) -> tuple[str, ...] | None:
     if not draft.chosen:
         return None
     if not draft.types:
-        raise InvalidInput("event_types: choose at least one, or take all")
+        raise InvalidInput("choose at least one, or take all", field="event_types")
     return draft.types
 
 
@@ -147,14 +147,14 @@ def _number(name: str, text: str) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:
-        raise InvalidInput(f"{name}: {shown(text)} is not a number") from None
+        raise InvalidInput(f"{shown(text)} is not a number", field=name) from None
 
 
 def _whole(name: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidInput(f"{name}: {shown(text)} is not a whole number")
+        raise InvalidInput(f"{shown(text)} is not a whole number", field=name)
     return int(text)
 
 
@@ -162,7 +162,7 @@ def _one_of(name: str, kind: type[E], text: str) -> E:
     try:
         return kind(text)
     except ValueError:
-        raise InvalidInput(f"{name}: takes one of {', '.join(kind)}") from None
+        raise InvalidInput(f"takes one of {', '.join(kind)}", field=name) from None
 
 
 def _metadata(text: str) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _metadata(text: str) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        raise InvalidInput('metadata: is not a JSON object of texts, such as {"plan": "gold"}') from None
+        raise InvalidInput('is not a JSON object of texts, such as {"plan": "gold"}', field="metadata") from None
 
 
 def _policy(given: Mapping[str, str]) -> PolicyOverride | None:

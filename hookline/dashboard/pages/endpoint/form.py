@@ -14,7 +14,7 @@ from hookline.dashboard.pages.endpoint.actions import done, find
 from hookline.dashboard.pages.endpoint.controls import back, path
 from hookline.dashboard.pages.endpoint.draft import Draft
 from hookline.dashboard.pages.endpoint.settings import DEATHS, ORDERINGS, SCHEMES
-from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
+from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
 from hookline.model import Application, Endpoint, EndpointChange, Strategy
 from hookline.rules import redaction
 from hookline.rules.checks.text import without_query
@@ -51,11 +51,11 @@ class Fault(Struct, frozen=True):
 
 
 def fault(error: HooklineError, *, portal: bool = False) -> Fault:
-    """Errors say which field they mean: `url: ...`. What customers cannot set they are not told of."""
-    text = redaction.refusal(str(error)) if portal and isinstance(error, BlockedAddress) else str(error)
-    name, colon, words = text.partition(": ")
-    named = name.replace(".", "_")
-    return Fault(named, words) if colon and named in _FIELDS else Fault("", text)
+    """Customers are not told of what only operators can set."""
+    if isinstance(error, AboutField) and (named := error.field.replace(".", "_")) in _FIELDS:
+        hidden = portal and isinstance(error, BlockedAddress)
+        return Fault(named, redaction.refusal(error.words) if hidden else error.words)
+    return Fault("", str(error))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -131,7 +131,7 @@ def _asked(context: PageContext) -> AttemptFilter:
         case "delivered":
             return AttemptFilter(delivered=True)
         case _:
-            raise InvalidInput("attempts: takes failed or delivered")
+            raise InvalidInput("takes failed or delivered", field="attempts")
 
 
 # ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────

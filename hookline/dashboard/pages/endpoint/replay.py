@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -10,12 +10,16 @@ from msgspec import Struct
 from hookline.dashboard import components, instants
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.endpoint.actions import done, find
+from hookline.dashboard.pages.endpoint.actions import done, find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
-from hookline.errors import Conflict, InvalidInput
-from hookline.model import Endpoint, LaneEvent, LaneEventKind, NewTask, TaskKind, TaskWork
+from hookline.errors import InvalidInput
+from hookline.model import Endpoint, LaneEvent, LaneEventKind, Task, TaskKind
+from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules.replay import refusal
+from hookline.services import replays
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef
 from hookline.web.html import Child, Safe, tag
 
 EVENTS = 20  # of the timeline, among which an instant to begin with is looked for
@@ -37,15 +41,7 @@ class Again(Struct, frozen=True, kw_only=True):
     title: str
     what: str
     noun: str
-
-    def work(self, since: datetime) -> TaskWork:
-        died = since if self.kind == TaskKind.RECOVER else None
-        return TaskWork(since=since, died_since=died)
-
-    def task(self, found: Endpoint, since: datetime) -> NewTask:
-        return NewTask(
-            org_id=found.org_id, app_no=found.app_no, endpoint_no=found.no, kind=self.kind, work=self.work(since)
-        )
+    start: Callable[[Deps, Caller, EndpointRef, datetime], Awaitable[Task]]
 
 
 RECOVER = Again(
@@ -54,6 +50,7 @@ RECOVER = Again(
     title="Recover",
     what="Dead letters of this endpoint whose messages were accepted since an instant are sent again.",
     noun="dead letter",
+    start=replays.recover,
 )
 MISSING = Again(
     kind=TaskKind.REPLAY_MISSING,
@@ -62,6 +59,7 @@ MISSING = Again(
     what="Messages since an instant that match this endpoint now and were never sent to it, because it was disabled, "
     "was not there yet, or was subscribed to less, are sent.",
     noun="message",
+    start=replays.replay_missing,
 )
 
 
@@ -70,16 +68,18 @@ async def show(context: PageContext, again: Again) -> Page:
 
 
 async def _page(context: PageContext, again: Again, found: Endpoint, typed: str, error: str | None = None) -> Page:
-    since = None
+    confirm = since = None
+    refused = refusal(found.status)
     if typed and error is None:
         try:
-            since = _since(context, typed)
+            since = instants.read("since", typed)
+            total = await replays.count(context.deps, context.by, ref(context), again.kind, since)
+            confirm = _confirm(context, again, found, since, total)
         except InvalidInput as wrong:
             error = str(wrong)
-    refused = refusal(found.status)
     body: list[Child] = [
         components.verdict("held", refused) if refused else None,
-        None if since is None or refused else await _confirm(context, again, found, since),
+        None if refused else confirm,
         tag("p", again.what),
         tag("p", "To ", components.ident(found.url, href=context.link(path(found)), most=80)),
         _choose(context, await context.store.lane_events(found.no, EVENTS), since, error),
@@ -94,15 +94,7 @@ async def _page(context: PageContext, again: Again, found: Endpoint, typed: str,
     )
 
 
-def _since(context: PageContext, typed: str) -> datetime:
-    since = instants.read("since", typed)
-    if since >= context.now:
-        raise InvalidInput("since: is not in the past")
-    return since
-
-
-async def _confirm(context: PageContext, again: Again, found: Endpoint, since: datetime) -> Safe:
-    total = await context.store.task_total(again.task(found, since))
+def _confirm(context: PageContext, again: Again, found: Endpoint, since: datetime, total: int | None) -> Safe:
     if total == 0:
         return components.empty(tag("span", f"There is no {again.noun} to send since ", components.clock(since), "."))
     many = f"more {again.noun}s than were counted" if total is None else components.count(total, again.noun)
@@ -146,15 +138,10 @@ def _here(context: PageContext, since: datetime) -> str:
 async def begin(context: PageContext, form: Form, again: Again) -> Done | Page:
     found, typed = await find(context), form.text("since")
     try:
-        since = _since(context, typed)
+        task = await again.start(context.deps, context.by, ref(context), instants.read("since", typed))
     except InvalidInput as error:
         return await _page(context, again, found, typed, str(error))
-    refused = refusal(found.status)
-    if refused is not None:
-        raise Conflict(refused)
-    task = await context.store.add_task(again.task(found, since))
-    notice = "On its way: this page shows how far it is."
-    return done(context, found, notice, f"since {since.isoformat()}: {task.id}", context.link(f"/tasks/{task.id}"))
+    return done(context, found, "On its way: this page shows how far it is.", to=context.link(f"/tasks/{task.id}"))
 
 
 async def show_recover(context: PageContext) -> Page:
@@ -180,6 +167,6 @@ VIEWS = (
     View(path=f"{_ONE}/replay-missing", show=show_missing, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/recover", do=recover, name="endpoint.recover", portal=True),
-    Action(path=f"{_ONE}/replay-missing", do=replay_missing, name="endpoint.replay_missing", portal=True),
+    Action(path=f"{_ONE}/recover", do=recover, portal=True),
+    Action(path=f"{_ONE}/replay-missing", do=replay_missing, portal=True),
 )

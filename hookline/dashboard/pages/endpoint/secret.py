@@ -28,7 +28,7 @@ async def reveal(context: PageContext, _form: Form) -> ResultPage:
 async def rotate(context: PageContext, form: Form) -> ResultPage | Page:
     found, overlap = await find(context), form.text("overlap")
     if overlap not in dict(OVERLAPS):
-        raise InvalidInput(f"overlap: takes one of {', '.join(key for key, _ in OVERLAPS)}")
+        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
     if form.text("revision") != str(found.revision):
         return _not_again(context, found)
     if overlap == "0" and not form.flag("sure"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import Conflict, NotFound
-from hookline.model import DeadFilter, DeadLetter, Endpoint, Message
+from hookline.errors import Conflict, NoSuch, NotFound
+from hookline.model import Endpoint, Message
 from hookline.model.states import OPEN, DeliveryState, EndpointStatus
+from hookline.services import dead_letters
 from hookline.store.protocols import MAX_DIGITS
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
@@ -92,30 +92,13 @@ async def _endpoint(context: PageContext, message: Message, endpoint_id: str) ->
 # ── its dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _letter(context: PageContext, message: Message, text: str) -> DeadLetter:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
-    found = None if number is None else await context.store.dead_letter(number)
-    if found is None or found.message_id != message.id:
-        raise NotFound("this message has no such dead letter: it may have been replayed meanwhile")
-    return found
-
-
 async def replay(context: PageContext, form: Form) -> Done:
-    message = await context.message(context.path("message_id"))
-    letter = await _letter(context, message, form.text("dead"))
-    where = DeadFilter(org_id=context.org_id, app_no=letter.app_no, ids=(letter.id,))
-    if not await context.store.replay(where, 1):
-        raise Conflict(
-            f"it was not replayed: {letter.endpoint_url} is disabled or deleted, or somebody was quicker. "
-            "Enable the endpoint first"
-        )
-    return Done(
-        to=context.link(f"/messages/{message.id}"),
-        notice=f"Replayed to {letter.endpoint_url}: it is sent as if it were new.",
-        subject=f"{ids.DEAD_LETTER}{letter.id}",
-        detail=f"{message.id} to {letter.endpoint_id}",
-        app_id=message.app_id,
-    )
+    message, dead = await context.message(context.path("message_id")), form.text("dead")
+    if (await dead_letters.find(context.deps, context.by, dead)).message_id != message.id:
+        raise NoSuch("dead letter", dead)
+    letter = (await dead_letters.replay(context.deps, context.by, [dead])).letters[0]
+    notice = f"Replayed to {letter.endpoint_url}: it is sent as if it were new."
+    return Done(to=context.link(f"/messages/{message.id}"), notice=notice)
 
 
 # ── its payload ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,6 +179,6 @@ VIEWS = (
 )
 ACTIONS = (
     Action(path=f"{_ONE}/resend", do=resend, name="message.resend", portal=True),
-    Action(path=f"{_ONE}/replay", do=replay, name="dead_letter.replay", portal=True),
+    Action(path=f"{_ONE}/replay", do=replay, portal=True),
     Action(path=f"{_ONE}/expunge", do=expunge, name="message.expunge", portal=True),
 )

@@ -48,7 +48,7 @@ def where(context: PageContext, message: Message, state: str | None = None) -> s
 def _state(context: PageContext) -> str | None:
     state = context.param("state")
     if state is not None and state not in RANKS:
-        raise InvalidInput(f"state: takes one of {', '.join(RANKS)}")
+        raise InvalidInput(f"takes one of {', '.join(RANKS)}", field="state")
     return state
 
 

@@ -59,7 +59,7 @@ def read(context: PageContext) -> Asked:
         try:
             return check(name, typed[name])
         except InvalidInput as error:
-            faults[name] = str(error).removeprefix(f"{name}: ")
+            faults[name] = error.words
             return None
 
     since, until = tried("since", instants.read), tried("until", instants.read)
@@ -80,13 +80,13 @@ def read(context: PageContext) -> Asked:
 
 def _ref(name: str, text: str) -> str:
     if text.startswith(ids.ATTEMPT):
-        raise InvalidInput(f"{name}: an attempt is found with its message: search for that")
+        raise InvalidInput("an attempt is found with its message: search for that", field=name)
     return text_checks.check_name(name, text)
 
 
 def _state(name: str, text: str) -> str:
     if text not in STATES:
-        raise InvalidInput(f"{name}: takes one of {', '.join(STATES)}")
+        raise InvalidInput(f"takes one of {', '.join(STATES)}", field=name)
     return text
 
 

@@ -1,4 +1,4 @@
--- Who may sign in, who has, who guesses, who did what, and what endpoints did: see model/operators.py and model/activity.py.
+-- Who may sign in, who has, who guesses, who did what, and what endpoints did: see access.py and model/activity.py.
 
 CREATE TABLE operator (
     name           text PRIMARY KEY,

@@ -1,0 +1,49 @@
+"""How each error is shown: the HTTP status of the API and the dashboard, and the exit code of a command."""
+
+from __future__ import annotations
+
+from hookline.errors import (
+    BlockedAddress,
+    Busy,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    HooklineError,
+    InvalidInput,
+    MigrationNeeded,
+    NotFound,
+    SignatureError,
+    SourceUnavailable,
+    StoreUnavailable,
+    VaultError,
+)
+
+_OTHER = (500, 1)
+
+# Subclasses are shown as their base. 500: a request never gets this far, or it is a fault of the deployment.
+_SHOWN: dict[type[HooklineError], tuple[int, int]] = {
+    InvalidInput: (422, 2),
+    BlockedAddress: (422, 2),
+    SignatureError: (401, 1),
+    Forbidden: (403, 1),
+    NotFound: (404, 3),
+    Conflict: (409, 5),
+    Busy: (503, 1),
+    StoreUnavailable: (503, 4),
+    SourceUnavailable: (500, 4),
+    MigrationNeeded: (500, 4),
+    ConfigError: (500, 2),
+    VaultError: (500, 2),
+}
+
+
+def http_status(error: Exception) -> int:
+    return _shown(error)[0]
+
+
+def exit_code(error: Exception) -> int:
+    return _shown(error)[1]
+
+
+def _shown(error: Exception) -> tuple[int, int]:
+    return next((found for kind, found in _SHOWN.items() if isinstance(error, kind)), _OTHER)

@@ -1,0 +1,46 @@
+"""Find what a caller names, within what they may reach. An object of somebody else looks like one that does not exist."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hookline.errors import NoSuch
+from hookline.model import Application, Endpoint
+from hookline.model.callers import Caller
+from hookline.services.deps import Deps
+
+
+class EndpointRef(Struct, frozen=True):
+    """An endpoint as a caller names it: by its id, or by id or uid within an application."""
+
+    endpoint: str
+    app: str | None = None  # id or uid
+
+
+async def application(deps: Deps, by: Caller, ref: str) -> Application:
+    """By id or uid."""
+    if by.app is not None:
+        found = by.app if ref in (by.app.id, by.app.uid) else None
+    else:
+        found = await deps.store.application(by.org_id, ref) if storable(ref) else None
+    if found is None:
+        raise NoSuch("application", ref)
+    return found
+
+
+async def endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint:
+    found = await _endpoint(deps, by, ref) if storable(ref.endpoint) else None
+    if found is None or (by.app is not None and found.app_no != by.app.no):
+        raise NoSuch("endpoint", ref.endpoint)
+    return found
+
+
+async def _endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint | None:
+    if ref.app is None:
+        return await deps.store.endpoint_by_id(by.org_id, ref.endpoint)
+    return await deps.store.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
+
+
+def storable(ref: str) -> bool:
+    """PostgreSQL fails on a NUL."""
+    return "\x00" not in ref
