@@ -1,8 +1,7 @@
-"""The nouns of the glossary, frozen. Instants are aware datetimes, durations are seconds, payloads are bytes.
+"""Frozen structs for the terms of the glossary. Timestamps are timezone-aware, durations are seconds, payloads are bytes.
 
-The modules, in the order of the flow: `policy`, `catalogue`, `endpoints` and `access` are what is set up; `messages` and `outbox`
-come in; `deliveries`, `attempts`, `verdicts` and `lanes` get them out; `sweep`, `dead` and `tasks` look after the rest; `depths`
-and `stats` say how it goes.
+Configuration: `policy`, `catalogue`, `endpoints`, `actors`. Accepting events: `messages`, `outbox`. Sending: `deliveries`,
+`attempts`, `verdicts`, `lanes`. Maintenance: `sweep`, `dead`, `tasks`. Counts for monitoring: `depths`, `stats`.
 """
 
 from hookline.model.actors import Actor, ActorKind, ApiKey, KeptAnswer, NewApiKey, Scope
@@ -49,7 +48,7 @@ from hookline.model.endpoints import (
     Ordering,
     Scheme,
     Secret,
-    Veiled,
+    WithoutHeaderValues,
 )
 from hookline.model.lanes import (
     AppHealth,
@@ -194,6 +193,6 @@ __all__ = [
     "TimelineEntry",
     "Timing",
     "UnhealthyLane",
-    "Veiled",
     "Verdict",
+    "WithoutHeaderValues",
 ]

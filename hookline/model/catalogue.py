@@ -1,4 +1,4 @@
-"""Organizations, their applications and event types."""
+"""Organizations, applications and event types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Organization(Struct, frozen=True, kw_only=True):
 
 
 class Application(Struct, frozen=True, kw_only=True):
-    no: int  # the database's own key; never shown
+    no: int  # internal key in the database; never shown to users
     id: str
     org_id: str
     name: str
@@ -38,7 +38,7 @@ class NewApplication(Struct, frozen=True, kw_only=True):
 
 
 class ApplicationChange(Struct, frozen=True, kw_only=True):
-    """Fields that are UNSET stay as they are."""
+    """A change of an application. A field that is UNSET keeps its value."""
 
     name: str | UnsetType = UNSET
     uid: str | UnsetType | None = UNSET
@@ -58,4 +58,4 @@ class EventType(Struct, frozen=True, kw_only=True):
     feature_flags: tuple[str, ...] = ()
     group_name: str | None = None
     policy: PolicyOverride | None = None
-    validated: bool = False  # payloads must fit the newest schema
+    validated: bool = False  # payloads must be valid under the newest schema
