@@ -36,7 +36,7 @@ from tests.support.processes import environment, running
 from tests.support.serving import announced, free_port
 
 FEW = 1_000
-MOST = 0.100  # seconds
+MOST = 0.100  # largest allowed median in seconds
 
 # Pages that download a file or redirect.
 LEFT_OUT = {

@@ -28,7 +28,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     part: str
     status: int = 200
-    delay: float = 0.0  # seconds
+    delay: float = 0.0  # seconds before the response
     hang: bool = False  # never answer, and keep the connection open
 
 

@@ -42,15 +42,11 @@ class Reading(Struct, frozen=True, kw_only=True):
     name: AlertName
     subject: str = ""  # an endpoint id; empty if the rule concerns the whole deployment
     org_id: str | None = None  # organization of the subject
-    since: datetime | None = (
-        None  # when the condition began, if known; otherwise the time of the first bad reading counts
-    )
+    since: datetime | None = None  # when the condition began; None if unknown
     value: float
     threshold: float
     severity: Severity | None  # severity of the current value; None means healthy
-    lingering: (
-        Severity | None
-    )  # severity that a firing alert keeps: its threshold to end is lower than the one to start
+    lingering: Severity | None  # severity that a firing alert keeps; the threshold to end it is lower
     text: str  # one line for operators
 
 
@@ -166,7 +162,7 @@ class EarlierCheck(Struct, frozen=True):
 
 class EarlierChecks(Struct, frozen=True, kw_only=True):
     now: datetime  # by the database's clock
-    checks: Sequence[EarlierCheck]  # oldest first
+    checks: Sequence[EarlierCheck]  # sorted by time, oldest first
 
 
 class UnhealthyEndpoint(Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     event_type: str
     number: int  # counts from 1 and continues after a replay
     trigger: int
-    outcome: str  # delivered | retry | dead
+    outcome: str  # delivered, retry or dead
     probe: bool
     started_at: datetime
     status_code: int | None

@@ -17,24 +17,22 @@ class Organization(Struct, frozen=True, kw_only=True):
     tokens_valid_after: datetime | None = None
 
 
-class Application(Struct, frozen=True, kw_only=True):
-    no: int  # internal key in the database; never shown to users
-    id: str
-    org_id: str
-    name: str
-    created_at: datetime
-    updated_at: datetime
-    uid: str | None = None
-    throttle_rate: int | None = None
-    metadata: dict[str, str] = {}
-    tokens_valid_after: datetime | None = None
-
-
 class NewApplication(Struct, frozen=True, kw_only=True):
     name: str
     uid: str | None = None
     throttle_rate: int | None = None
     metadata: dict[str, str] = {}
+
+
+class Application(NewApplication, frozen=True, kw_only=True):
+    """An application as the store keeps it."""
+
+    no: int  # internal key in the database; never shown to users
+    id: str
+    org_id: str
+    created_at: datetime
+    updated_at: datetime
+    tokens_valid_after: datetime | None = None
 
 
 class ApplicationChange(Struct, frozen=True, kw_only=True):

@@ -73,6 +73,4 @@ class ClaimBatch(Struct, frozen=True, kw_only=True):
     now: datetime
     next_at: datetime | None  # time of the earliest remaining wake token, possibly past; only set if there are no jobs
     crowded: tuple[int, ...] = ()  # endpoints that were skipped because they use their whole share of this worker
-    crowded_apps: dict[
-        int, int
-    ] = {}  # endpoints that were skipped because their application uses its whole share, with the application
+    crowded_apps: dict[int, int] = {}  # skipped endpoints whose application uses its whole share, and that application

@@ -43,9 +43,7 @@ class Depths(Struct, frozen=True, kw_only=True):
     held: int  # deliveries that wait in lanes that are held back, due or not
     dead: dict[str, int]  # unresolved dead letters, by reason
     circuits: dict[str, int]  # active lanes by circuit: closed, open, half_open, recovering
-    lanes: dict[
-        str, int
-    ]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; one lane may count in several
+    lanes: dict[str, int]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; these may overlap
     outbox_waiting: int  # rows that wait in this database's outbox, counted up to a limit
     outbox_oldest: datetime | None  # when the oldest waiting outbox row was written
     outbox_set_aside: int  # outbox rows that were set aside, counted up to a limit

@@ -38,9 +38,7 @@ class OnDeath(StrEnum):
 
 class Secret(Struct, frozen=True, kw_only=True):
     key: str  # whsec_<base64> (HMAC) or whsk_<base64> (Ed25519)
-    expires_at: datetime | None = (
-        None  # None for the current secret; an old secret signs together with the current one until this time
-    )
+    expires_at: datetime | None = None  # an old secret signs until then; None for the current secret
 
     def __repr__(self) -> str:
         return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
@@ -56,22 +54,16 @@ class WithoutHeaderValues(Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
-class Endpoint(WithoutHeaderValues, frozen=True, kw_only=True):
-    no: int
-    id: str
-    app_no: int
-    app_id: str
-    org_id: str
+class NewEndpoint(WithoutHeaderValues, frozen=True, kw_only=True):
+    """An endpoint to create. `rules.checks.catalogue.check_endpoint` must check it before the store gets it."""
+
     url: str
-    created_at: datetime
-    updated_at: datetime
     uid: str | None = None
     description: str = ""
     version: int = 1
     event_types: tuple[str, ...] | None = None  # None means all event types
     channels: tuple[str, ...] | None = None  # None means all messages, with or without a channel
     status: EndpointStatus = EndpointStatus.ACTIVE
-    status_reason: str | None = None
     throttle_rate: float | None = None  # starts per second
     concurrency: int | None = None  # maximum number of requests in flight
     ordering: Ordering = Ordering.KEY
@@ -81,6 +73,19 @@ class Endpoint(WithoutHeaderValues, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     metadata: dict[str, str] = {}
     policy: PolicyOverride | None = None
+
+
+class Endpoint(NewEndpoint, frozen=True, kw_only=True):
+    """An endpoint as the store keeps it."""
+
+    no: int  # internal key in the database; never shown to users
+    id: str
+    app_no: int
+    app_id: str
+    org_id: str
+    created_at: datetime
+    updated_at: datetime
+    status_reason: str | None = None
     revision: int = 1  # increases with each change; workers cache endpoints by id and revision
 
 
@@ -94,27 +99,6 @@ class EndpointName(Struct, frozen=True, kw_only=True):
     app_name: str
     org_id: str
     deleted: bool
-
-
-class NewEndpoint(WithoutHeaderValues, frozen=True, kw_only=True):
-    """An endpoint to create. `rules.checks.catalogue.check_endpoint` must check it before the store gets it."""
-
-    url: str
-    uid: str | None = None
-    description: str = ""
-    version: int = 1
-    event_types: tuple[str, ...] | None = None
-    channels: tuple[str, ...] | None = None
-    status: EndpointStatus = EndpointStatus.ACTIVE
-    throttle_rate: float | None = None
-    concurrency: int | None = None
-    ordering: Ordering = Ordering.KEY
-    on_death: OnDeath = OnDeath.SKIP
-    scheme: Scheme = Scheme.STANDARD
-    secrets: tuple[Secret, ...] = ()
-    headers: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    policy: PolicyOverride | None = None
 
 
 class EndpointChange(WithoutHeaderValues, frozen=True, kw_only=True):

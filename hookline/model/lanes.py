@@ -24,29 +24,21 @@ class Lane(Struct, frozen=True, kw_only=True):
     failing_since: datetime | None = None  # the first failure since the last success
     trips: int = 0  # how often the circuit opened since it was last closed
     opened_at: datetime | None = None
-    probe_at: datetime | None = (
-        None  # circuit open: time of the next probe; half-open: the lane waits for the probe until then
-    )
+    probe_at: datetime | None = None  # open: time of the next probe; half-open: end of the current probe
     window: int | None = None  # maximum number of requests in flight while the circuit recovers
     window_at: datetime | None = None  # when the window last grew
     in_flight: int = 0  # leased deliveries that were claimed while the lane had a limit
-    waiting_floor: datetime | None = (
-        None  # set when a claim found no free slot; the next outcome that frees one inserts a wake token with this floor
-    )
+    waiting_floor: datetime | None = None  # floor of the wake token to insert when a slot is freed
     throttle_rate: float | None = None
     concurrency: int | None = None
     tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
     held_until: datetime | None = None  # no request is sent before this time, because of a Retry-After
-    pace: float | None = (
-        None  # starts per second, lowered after each 429; None if the endpoint did not ask for a lower rate
-    )
+    pace: float | None = None  # starts per second, lowered after each 429; None means no limit
     pace_at: datetime | None = None  # when `pace` last changed
     pace_top: float | None = None  # the rate that caused the last 429
     slowed_at: datetime | None = None  # the last response that lowered `pace`
     app_rate: float | None = None  # starts per second allowed for all lanes of the application together
-    turn_at: datetime | None = (
-        None  # when this lane may start next under `app_rate`; lanes of one application get different times
-    )
+    turn_at: datetime | None = None  # when this lane may start next under `app_rate`
 
 
 class AppPace(Struct, frozen=True, kw_only=True):

@@ -10,13 +10,10 @@ from msgspec import Struct
 from hookline.model.policy import PolicyOverride
 
 
-class NewMessage(Struct, frozen=True, kw_only=True):
-    """One event to accept. Its id exists before COMMIT, so that the caller can look it up after a lost answer."""
+class EventFields(Struct, frozen=True, kw_only=True):
+    """The fields of an event that stay the same from the publisher to the delivery."""
 
-    id: str
-    app_no: int
     event_type: str
-    payload: bytes  # exactly the bytes that the publisher sent; they are stored, signed and delivered unchanged
     event_id: str | None = None
     channels: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -24,15 +21,21 @@ class NewMessage(Struct, frozen=True, kw_only=True):
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
     trace: str | None = None  # the publisher's traceparent, then a space and its tracestate
+
+
+class NewMessage(EventFields, frozen=True, kw_only=True):
+    """One event to accept. Its id exists before COMMIT, so that the caller can look it up after a lost answer."""
+
+    id: str
+    app_no: int
+    payload: bytes  # exactly the bytes that the publisher sent; they are stored, signed and delivered unchanged
     idempotency_key: bytes | None = None  # hash of organization, application, path and key
     idempotency_body: bytes | None = None  # hash of the request body
 
 
 class IngestStatus(StrEnum):
     ACCEPTED = "accepted"
-    REPLAYED = (
-        "replayed"  # same idempotency key and body as an earlier request; `message_id` is that of the earlier message
-    )
+    REPLAYED = "replayed"  # an earlier request had the same idempotency key and body; the id is that message's
     KEY_REUSED = "key_reused"  # same idempotency key as an earlier request, but another body
     EVENT_ID_TAKEN = "event_id_taken"  # `message_id` is the message that already has this event id
     NO_APPLICATION = "no_application"
@@ -50,9 +53,7 @@ class NewBatch(Struct, frozen=True, kw_only=True):
 
     app_no: int
     messages: tuple[NewMessage, ...]  # these have no idempotency keys of their own
-    faults: dict[
-        int, str
-    ] = {}  # why an item of the caller's list is no valid message, by its position; stored with the idempotency key
+    faults: dict[int, str] = {}  # why an item was refused, by its position; stored with the idempotency key
     idempotency_key: bytes | None = None
     idempotency_body: bytes | None = None
 
@@ -63,21 +64,13 @@ class BatchAccepted(Struct, frozen=True, kw_only=True):
     faults: dict[int, str] = {}  # why an item was refused, by its position
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(EventFields, frozen=True, kw_only=True):
     seq: int  # position in the order in which the database accepted messages
     id: str
     app_no: int
     app_id: str
-    event_type: str
     payload: bytes | None  # None if it was expunged, deleted by retention, or not requested
     created_at: datetime
-    event_id: str | None = None
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    policy: PolicyOverride | None = None
-    trace: str | None = None  # the publisher's traceparent, then a space and its tracestate
     size: int | None = None  # bytes of the payload; None if the payload was deleted
 
 

@@ -6,24 +6,17 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.model.policy import PolicyOverride
+from hookline.model.messages import EventFields
 
 
-class OutboxRow(Struct, frozen=True, kw_only=True):
+class OutboxRow(EventFields, frozen=True, kw_only=True):
     """One event in an outbox of an application's database."""
 
     id: int  # number of the row in that outbox
     app: str  # id or uid of the Hookline application
-    event_type: str
     payload: bytes
     event_id: str | None  # identifies a second copy of the same event; None only in Hookline's own database
     org_id: str | None = None
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    policy: PolicyOverride | None = None
-    trace: str | None = None
     fault: str | None = None  # why the row could not be read; the relay will set it aside
 
 

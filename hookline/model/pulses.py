@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import fields
 
-from hookline.model.measures import ATTEMPTS, SECONDS, quantile
+from hookline.model.measures import SECONDS, quantile
 
 EVERY = 10.0  # seconds between two pulses of a process
 MAX_ENDPOINTS = 200  # maximum number of endpoints in a pulse; those with the most failures are kept
@@ -30,12 +30,12 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     in_flight: int = 0  # requests in flight at the end of the interval
     slots: int = 0
     accepted: float = 0.0  # messages accepted
-    attempts: Named = {}  # by outcome
-    results: Named = {}  # by status class or error
-    retries: Named = {}  # by outcome
-    dead: Named = {}  # by reason
-    lane_events: Named = {}  # by kind
-    relayed: Named = {}  # by outcome
+    attempts: Named = {}  # number of attempts by outcome
+    results: Named = {}  # number of attempts by status class or error
+    retries: Named = {}  # number of retries by outcome
+    dead: Named = {}  # number of deaths by reason
+    lane_events: Named = {}  # number of lane events by kind
+    relayed: Named = {}  # number of outbox rows by outcome
     last_attempts: float = 0.0
     leases: float = 0.0
     repaired: float = 0.0
@@ -59,9 +59,6 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     @property
     def died(self) -> float:
         return sum(self.dead.values())
-
-    def latency_at(self, part: float) -> float | None:
-        return quantile(part, self.latency, SECONDS) if self.latency else None
 
     def first_latency_at(self, part: float) -> float | None:
         return quantile(part, self.first_latency, SECONDS) if self.first_latency else None
@@ -105,6 +102,3 @@ def most_failing(
     """Return the endpoints with the most failures. With `healthy`, endpoints without failures may be included."""
     failing = [(failed, no) for no, (_, failed) in endpoints.items() if failed or healthy]
     return {no: endpoints[no] for _, no in sorted(failing, reverse=True)[:limit]}
-
-
-__all__ = ["ATTEMPTS", "EVERY", "SECONDS", "Pulse", "Row", "most_failing", "together"]

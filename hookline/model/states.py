@@ -13,8 +13,8 @@ class DeliveryState(IntEnum):
     PENDING = 0  # may be sent from `due_at` on; not attempted yet, or released without an outcome
     SCHEDULED = 1  # the last attempt failed; the next one is at `due_at`
     DELIVERING = 2  # leased by a worker under a claim token
-    DELIVERED = 3  # final
-    DEAD = 4  # gave up, with a reason; can be replayed or resolved
+    DELIVERED = 3  # the endpoint accepted the message; final state
+    DEAD = 4  # no more attempts, with a reason; a person can replay or resolve it
     RESOLVED = 5  # a person closed the dead letter with a note
     QUEUED = 6  # waits until earlier deliveries with the same ordering key have ended
 

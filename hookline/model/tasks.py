@@ -49,19 +49,14 @@ class NewTask(Struct, frozen=True, kw_only=True):
     endpoint_no: int | None = None
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class Task(NewTask, frozen=True, kw_only=True):
     """A long operation that workers run in small steps."""
 
     id: str
-    org_id: str
-    app_no: int
     app_id: str
-    kind: TaskKind
     status: TaskStatus
-    work: TaskWork
     created_at: datetime
     updated_at: datetime
-    endpoint_no: int | None = None
     endpoint_id: str | None = None
     done: int = 0
     skipped: int = 0  # items that matched but could not be sent

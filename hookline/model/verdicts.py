@@ -29,6 +29,7 @@ class Dead(Struct, frozen=True, kw_only=True, tag=True):
 
 
 Verdict = Delivered | Retry | Dead
+OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}  # the name of each verdict
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
@@ -48,9 +49,7 @@ class Result(Struct, frozen=True, kw_only=True):
     judgement: Judgement
     ended_at: datetime | None = None  # when the response was complete, by the database's clock
     last_left: bool = False  # the next attempt is the last one that the policy allows
-    ready_at: datetime | None = (
-        None  # when the delivery could first be claimed; time for which its lane was held back is excluded
-    )
+    ready_at: datetime | None = None  # when it could first be claimed, without the time that its lane was held
 
 
 class RecordReport(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
+from hookline.model.verdicts import OUTCOMES
 from hookline.observe.stderr import ATOMIC
 
 MAX_TEXT = 300  # logged characters of a detail
@@ -128,7 +129,7 @@ def _line(result: Result, endpoint: str, now: datetime, payloads: bool, recorded
         event_type=job.event_type,
         attempt=result.attempt_id,
         number=job.sent + 1,
-        outcome=_OUTCOMES[type(verdict)],
+        outcome=OUTCOMES[type(verdict)],
         status=sent.status,
         dns_ms=timing.dns / 1000 if timing.dns else None,
         connect_ms=timing.connect / 1000 if timing.connect else None,
@@ -162,9 +163,8 @@ def _explain(line: AttemptLine, result: Result, verdict: Verdict) -> None:
     if sent.detail:
         line.detail = loggable(sent.detail)
     match verdict:
-        case Retry(at=at) if (
-            result.ended_at is not None and not result.job.probe
-        ):  # the circuit decides when the next probe is sent
+        # For a probe, the circuit decides when the next one is sent.
+        case Retry(at=at) if result.ended_at is not None and not result.job.probe:
             line.next_s = round(max(0.0, (at - result.ended_at).total_seconds()), 3)
         case Dead(reason=reason, detail=detail):
             line.reason, line.detail = reason.value, loggable(detail)
@@ -173,9 +173,6 @@ def _explain(line: AttemptLine, result: Result, verdict: Verdict) -> None:
 def _beginning(content: bytes) -> str:
     text = content[:MAX_PAYLOAD].decode(errors="replace")
     return text if len(content) <= MAX_PAYLOAD else text + "…"
-
-
-_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
 
 
 # ── output formats ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -51,7 +51,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     processes: int
     in_flight: int
     slots: int
-    rates: dict[str, Rate]  # accepted, delivered, retries, dead
+    rates: dict[str, Rate]  # by name: accepted, delivered, retries, dead
     latency: Quantiles  # from acceptance to delivery, in the last five minutes
     first_attempt: Quantiles  # from acceptance to the first attempt
     request: Quantiles  # duration of a request

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hookline.model import LaneEventKind
 from hookline.model.measures import ATTEMPTS, QUICK, SECONDS, SIZES, Snapshot
 from hookline.model.states import Reason
+from hookline.model.verdicts import OUTCOMES
 from hookline.observe.instruments import Counter, Histogram, Instrument, snapshot
-
-OUTCOMES = ("delivered", "retry", "dead")
 
 
 class Meters:
@@ -96,7 +95,7 @@ class Meters:
             self.dead.expect(reason.value)
         for kind in LaneEventKind:
             self.lane_events.expect(kind.value)
-        for outcome in OUTCOMES:
+        for outcome in OUTCOMES.values():
             self.retries.expect(outcome)
         for via in ("api", "outbox"):
             self.accepted.expect(via)

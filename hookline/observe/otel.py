@@ -54,9 +54,7 @@ def _start(given: Mapping[str, str], open_parts: ExitStack) -> Traces:
         raise _Off("OpenTelemetry is not installed: pip install 'hookline[otel]'") from error
     try:
         sender = open_parts.enter_context(otlp.sending())
-    except (
-        Exception
-    ) as error:  # the library may fail in any way on bad variables; its message may contain a header's value
+    except Exception as error:  # bad variables may cause any error, and its text may contain a header's value
         raise _Off(f"a setting of OpenTelemetry is wrong ({type(error).__name__})") from error
     for fault in sender.faults:
         log.warning("traces_setting_ignored", reason=fault)

@@ -6,14 +6,13 @@ report, so that a sum never decreases. Events after the last report are lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 
 import msgspec
 from msgspec import Struct
 
-from hookline.model.measures import Labels, Measured, Series, Snapshot, added
+from hookline.model.measures import Measured, Series, Snapshot, added
 from hookline.observe.tally import MAX_EVENT_TYPES, Names, Tally
 
 EVERY = 1.0  # seconds between two reports of a process
@@ -89,26 +88,18 @@ class ProcessReports:
 
     def _bounded(self, total: Snapshot) -> Snapshot:
         """Limit the event types of all processes together to the same number as those of one process."""
-        return {name: self._within(measured) for name, measured in total.items()}
+        return added([{name: self._relabelled(measured) for name, measured in total.items()}])
 
-    def _within(self, measured: Measured) -> Measured:
+    def _relabelled(self, measured: Measured) -> Measured:
         labels = measured.family.labels
         if EVENT_TYPE not in labels:
             return measured
         at = labels.index(EVENT_TYPE)
-        renamed = (
+        renamed = [
             Series((*each.labels[:at], self._event_type(each.labels[at]), *each.labels[at + 1 :]), each.values)
             for each in measured.series
-        )
-        return Measured(family=measured.family, series=_merged(renamed))
-
-
-def _merged(found: Iterable[Series]) -> list[Series]:
-    rows: dict[Labels, list[float]] = {}
-    for each in found:
-        row = rows.get(each.labels)
-        rows[each.labels] = each.values if row is None else [a + b for a, b in zip(row, each.values, strict=True)]
-    return [Series(labels, values) for labels, values in rows.items()]
+        ]
+        return Measured(family=measured.family, series=renamed)
 
 
 def _read(path: Path) -> Report | None:

@@ -11,7 +11,7 @@ from hookline.model.pulses import Named, Pulse, Row, most_failing
 from hookline.observe.tally import Tally
 
 REMEMBERED = 360  # pulses (one hour) in which an endpoint is listed after its last failure
-MAX_REMEMBERED = 400  # endpoints
+MAX_REMEMBERED = 400  # endpoints that failed recently
 
 
 class Pulser:
@@ -60,9 +60,8 @@ class Pulser:
 
     def _endpoints(self) -> dict[int, list[int]]:
         """Return the attempts of endpoints that failed recently. Successes are included, because alerts need the failure rate."""
-        made = {
-            no: [good, retried + dead] for (_, no), (good, retried, dead) in self.attempt_counts.items() if no != ALL
-        }
+        counts = self.attempt_counts
+        made = {no: [good, retried + dead] for (_, no), (good, retried, dead) in counts.items() if no != ALL}
         self._failed = {no: beats - 1 for no, beats in self._failed.items() if beats > 1}
         self._failed |= dict.fromkeys(most_failing(made), REMEMBERED)
         if len(self._failed) > MAX_REMEMBERED:

@@ -6,7 +6,6 @@ The sampler waits a few seconds between samples, or longer if counting is slow: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
@@ -16,12 +15,12 @@ from hookline import clock
 from hookline.errors import HooklineError
 from hookline.model import Depths
 from hookline.model.labels import EndpointLabels
-from hookline.model.pulses import Pulse, together
+from hookline.model.pulses import most_failing, together
 from hookline.observe.prometheus import FailingEndpoint, Sample
 from hookline.store.outage import pause
 from hookline.store.protocols import COUNTING, Store
 
-EVERY = 5.0  # seconds
+EVERY = 5.0  # seconds between two samples
 LATELY = timedelta(minutes=5)  # time range in which failures of an endpoint count
 MAX_NAMED = 20  # endpoints with labels of their own
 HASH = 12  # digits of a hashed endpoint id
@@ -69,7 +68,8 @@ class Sampler:
     async def _failing(self, depths: Depths) -> tuple[FailingEndpoint, ...]:
         if self._endpoints == EndpointLabels.OFF:
             return ()
-        worst = most_failing(await self._store.pulses(depths.at - LATELY))
+        total = together(await self._store.pulses(depths.at - LATELY), depths.at)
+        worst = most_failing(total.endpoints, MAX_NAMED, healthy=True)
         names = {each.no: each.id for each in await self._store.endpoints_for(worst)}
         return tuple(
             FailingEndpoint(name=self._name(names[no]), attempts=good + bad, failures=bad)
@@ -79,12 +79,6 @@ class Sampler:
 
     def _name(self, endpoint_id: str) -> str:
         return endpoint_id if self._endpoints == EndpointLabels.TOP else hashed(endpoint_id)
-
-
-def most_failing(pulses: Sequence[Pulse]) -> dict[int, list[int]]:
-    """Return successful and failed attempts by endpoint number, those with the most failures first."""
-    endpoints = together(pulses, clock.EPOCH).endpoints
-    return dict(sorted(endpoints.items(), key=lambda each: -each[1][1])[:MAX_NAMED])
 
 
 def hashed(endpoint_id: str) -> str:

@@ -14,8 +14,9 @@ from enum import Enum
 from msgspec import Struct
 
 from hookline.clock import to_micros
-from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result, Retry
+from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result
 from hookline.model.states import Reason
+from hookline.model.verdicts import OUTCOMES
 from hookline.observe.attempt_log import loggable
 from hookline.rules.trace_context import well_formed
 
@@ -136,7 +137,7 @@ def _of_attempt(result: Result, endpoint: str) -> dict[str, Value]:
         "hookline.event_type": job.event_type,
         "hookline.attempt.id": result.attempt_id,
         "hookline.attempt.number": job.sent + 1,
-        "hookline.outcome": _OUTCOMES[type(result.judgement.verdict)],
+        "hookline.outcome": OUTCOMES[type(result.judgement.verdict)],
     }
     if sent.status is not None:
         found["http.response.status_code"] = sent.status
@@ -154,9 +155,6 @@ def _of_attempt(result: Result, endpoint: str) -> dict[str, Value]:
     return found
 
 
-_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
-
-
 def _error_type(result: Result) -> str:
     sent = result.sent
     return sent.error.value if sent.error is not None else str(sent.status)
@@ -172,49 +170,34 @@ def _fault(result: Result) -> str:
 
 def delivery(result: Result, message: Context, context: Context, endpoint: str, reason: Reason | None) -> Span:
     """Return the span of a delivery, from acceptance to its end. `reason` is None if it was delivered."""
-    job = result.job
-    return _delivery(
-        message,
-        context,
-        start=_nanos(job.accepted_at),
-        end=_end(result),
-        reason=reason,
-        attributes={
-            "hookline.message.id": job.message_id,
-            "hookline.endpoint.id": endpoint,
-            "hookline.event_type": job.event_type,
-            "hookline.attempts": job.sent + 1,
-        },
-    )
+    attempts = result.job.sent + 1
+    return _delivery(result.job, message, context, endpoint, end=_end(result), attempts=attempts, reason=reason)
 
 
 def death(found: Death, message: Context, context: Context, endpoint: str) -> Span:
     """Return the span of a delivery that died while it waited."""
-    return _delivery(
-        message,
-        context,
-        start=_nanos(found.accepted_at),
-        end=_nanos(found.died_at),
-        reason=found.reason,
-        attributes={
-            "hookline.message.id": found.message_id,
-            "hookline.endpoint.id": endpoint,
-            "hookline.event_type": found.event_type,
-            "hookline.attempts": found.sent,
-        },
-    )
+    end = _nanos(found.died_at)
+    return _delivery(found, message, context, endpoint, end=end, attempts=found.sent, reason=found.reason)
 
 
 def _delivery(
+    found: LeasedDelivery | Death,
     message: Context,
     context: Context,
+    endpoint: str,
     *,
-    start: int,
     end: int,
+    attempts: int,
     reason: Reason | None,
-    attributes: dict[str, Value],
 ) -> Span:
-    attributes["hookline.outcome"] = "delivered" if reason is None else "dead"
+    start = _nanos(found.accepted_at)
+    attributes: dict[str, Value] = {
+        "hookline.message.id": found.message_id,
+        "hookline.endpoint.id": endpoint,
+        "hookline.event_type": found.event_type,
+        "hookline.attempts": attempts,
+        "hookline.outcome": "delivered" if reason is None else "dead",
+    }
     if reason is not None:
         attributes["hookline.reason"] = attributes["error.type"] = reason.value
     return Span(

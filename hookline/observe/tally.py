@@ -23,7 +23,8 @@ from hookline.model import (
 )
 from hookline.model.activity import ALL, AttemptCounts
 from hookline.model.states import ErrorKind, Reason
-from hookline.observe.meters import OUTCOMES, Meters
+from hookline.model.verdicts import OUTCOMES
+from hookline.observe.meters import Meters
 
 MAX_EVENT_TYPES = 50
 OTHER = "other"
@@ -70,7 +71,7 @@ class Tally(Meters):
     def __init__(self, *, event_types: int = MAX_EVENT_TYPES) -> None:
         super().__init__()
         self._event_type = Names(event_types)
-        self.attempt_counts: AttemptCounts = {}  # since the last pulse
+        self.attempt_counts: AttemptCounts = {}  # attempts since the last pulse
         self.in_flight = 0  # current number of requests
         self.slots = 0
         self._behind: dict[str, float] = {}  # when each application's outbox was last empty
@@ -144,7 +145,7 @@ class Tally(Meters):
             self._row(job.app_no, job.endpoint_no)[_POSITIONS[verdict]] += 1
             alike.setdefault((verdict, sent.status, sent.error, job.event_type), []).append(result)
         for (verdict, status, error, event_type), results in alike.items():
-            outcome = _OUTCOMES[verdict]
+            outcome = OUTCOMES[verdict]
             self.attempts.add(len(results), outcome, result_class(status, error))
             if error == ErrorKind.BLOCKED:
                 self.refusals.add(len(results), "dialled")
@@ -206,5 +207,4 @@ def _until(at: datetime, ended_at: datetime | None) -> float:
     return 0.0 if ended_at is None else (at - ended_at).total_seconds()
 
 
-_OUTCOMES: dict[type, str] = dict(zip((Delivered, Retry, Dead), OUTCOMES, strict=True))
 _POSITIONS: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # index in a row of `AttemptCounts`

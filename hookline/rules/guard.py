@@ -12,7 +12,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address
 from urllib.parse import quote
 
 from hookline.errors import BlockedAddress, ConfigError, InvalidInput
@@ -29,14 +29,14 @@ MAX_HEADERS_SIZE = 8192
 # All networks in the IANA special-purpose registries. Globally reachable ones are included, because no webhook goes there.
 
 _DENIED_V4 = (
-    "0.0.0.0/8",  # this network; 0.0.0.0 reaches the loopback
+    "0.0.0.0/8",  # "this network"; 0.0.0.0 reaches the loopback interface
     "10.0.0.0/8",  # private
-    "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata
+    "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata service
     "127.0.0.0/8",  # loopback
     "168.63.129.16/32",  # Azure's wire server: a public address that is reachable only from inside Azure
-    "169.254.0.0/16",  # link-local; 169.254.169.254 and 169.254.170.2 are metadata
+    "169.254.0.0/16",  # link-local; 169.254.169.254 and 169.254.170.2 are metadata services
     "172.16.0.0/12",  # private
-    "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata
+    "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata service
     "192.0.2.0/24",  # documentation
     "192.31.196.0/24",  # AS112
     "192.52.193.0/24",  # automatic multicast tunnels
@@ -51,15 +51,15 @@ _DENIED_V4 = (
 )
 _DENIED_V6 = (
     "::/3",  # not global unicast; contains the next nine networks
-    "::/128",  # unspecified; reaches the loopback
+    "::/128",  # unspecified address; reaches the loopback interface
     "::1/128",  # loopback
     "::/96",  # IPv4-compatible
-    "::ffff:0:0/96",  # IPv4-mapped: dials IPv4
+    "::ffff:0:0/96",  # IPv4-mapped: connects over IPv4
     "::ffff:0:0:0/96",  # IPv4-translated
     "64:ff9b::/96",  # NAT64
     "64:ff9b:1::/48",  # NAT64, local use
-    "100::/64",  # discard
-    "100:0:0:1::/64",  # dummy
+    "100::/64",  # discard-only addresses
+    "100:0:0:1::/64",  # dummy prefix
     "2001::/23",  # protocol assignments: Teredo 2001::/32, benchmarks 2001:2::/48, ORCHID 2001:10::/28, 2001:20::/28
     "2001:db8::/32",  # documentation
     "2002::/16",  # 6to4
@@ -69,7 +69,7 @@ _DENIED_V6 = (
     "4000::/2",  # not global unicast; contains 5f00::/16
     "5f00::/16",  # segment routing
     "8000::/1",  # not global unicast; contains the networks below
-    "fc00::/7",  # private; fd00:ec2::254 and fd20:ce::254 are metadata
+    "fc00::/7",  # private; fd00:ec2::254 and fd20:ce::254 are metadata services
     "fe80::/10",  # link-local
     "fec0::/10",  # site-local
     "ff00::/8",  # multicast
@@ -84,15 +84,9 @@ class _Ranges:
     """A set of networks of one IP version, as sorted number ranges. Membership is tested by bisection."""
 
     def __init__(self, networks: Iterable[Network]) -> None:
-        merged = sorted((int(net[0]), int(net[-1])) for net in networks)
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in merged:
-            if self._ends and start <= self._ends[-1] + 1:
-                self._ends[-1] = max(self._ends[-1], end)
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
+        merged = list(collapse_addresses(networks))  # type: ignore[type-var]  # all have the same version
+        self._starts = [int(net[0]) for net in merged]
+        self._ends = [int(net[-1]) for net in merged]
 
     def __contains__(self, value: int) -> bool:
         at = bisect_right(self._starts, value) - 1
@@ -359,13 +353,7 @@ _VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _REFUSED_HEADERS = frozenset(
     {"host", "user-agent", "content-length", "content-type", "content-encoding", "accept-encoding", "expect", "date"}
     | {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "via"}
-    | {
-        "cookie",
-        "cookie2",
-        "set-cookie",
-        "metadata",
-        "metadata-flavor",
-    }  # the last two give access to cloud metadata services
+    | {"cookie", "cookie2", "set-cookie", "metadata", "metadata-flavor"}  # the last two allow access to cloud metadata
     | {"stripe-signature", "x-hub-signature", "x-hub-signature-256", "x-github-delivery", "signature"}
 )
 _REFUSED_PREFIXES = ("webhook-", "svix-", "hookline-", "x-hookline-", "proxy-", "sec-", "x-aws-", "x-amz-", "x-goog")

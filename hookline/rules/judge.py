@@ -56,9 +56,7 @@ def _judge_error(case: _Case) -> Judgement:
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
         case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
-            return Judgement(
-                verdict=_retry_probe(case, 0.0), health=Health.BAD
-            )  # a probe must succeed to count as healthy
+            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # only a success counts for a probe
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
@@ -196,11 +194,7 @@ def http_date(text: str, now: datetime) -> datetime | None:
     if found is None or found["month"] not in _MONTHS:
         return None
     month = _MONTHS.index(found["month"]) + 1
-    hour, minute, second = (
-        int(found["hour"]),
-        int(found["minute"]),
-        min(59, int(found["second"])),
-    )  # 60 is a leap second
+    hour, minute, second = int(found["hour"]), int(found["minute"]), min(59, int(found["second"]))  # leap second: 60
     try:
         return datetime(_year(found["year"], now), month, int(found["day"]), hour, minute, second, tzinfo=UTC)
     except ValueError:

@@ -209,9 +209,9 @@ class Subject(Struct, frozen=True, kw_only=True):
 class Known(Struct, frozen=True, kw_only=True):
     """Details that a `DeliveryEvent` does not have. The store reads them."""
 
-    event_ids: Mapping[str, str | None] = {}  # by message
-    traces: Mapping[str, str | None] = {}  # by message
-    last: Mapping[int, LastAttempt] = {}  # by delivery
+    event_ids: Mapping[str, str | None] = {}  # event id of each message
+    traces: Mapping[str, str | None] = {}  # trace context of each message
+    last: Mapping[int, LastAttempt] = {}  # last attempt of each delivery
 
 
 def room(org_id: str | None, max_payload: int) -> int:
@@ -261,7 +261,7 @@ class Event(Struct, frozen=True, kw_only=True):
     trace: str | None  # trace context of the message that the event is about
 
 
-def told(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
+def to_events(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
     """Return the events in the order of the changes, without those whose organization receives no operational webhooks."""
     return [_event(note, subject, known) for note in notes if (subject := subjects.get(note.endpoint_no)) is not None]
 
@@ -271,9 +271,9 @@ def of_deliveries(notes: Iterable[Note], subjects: Mapping[int, Subject]) -> lis
     return [note for note in notes if isinstance(note, DeliveryEvent) and note.endpoint_no in subjects]
 
 
-def without_attempt(turns: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
+def without_attempt(events: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
     """Return the changes whose last attempt the store must read."""
-    return [turn for turn in turns if turn.last is None and turn.sent]
+    return [event for event in events if event.last is None and event.sent]
 
 
 def _event(note: Note, subject: Subject, known: Known) -> Event:
@@ -323,13 +323,13 @@ def _endpoint_data(note: EndpointEvent, who: EndpointData, subject: Subject) -> 
     return who if note.cause is None else CauseData(**asdict(who), cause=note.cause)
 
 
-def _attempt_data(turn: DeliveryEvent, who: EndpointData, known: Known) -> AttemptData:
+def _attempt_data(event: DeliveryEvent, who: EndpointData, known: Known) -> AttemptData:
     data = AttemptData(
         **asdict(who),
-        msg_id=turn.message_id,
-        msg_event_id=known.event_ids.get(turn.message_id),
-        last_attempt=turn.last or known.last.get(turn.delivery_id),
+        msg_id=event.message_id,
+        msg_event_id=known.event_ids.get(event.message_id),
+        last_attempt=event.last or known.last.get(event.delivery_id),
     )
-    if turn.reason is None:
+    if event.reason is None:
         return data
-    return ExhaustedData(**asdict(data), reason=turn.reason, dead_letter_id=f"{ids.DEAD_LETTER}{turn.delivery_id}")
+    return ExhaustedData(**asdict(data), reason=event.reason, dead_letter_id=f"{ids.DEAD_LETTER}{event.delivery_id}")

@@ -10,7 +10,6 @@ from msgspec.structs import asdict, replace
 
 from hookline.model import (
     Dead,
-    Delivered,
     Judgement,
     LeasedDelivery,
     RecordReport,
@@ -21,6 +20,7 @@ from hookline.model import (
     Verdict,
 )
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import OUTCOMES
 from hookline.rules.lane.circuit import LaneOutcome
 
 DETAIL_LIMIT = 2000  # stored characters of a cause, an error or a reason
@@ -78,10 +78,7 @@ def moves_lane(result: Result) -> bool:
 
 def outcome_name(result: Result) -> str:
     """Return the outcome as the attempts table stores it."""
-    verdict = result.judgement.verdict
-    if isinstance(verdict, Delivered):
-        return "delivered"
-    return "retry" if isinstance(verdict, Retry) else "dead"
+    return OUTCOMES[type(result.judgement.verdict)]
 
 
 def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result]]:
@@ -91,13 +88,7 @@ def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result
 
 def joined(first: RecordReport, second: RecordReport) -> RecordReport:
     """Combine the reports of both halves of a batch."""
-    return RecordReport(
-        recorded=first.recorded + second.recorded,
-        stale=first.stale + second.stale,
-        events=first.events + second.events,
-        refused=first.refused + second.refused,
-        lost=first.lost + second.lost,
-    )
+    return RecordReport(**{name: getattr(first, name) + getattr(second, name) for name in first.__struct_fields__})
 
 
 def bare(result: Result) -> Result:

@@ -19,14 +19,14 @@ from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
 
 EASE = 0.8  # a firing alert ends when the value falls below this part of its threshold
-LATENCY_WINDOW = 300.0  # seconds
+LATENCY_WINDOW = 300.0  # seconds in which the latency of first attempts is measured
 RATE_WINDOW = 900.0  # seconds in which retries, last attempts and expired leases are counted
-DEATHS_WINDOW = 3600.0  # seconds
+DEATHS_WINDOW = 3600.0  # seconds in which deaths are counted
 LAG_WINDOW = 30.0  # seconds in which every process has sent a pulse with its outbox lag
 GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the time
 
 # With fewer than these, chance alone could fire an alert.
-LEAST_GROWTH = 100  # deliveries
+LEAST_GROWTH = 100  # number of deliveries
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
@@ -49,7 +49,7 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     endpoint_for: float = 900.0  # seconds for which an endpoint must fail
     circuits: bool = True
     last_attempts: int = 20
-    outbox_lag: float = 60.0  # seconds
+    outbox_lag: float = 60.0  # seconds for which the oldest outbox row has waited
     leases: int = 10
 
 
@@ -131,12 +131,9 @@ def failed_lately(pulses: Sequence[Pulse], now: datetime, thresholds: Thresholds
 
 def _backlog(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     due = fleet.depths.due
-    text = f"{due:,} deliveries are due and not sent (limit {at.backlog:,}), the oldest for {_age(fleet)}"
+    age = lasting(fleet.depths.backlog_age)
+    text = f"{due:,} deliveries are due and not sent (limit {at.backlog:,}), the oldest for {age}"
     yield from _above(AlertName.BACKLOG, due, at.backlog, text)
-
-
-def _age(fleet: FleetState) -> str:
-    return lasting(fleet.depths.backlog_age)
 
 
 def _backlog_growing(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
@@ -191,22 +188,19 @@ def _dead_letters(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
         return
     severity = _worst(severity for severity, limit in held.items() if dead > limit)
     passed = held[severity] if severity else min(held.values())
+    reason = max(fleet.depths.dead, key=fleet.depths.dead.__getitem__, default="none")
     yield Reading(
         name=AlertName.DEAD_LETTERS,
         value=dead,
         threshold=passed,
         severity=severity,
         lingering=_worst(severity for severity, limit in held.items() if dead > limit * EASE),
-        text=f"there are {dead:,} unresolved dead letters (limit {passed:,}); most frequent reason: {_most(fleet.depths.dead)}",
+        text=f"there are {dead:,} unresolved dead letters (limit {passed:,}); most frequent reason: {reason}",
     )
 
 
 def _worst(severities: Iterator[Severity]) -> Severity | None:
     return max(severities, key=lambda severity: severity.rank, default=None)
-
-
-def _most(dead: Mapping[str, int]) -> str:
-    return max(dead, key=lambda reason: dead[reason], default="none")
 
 
 def _dead_letters_growing(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:

@@ -25,10 +25,7 @@ def check_own_name(field: str, value: str, prefix: str) -> str:
 def check_name(field: str, value: str, longest: int = 256) -> str:
     if not 1 <= len(value) <= longest or not _NAME.fullmatch(value):
         raise InvalidInput(f"{field}: {shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .")
-    if value in (
-        ".",
-        "..",
-    ):  # HTTP clients remove `.` and `..` from URL paths, so an object with this name could not be reached
+    if value in (".", ".."):  # HTTP clients remove these from URL paths, so the object could not be reached
         raise InvalidInput(f"{field}: {value!r} cannot stand in a URL")
     return value
 

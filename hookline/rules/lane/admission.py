@@ -69,9 +69,8 @@ def admit(
 ) -> Admission:
     """Decide about one lane. `want` is its fair part of the claim, `crowded` the free part of its share of this worker."""
     if lane.status != EndpointStatus.ACTIVE:
-        return Admission(
-            quota=0, rest_at=None
-        )  # no token needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint
+        # No token is needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint.
+        return Admission(quota=0, rest_at=None)
     if lane.held_until is not None and lane.held_until > now:
         return Admission(quota=0, rest_at=lane.held_until)
     if want <= 0:
@@ -150,7 +149,7 @@ def farthest_ahead(rate: float) -> float:
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
     """Return how many starts the rate allows now, and the time of the next one after them."""
     step = 1.0 / rate
-    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # each start uses one step of it
+    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds still unused; each start uses one step
     starts = max(0, int(slack / step + 1e-9))
     return starts, now + _ceil((starts + 1) * step - slack)
 
