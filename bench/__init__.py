@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`, or `python -m bench --help`. They send to loopback only and stop by themselves."""
+"""Benchmarks: run `make bench`, or see `python -m bench --help`. They send requests only to this machine."""

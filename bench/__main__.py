@@ -1,7 +1,7 @@
-"""Drain and steady flow on both engines, with the bare libcurl sender in the same run beside them.
+"""Throughput and latency on both database engines, compared with the libcurl sender alone.
 
-drain   a backlog is loaded, then one worker process delivers it: deliveries a second, from its first request to its last record
-steady  50 messages a second into an idle system: from a message's acceptance (COMMIT has returned) to its arrival
+drain   one worker process delivers a backlog: deliveries per second, from its first request to its last recorded outcome
+steady  50 messages per second in an idle system: time from a message's acceptance (COMMIT has returned) to its arrival
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
 
-WARM = 20  # messages before the first that counts
+WARM = 20  # messages sent before the measurement starts
 
 
 def main() -> None:
@@ -49,18 +49,18 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--messages", type=int, default=60_000, help="in the backlog (60,000)")
-    parser.add_argument("--endpoints", type=int, default=8, help="that share the backlog (8)")
-    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
+    parser.add_argument("--messages", type=int, default=60_000, help="messages in the backlog (60,000)")
+    parser.add_argument("--endpoints", type=int, default=8, help="endpoints that share the backlog (8)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all measurements, interleaved (3)")
     parser.add_argument(
-        "--steady", type=int, default=500, help="messages of the steady flow, 50 a second; 0: none (500)"
+        "--steady", type=int, default=500, help="messages of the steady flow, 50 per second; 0 skips it (500)"
     )
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     return parser.parse_args()
 
 
 async def drain(url: str, messages: int, endpoints: int, console: Console) -> float:
-    """Deliveries a second of one worker process."""
+    """Return the deliveries per second of one worker process."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
     with BenchReceiver() as receiver, tempfile.TemporaryDirectory() as directory:
         store = await opened(url, env)
@@ -68,7 +68,7 @@ async def drain(url: str, messages: int, endpoints: int, console: Console) -> fl
         await load_backlog(store, apps, messages, console)
         with running(["worker"], env, Path(directory) / "worker.log") as process:
             began = await _arrived(receiver, 1)
-            # The store is asked only at the end: to count a backlog costs it some of the time that is measured.
+            # Query the store only at the end, because counting a backlog slows down the worker that is measured.
             await _arrived(receiver, messages)
             await drained(store)
             seconds = monotonic() - began
@@ -80,7 +80,7 @@ async def drain(url: str, messages: int, endpoints: int, console: Console) -> fl
 
 
 async def steady(url: str, messages: int) -> list[float]:
-    """Milliseconds from acceptance (the COMMIT has returned) to arrival, for each message; what came sooner counts as 0."""
+    """Return the milliseconds from acceptance (COMMIT has returned) to arrival of each message. A negative time counts as 0."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
     accepted: dict[str, float] = {}
     with Receiver() as receiver:
@@ -102,7 +102,7 @@ async def steady(url: str, messages: int) -> list[float]:
 
 
 async def _arrived(receiver: BenchReceiver, count: int) -> float:
-    """When that many have."""
+    """Wait until the receiver has `count` requests, and return the time."""
     while receiver.count < count:
         await asyncio.sleep(0.005 if count == 1 else 0.02)
     return monotonic()
@@ -112,8 +112,8 @@ def _table(drains: list[tuple[str, float]], waits: list[tuple[str, list[float]]]
     table = Table("what", "deliveries/s", "of the bare sender", "p50 ms", "p99 ms", title="medians over the rounds")
     bare = statistics.median(rate for name, rate in drains if name == "bare sender")
     for name in dict.fromkeys(name for name, _ in drains):
-        rate = statistics.median(value for found, value in drains if found == name)
-        samples = sorted(sample for found, values in waits if found == name for sample in values)
+        rate = statistics.median(value for other, value in drains if other == name)
+        samples = sorted(sample for other, values in waits if other == name for sample in values)
         p50 = f"{statistics.median(samples):.1f}" if samples else ""
         p99 = f"{samples[int(len(samples) * 0.99)]:.1f}" if samples else ""
         table.add_row(name, f"{rate:,.0f}", f"{rate / bare:.2f}", p50, p99)

@@ -1,4 +1,4 @@
-"""`hookline`, blind: it tallies nothing, beats no pulse and watches no alerts. What `bench.observe` measures against."""
+"""Hookline without counters, pulses and alerts: the baseline of `bench.observe`."""
 
 from __future__ import annotations
 

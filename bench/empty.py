@@ -1,6 +1,6 @@
-"""A handler that does nothing but look at the token, read the body and answer 202: what HTTP itself costs here.
+"""A handler that only checks the token, reads the body and answers 202. It measures the cost of HTTP alone.
 
-Under the settings of `hookline serve`, as a process of its own: it prints its port, and ends when its input ends.
+It runs in its own process, with the settings of `hookline serve`. It prints its port, and ends when its standard input ends.
 """
 
 from __future__ import annotations

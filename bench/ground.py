@@ -1,4 +1,4 @@
-"""What the benchmarks stand on: a durable database, an application with an endpoint, a backlog."""
+"""Shared setup of the benchmarks: a durable database, an application with an endpoint, a backlog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BODY = json.dumps({"type": "order.paid", "data": {"order": "o_8271", "amount": 4
 
 @contextmanager
 def database(engine: str) -> Iterator[str]:
-    """A durable database of its own: every commit is on the disk before it is acknowledged."""
+    """Create a new durable database: every commit is on disk before it is acknowledged."""
     if engine == "postgres":
         with private_server(durable=True, settings={"shared_buffers": "512MB", "max_wal_size": "4GB"}) as server:
             yield server.url("postgres")
@@ -63,15 +63,15 @@ async def drained(store: Store) -> None:
         counts = await store.counts()
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
-        await asyncio.sleep(0.01)  # another process does the work
+        await asyncio.sleep(0.01)  # another process does the work, so there is no event to wait for
 
 
 @asynccontextmanager
 async def worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
-    """As it is deployed: beside the API in one process on SQLite, a process of its own on PostgreSQL."""
+    """Run a worker as in a deployment: in this process on SQLite, in its own process on PostgreSQL."""
     if store.engine == "sqlite":
         stop = asyncio.Event()
-        config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # they would go to the terminal of the benchmark
+        config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # attempt lines would fill the benchmark's terminal
         task = asyncio.create_task(work(store, config, stop=stop))
         yield
         stop.set()

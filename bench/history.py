@@ -1,7 +1,7 @@
-"""A deployment with a past, loaded in bulk: a million messages of a week, to twenty applications with three endpoints each.
+"""Loads a week of history in bulk: a million messages to twenty applications with three endpoints each.
 
-Most were delivered, some of them at the second attempt; two of a hundred died, and one of a hundred still waits behind an
-endpoint that is paused. Charts, audit log and pulses have as much in them as a week leaves there.
+Most messages were delivered, some of them at the second attempt. Of every hundred, two died and one waits for a paused
+endpoint. Charts, audit log and pulses have the data of a whole week.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw, RawPostgres, open_raw
 
-APPLICATIONS, ENDPOINTS = 20, 3  # endpoints of each; the last one is paused
+APPLICATIONS, ENDPOINTS = 20, 3  # endpoints per application; the last one is paused
 WEEK = timedelta(days=7)
 CHUNK = 20_000
 TYPES = ("order.created", "order.paid", "order.shipped", "invoice.created", "customer.created")
@@ -53,7 +53,7 @@ COLUMNS = {
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page can be asked for."""
+    """Objects that pages can show."""
 
     app: Application
     endpoint: Endpoint
@@ -113,22 +113,22 @@ async def _catalogue(store: Store) -> list[Endpoint]:
     return made
 
 
-# ── what happened to messages ─────────────────────────────────────────────────────────────────────────────────────
+# ── messages and deliveries ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Born(msgspec.Struct, frozen=True, kw_only=True):
-    """One message, and where it goes."""
+class SeededMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message and its endpoints."""
 
     number: int
     id: str
     kind: str
     at: datetime
     home: Endpoint
-    paused: Endpoint  # of the same application
+    paused: Endpoint  # the paused endpoint of the same application
 
     @property
     def turn(self) -> int:
-        """Of its application, so that each has some of everything."""
+        """The message's number within its application. It decides the outcome, so every application has all outcomes."""
         return self.number // APPLICATIONS
 
     @property
@@ -147,7 +147,7 @@ def _messages(
     for number in numbers:
         at = now - WEEK * (1 - (number + 1) / (total + 1))
         first, turn = number % APPLICATIONS * ENDPOINTS, number // APPLICATIONS
-        born = Born(
+        message = SeededMessage(
             number=number,
             id=ids.mint(ids.MESSAGE, at, chance),
             kind=TYPES[turn % len(TYPES)],
@@ -155,53 +155,53 @@ def _messages(
             home=endpoints[first + turn % (ENDPOINTS - 1)],
             paused=endpoints[first + ENDPOINTS - 1],
         )
-        yield from _accepted(engine, born)
-        yield from _fate(born, chance)
+        yield from _accepted(engine, message)
+        yield from _fate(message, chance)
 
 
-def _accepted(engine: str, born: Born) -> Iterator[tuple[str, Row]]:
-    number, event_id, app_no = born.number, f"evt-{born.number}", born.home.app_no
+def _accepted(engine: str, message: SeededMessage) -> Iterator[tuple[str, Row]]:
+    number, event_id, app_no = message.number, f"evt-{message.number}", message.home.app_no
     lists = ([f"shop-{number % 7}"], ["eu" if number % 3 else "us"])
     kept = lists if engine == "postgres" else tuple(msgspec.json.encode(each).decode() for each in lists)
-    yield "message", (born.seq, born.id, app_no, born.kind, event_id, *kept, PAYLOAD, born.at)
-    yield "event_id", (app_no, event_id, born.id, born.at)
+    yield "message", (message.seq, message.id, app_no, message.kind, event_id, *kept, PAYLOAD, message.at)
+    yield "event_id", (app_no, event_id, message.id, message.at)
 
 
-def _fate(born: Born, chance: random.Random) -> Iterator[tuple[str, Row]]:
-    """What became of its delivery."""
-    home, at = born.home, born.at
-    if born.turn % 100 == 0:
+def _fate(message: SeededMessage, chance: random.Random) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of the message's delivery, with its attempts."""
+    home, at = message.home, message.at
+    if message.turn % 100 == 0:
         end = at + timedelta(days=30)
-        waits = (born.seq, home.app_no, born.paused.no, *born.of_message, DeliveryState.PENDING.value, at, end)
+        waits = (message.seq, home.app_no, message.paused.no, *message.of_message, DeliveryState.PENDING.value, at, end)
         yield "delivery", waits
         return
-    sent = 2 if born.turn % 10 == 3 else 1
-    dies = born.turn % 100 in (1, 2)
+    sent = 2 if message.turn % 10 == 3 else 1
+    dies = message.turn % 100 in (1, 2)
     for tried in range(1, sent + 1):
         outcome = "retry" if tried < sent else "dead" if dies else "delivered"
-        yield "attempt", _attempt(born, tried, outcome, chance)
+        yield "attempt", _attempt(message, tried, outcome, chance)
     end = at + timedelta(seconds=sent)
-    done = (born.seq, home.app_no, home.no, *born.of_message, sent, sent)
+    done = (message.seq, home.app_no, home.no, *message.of_message, sent, sent)
     if dies:
-        reason = REASONS[born.turn // 100 % len(REASONS)]
+        reason = REASONS[message.turn // 100 % len(REASONS)]
         yield "dead_letter", (*done, 404, reason.value, "the endpoint answered 404 Not Found", end)
     else:
         yield "delivery_done", (*done, end)
 
 
-def _attempt(born: Born, number: int, outcome: str, chance: random.Random) -> Row:
-    started = born.at + timedelta(seconds=number - 1)
+def _attempt(message: SeededMessage, number: int, outcome: str, chance: random.Random) -> Row:
+    started = message.at + timedelta(seconds=number - 1)
     status = {"delivered": 200, "retry": 503, "dead": 404}[outcome]
     head, body = b'{"content-type": "text/plain"}', b"as it was answered"
     times = (150, 400, 0, 9_000, 11_000)
     return (
         ids.mint(ids.ATTEMPT, started, chance),
-        *(born.seq, born.home.app_no, born.home.no, born.id, born.kind, number, 0, outcome, False),
+        *(message.seq, message.home.app_no, message.home.no, message.id, message.kind, number, 0, outcome, False),
         *(started, status, "", "127.0.0.1", head, body, False, *times, started + timedelta(milliseconds=15)),
     )
 
 
-# ── what charts and the log are made of ───────────────────────────────────────────────────────────────────────────
+# ── data of charts and the audit log ──────────────────────────────────────────────────────────────────────────────
 
 
 def _week(engine: str, now: datetime, endpoints: Sequence[Endpoint]) -> Iterator[tuple[str, Row]]:
@@ -246,11 +246,11 @@ def _pulses(now: datetime) -> Iterator[tuple[str, Row]]:
             yield "pulse", (grain, did.at, "" if grain else "abcdef", msgspec.json.encode(did))
 
 
-# ── writing it ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _write(raw: Raw, rows: Iterable[tuple[str, Row]]) -> None:
-    """By table, some thousands at a time."""
+    """Write the rows by table, some thousands at a time."""
     source = iter(rows)
     while chunk := list(islice(source, CHUNK * 4)):
         by_table: dict[str, list[Row]] = {}

@@ -1,9 +1,9 @@
-"""Messages per second that one API process accepts, durable, over HTTP; an empty handler in the same run beside it.
+"""Messages per second that one API process accepts durably over HTTP, compared with an empty handler.
 
 python -m bench.ingest    about a minute: 1, 16 and 64 clients, batches of 100 and 1,000, both engines
 
-Each client sends its next request when the last one was answered. A message of half a kilobyte has its own idempotency key
-and goes to one endpoint; nobody delivers meanwhile.
+Each client sends its next request when the last one was answered. A message has half a kilobyte and its own idempotency key,
+and goes to one endpoint. No worker runs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tests.support.processes import environment, running
 
 APP = "bench"
 BATCH_CLIENTS = 4
-WARM = 0.3  # seconds of each measurement that do not count
+WARM = 0.3  # seconds before each measurement starts
 
 
 class Case(Struct, frozen=True, kw_only=True):
     clients: int
-    batch: int = 1  # messages in a request
+    batch: int = 1  # messages per request
 
     def __str__(self) -> str:
         return f"{self.clients} × batches of {self.batch:,}" if self.batch > 1 else f"{self.clients} × one message"
@@ -87,10 +87,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.ingest", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (1)")
-    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
-    parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 64], help="at once (1 16 64)")
-    parser.add_argument("--batches", type=int, nargs="*", default=[100, 1000], help="messages in one (100 1000)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each measurement (1)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all measurements, interleaved (3)")
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 64], help="concurrent clients (1 16 64)")
+    parser.add_argument("--batches", type=int, nargs="*", default=[100, 1000], help="messages per batch (100 1000)")
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     return parser.parse_args()
 
@@ -119,7 +119,7 @@ def _empty() -> Iterator[Server]:
 
 @contextmanager
 def _hookline(engine: str) -> Iterator[Server]:
-    """`hookline serve --role api` on a durable database of its own, with an application and one endpoint."""
+    """Start `hookline serve --role api` on a new durable database, with an application and one endpoint."""
     port = _free_port()
     with database(engine) as url, tempfile.TemporaryDirectory() as directory:
         env = environment(url, HOOKLINE_PORT=str(port))

@@ -1,11 +1,11 @@
-"""One endpoint that hangs, with a great backlog, beside many healthy ones: what the healthy ones notice.
+"""Isolation: the latency of healthy endpoints beside one endpoint that hangs and has a large backlog.
 
-Two runs, again and again, in turn: with the sick endpoint and without it. Each has a database of its own and a steady flow of
-messages to the healthy endpoints, one application each; a wait is from a message's acceptance (COMMIT has returned) to its
-arrival. The sick one's requests hang until the deadline of 30 s ends them, or are answered after `--answers` seconds.
+Each round has one run with the failing endpoint and one without it. Each run has a new database and a steady flow of messages
+to the healthy endpoints, one application each. A wait is the time from a message's acceptance (COMMIT has returned) to its
+arrival. Requests to the failing endpoint hang until the deadline of 30 s, or get a response after `--answers` seconds.
 
-met: the healthy ones' p99 is within 1.5 times of the run without the sick one (medians over the rounds), and the sick lane never
-holds more of the worker than its share.
+met: the p99 of the healthy endpoints is at most 1.5 times that of the run without the failing endpoint (medians of the
+rounds), and the failing lane never uses more slots of the worker than its share.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.support.processes import environment
 
 HEALTHY, SICK = "healthy", "sick"
 WITHIN = 1.5
-PATIENCE = 60.0  # seconds that the last messages may take
+PATIENCE = 60.0  # maximum seconds to wait for the last messages
 TICK = 0.002  # seconds between two transactions of the flow
 
 
@@ -45,7 +45,7 @@ class Run(Struct, frozen=True, kw_only=True):
     engine: str
     sick: bool
     waits: list[float]  # milliseconds, sorted
-    most_sick: int  # requests of the sick lane in flight at once
+    most_sick: int  # maximum number of requests in flight to the failing endpoint
     sick_requests: int
 
     def share(self, part: float) -> float:
@@ -77,12 +77,14 @@ def _options() -> argparse.Namespace:
     )
     both = ["sqlite", "postgres"]
     parser.add_argument("--engines", nargs="+", choices=both, default=both)
-    parser.add_argument("--endpoints", type=int, default=200, help="that are healthy (200)")
-    parser.add_argument("--backlog", type=int, default=100_000, help="messages that wait for the sick one (100,000)")
-    parser.add_argument("--rate", type=int, default=200, help="messages a second to the healthy ones (200)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each run (60)")
-    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
-    parser.add_argument("--answers", type=float, help="the sick one answers 200 after so many seconds (never)")
+    parser.add_argument("--endpoints", type=int, default=200, help="healthy endpoints (200)")
+    parser.add_argument(
+        "--backlog", type=int, default=100_000, help="messages that wait for the failing endpoint (100,000)"
+    )
+    parser.add_argument("--rate", type=int, default=200, help="messages per second to the healthy endpoints (200)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of each run (60)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all measurements, interleaved (3)")
+    parser.add_argument("--answers", type=float, help="seconds after which the failing endpoint answers 200 (never)")
     return parser.parse_args()
 
 
@@ -100,7 +102,7 @@ async def run(url: str, engine: str, sick: bool, options: argparse.Namespace, co
             await settled(url)
             async with worker(store, env):
                 await warm(store, apps, witness)
-                name = f"{engine} {'with' if sick else 'without'} the sick one"
+                name = f"{engine} {'with' if sick else 'without'} the failing endpoint"
                 accepted = await accept(store, apps, options.rate, options.seconds, name, console)
                 await until(witness, len(apps) + len(accepted))
         account = witness.account()
@@ -121,7 +123,7 @@ async def _opened(url: str, env: dict[str, str]) -> AsyncIterator[Store]:
 
 
 async def settled(url: str) -> None:
-    """The writing of the backlog is over: what the server still owes the disk would be counted as the sick lane's."""
+    """Make PostgreSQL finish writing the backlog, so that this work does not slow down the measured run."""
     if url.startswith("postgres"):
         session = await asyncpg.connect(url)
         await session.execute("CHECKPOINT")
@@ -137,7 +139,7 @@ async def warm(store: Store, apps: Sequence[Application], witness: Witness) -> N
 async def accept(
     store: Store, apps: Sequence[Application], rate: int, seconds: float, name: str, console: Console
 ) -> dict[str, float]:
-    """When each message was accepted. Whatever is due goes into one transaction, as in the API's group commit."""
+    """Publish a steady flow of messages, and return when each was accepted. Due messages share one transaction."""
     chance = random.Random(1)
     accepted: dict[str, float] = {}
     total = int(rate * seconds)
@@ -159,30 +161,30 @@ async def accept(
 async def until(witness: Witness, count: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(witness.count, HEALTHY) < count:
-            await asyncio.sleep(0.05)  # another process receives them
+            await asyncio.sleep(0.05)  # another process receives them, so there is no event to wait for
 
 
 def waits_of(account: Account, accepted: dict[str, float]) -> list[float]:
-    """What came sooner than its COMMIT's return counts as 0."""
+    """Return the sorted waits in milliseconds. A message that arrived before its COMMIT returned counts as 0."""
     first: dict[str, float] = {}
     for arrival in account.arrivals:
         first.setdefault(arrival.message_id, arrival.at)
     return sorted(max(0.0, first[message] - at) * 1000 for message, at in accepted.items())
 
 
-# ── what came of them ──
+# ── results ──
 
 
 def _table(runs: Sequence[Run]) -> Table:
     table = Table(
-        "waits of the healthy, ms", "p50", "p90", "p99", "most", "p99 of each round", "sick in flight at most"
+        "waits of healthy endpoints, ms", "p50", "p90", "p99", "max", "p99 of each round", "most failing in flight"
     )
     for engine, sick in dict.fromkeys((run.engine, run.sick) for run in sorted(runs, key=lambda run: run.engine)):
         found = [run for run in runs if (run.engine, run.sick) == (engine, sick)]
         medians = [f"{statistics.median(run.share(part) for run in found):.1f}" for part in (0.5, 0.9, 0.99, 1.0)]
         rounds = ", ".join(f"{run.share(0.99):.1f}" for run in found)
         most = f"{max(run.most_sick for run in found)} (of {sum(run.sick_requests for run in found)} requests)"
-        name = f"{engine}, {'with' if sick else 'without'} the sick one"
+        name = f"{engine}, {'with' if sick else 'without'} the failing endpoint"
         table.add_row(name, *medians, rounds, most if sick else "")
     return table
 
@@ -193,8 +195,8 @@ def _verdict(engine: str, runs: Sequence[Run]) -> tuple[bool, str]:
     config = load(environment("sqlite:///unused.db"))
     met = beside <= WITHIN * without and 0 < most <= config.lane_share
     text = (
-        f"{engine}: p99 {beside:.1f} ms beside the sick one, {without:.1f} ms without it: {beside / without:.2f} times "
-        f"(at most {WITHIN}); the sick lane held {most} of {config.concurrency} slots at most (its share: {config.lane_share})"
+        f"{engine}: p99 {beside:.1f} ms beside the failing endpoint, {without:.1f} ms without it: {beside / without:.2f} times "
+        f"(at most {WITHIN}); the failing lane used {most} of {config.concurrency} slots at most (its share: {config.lane_share})"
     )
     return met, text
 

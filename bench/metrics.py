@@ -1,6 +1,6 @@
-"""What it costs to read `/metrics`, and to sample the database for it, with little and with much in history and open.
+"""The cost of reading `/metrics` and of sampling the database, with few and with many rows in history and backlog.
 
-Reading is measured in CPU time, with as many series as a process can have; sampling in time that passes.
+Reading is measured in CPU time, with the maximum number of series. Sampling is measured in elapsed time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.metrics", description=__doc__)
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="in history, then also open")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="finished deliveries, then also open deliveries")
     return parser.parse_args()
 
 
@@ -68,7 +68,7 @@ async def measure(engine: str, url: str, rows: int, table: Table) -> None:
 
 
 def busy() -> Tally:
-    """With as many series as it can have."""
+    """Return a tally with the maximum number of series."""
     tally = Tally()
     for number in range(EVENT_TYPES):
         for outcome in ("delivered", "retry", "dead"):

@@ -1,17 +1,17 @@
-"""A real endpoint that is down for 30 s with thousands of messages waiting, and what it sees when it comes back.
+"""The load on a real endpoint that was down for 30 s and has thousands of messages waiting.
 
-Real worker process, real requests, three runs, each on a database of its own:
+A real worker process sends real requests, in three runs, each with a new database:
 
-unlimited    the same backlog for an endpoint that was never down: how long it takes when nothing is held back
+unlimited    the same backlog for an endpoint that was never down: the shortest possible time
 exponential  pure exponential backoff (1, 3, 9, 27 s ..., no jitter) and a circuit that never opens
-ours         the defaults
+ours         Hookline's defaults
 
-The endpoint answers 503 at once while it is down, and 200 after `--latency` when it is up. Everything is counted from the first
-request that it answered with 200: a peak is the most requests within any one second.
+The endpoint answers 503 at once while it is down, and 200 after `--latency` when it is up. All times count from the first
+request with a 200 response. A peak is the largest number of requests within any one second.
 
-met: our peak in the first 10 s is at least 5 times lower than that of exponential backoff, and our backlog is gone within twice
-the time that unlimited sending needs. Both can be met only where that time is more than 8 s: ten at a fifth of the speed lose
-eight, however fast the rest goes. `docs/simulations` has the same on a virtual clock, beside other strategies.
+met: Hookline's peak in the first 10 s is at least 5 times lower than that of exponential backoff, and its backlog is empty
+within twice the time of unlimited sending. Both are possible only if that time is longer than 8 s, because ten seconds at a
+fifth of the speed cost eight seconds. `docs/simulations` has the same on a virtual clock, with more strategies.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from hookline.store import Store
 from tests.support.processes import environment, running
 
 PART = "shop"
-SOON = 10.0  # seconds: what is called first
-LOWER = 5.0  # times that our peak must be lower
-SLOWER = 2.0  # times that our drain may take longer
-PATIENCE = 1800.0  # seconds until the backlog must be gone
+SOON = 10.0  # seconds in which the first peak is measured
+LOWER = 5.0  # factor by which Hookline's peak must be lower
+SLOWER = 2.0  # factor by which Hookline's drain may take longer
+PATIENCE = 1800.0  # seconds after which the backlog must be empty
 
 DEFAULTS = {
     "HOOKLINE_REQUEST_TIMEOUT": "30s",
@@ -67,11 +67,11 @@ SETTINGS = {"unlimited": DEFAULTS, "exponential": DEFAULTS | EXPONENTIAL, "ours"
 class Run(Struct, frozen=True, kw_only=True):
     mode: str
     refused: int  # requests during the outage
-    first: float  # seconds from the endpoint's return to the first request that it answered
-    starts: list[float]  # of those that it answered: seconds from the first
+    first: float  # seconds from the end of the outage to the first request with a 200 response
+    starts: list[float]  # seconds from the first to each request with a 200 response
 
     def peak(self) -> int:
-        """The most within any second of the first ten."""
+        """Return the largest number of requests within any one second of the first ten."""
         most = first = 0
         for last, at in enumerate(self.starts):
             if at >= SOON:
@@ -114,11 +114,11 @@ def _options() -> argparse.Namespace:
         prog="python -m bench.outage", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--engine", choices=["sqlite", "postgres"], default="postgres")
-    parser.add_argument("--messages", type=int, default=20_000, help="that wait (20,000)")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the outage (30)")
-    parser.add_argument("--latency", type=float, default=0.1, help="seconds that a good answer takes (0.1)")
-    parser.add_argument("--rounds", type=int, default=1, help="of all three; medians count (1)")
-    parser.add_argument("--svg", type=Path, help="write the curves of the last round to this file")
+    parser.add_argument("--messages", type=int, default=20_000, help="messages in the backlog (20,000)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds of the outage (30)")
+    parser.add_argument("--latency", type=float, default=0.1, help="seconds before a 200 response (0.1)")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of all three runs; medians count (1)")
+    parser.add_argument("--svg", type=Path, help="write a chart of the last round to this file")
     return parser.parse_args()
 
 
@@ -127,9 +127,9 @@ def _options() -> argparse.Namespace:
 
 async def run(url: str, mode: str, options: argparse.Namespace, console: Console) -> Run:
     env = environment(url, **SETTINGS[mode])
-    well = Answer(part=PART, delay=options.latency)
+    healthy = Answer(part=PART, delay=options.latency)
     with Witness() as witness, tempfile.TemporaryDirectory() as directory:
-        witness.answer(well if mode == "unlimited" else Answer(part=PART, status=503))
+        witness.answer(healthy if mode == "unlimited" else Answer(part=PART, status=503))
         store = await opened(url, env)
         app = await application(store, witness.url(PART))
         await load_backlog(store, [app], options.messages, console)
@@ -137,7 +137,7 @@ async def run(url: str, mode: str, options: argparse.Namespace, console: Console
             if mode != "unlimited":
                 await asyncio.sleep(options.seconds)  # the outage
             back = monotonic()
-            witness.answer(well)
+            witness.answer(healthy)
             await _drained(store, mode, options.messages, console)
             worker.stop()
         await store.close()
@@ -164,10 +164,10 @@ async def _drained(store: Store, mode: str, messages: int, console: Console) -> 
                 progress.update(task, completed=messages - left)
                 if not left:
                     return
-                await asyncio.sleep(0.5)  # another process does the work, and to count it costs it some time
+                await asyncio.sleep(0.5)  # another process does the work, and counting slows it down
 
 
-# ── what came of them ──
+# ── results ──
 
 
 def _table(runs: Sequence[Run], options: argparse.Namespace) -> Table:
@@ -208,7 +208,7 @@ def _verdicts(runs: Sequence[Run]) -> list[tuple[bool, str]]:
 
 def _picture(runs: Sequence[Run], options: argparse.Namespace) -> str:
     curves = {found.mode: found.curve() for found in runs}
-    looks = {"ours": 0, "exponential": 1, "unlimited": 5}
+    styles = {"ours": 0, "exponential": 1, "unlimited": 5}
     page = Page(
         name="measured",
         title=f"Measured: {options.messages:,} messages after an outage of {options.seconds:.0f} s",
@@ -216,7 +216,7 @@ def _picture(runs: Sequence[Run], options: argparse.Namespace) -> str:
         x=Axis("seconds since the first request that was answered", 0, float(max(map(len, curves.values())))),
         y=Axis("requests in each second, real worker and real requests", 0, float(max(map(max, curves.values())))),
     )
-    return chart(page, [Curve(mode, values, look=looks[mode]) for mode, values in curves.items()])
+    return chart(page, [Curve(mode, values, style=styles[mode]) for mode, values in curves.items()])
 
 
 def _described(found: Run) -> str:

@@ -1,7 +1,7 @@
-"""The outbox: how long from COMMIT to the request's arrival, and what a publish costs the transaction that makes it.
+"""The outbox: the time from COMMIT to the arrival of the request, and the cost of a publish for its transaction.
 
-latency     50 transactions a second, each with one event, on a connection of their own; from COMMIT's return, and from its start
-throughput  transactions a second with one INSERT, with and without an event beside it; 1 and 16 clients, interleaved (PostgreSQL)
+latency     50 transactions per second with one event each; measured from the start and from the return of COMMIT
+throughput  transactions per second with one INSERT, with and without an event; 1 and 16 clients, interleaved (PostgreSQL)
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ from hookline.store import Store
 from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
 
-RATE = 50  # transactions a second
-WARM = 25  # of them that do not count
+RATE = 50  # transactions per second
+WARM = 25  # transactions before the measurement starts
 CLIENTS = (1, 16)
 
-Commit = Callable[
-    [int], Awaitable[tuple[float, float]]
-]  # publishes an event of that number; before and after its COMMIT
-Waits = dict[str, list[tuple[float, float]]]  # milliseconds from COMMIT's start and from its return
+Commit = Callable[[int], Awaitable[tuple[float, float]]]  # publishes event number n; times before and after COMMIT
+Waits = dict[str, list[tuple[float, float]]]  # milliseconds from the start and from the return of COMMIT
 
 
 def main() -> None:
@@ -67,9 +65,13 @@ def _options() -> argparse.Namespace:
     )
     both = ["postgres", "sqlite"]
     parser.add_argument("--engines", nargs="+", choices=both, default=both)
-    parser.add_argument("--messages", type=int, default=500, help="of each latency, 50 a second (500)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each throughput; 0: none (3)")
-    parser.add_argument("--rounds", type=int, default=1, help="of everything, interleaved (1)")
+    parser.add_argument(
+        "--messages", type=int, default=500, help="messages of each latency measurement, 50 per second (500)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="seconds of each throughput measurement; 0 skips it (3)"
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of all measurements, interleaved (1)")
     return parser.parse_args()
 
 
@@ -92,7 +94,7 @@ async def latency(engine: str, url: str, messages: int, waits: Waits) -> None:
 
 @asynccontextmanager
 async def _delivering(url: str, **settings: str) -> AsyncIterator[tuple[Receiver, str]]:
-    """A worker in a process of its own, and an endpoint; the application's id."""
+    """Start a receiver and a worker process. Yield the receiver and the application's id."""
     env = environment(url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s", **settings)
     with Receiver() as receiver, tempfile.TemporaryDirectory() as directory:
         store: Store = await opened(url, env)
@@ -163,7 +165,7 @@ def _sqlite_shop(file: Path, app: str) -> Any:
 
 
 async def throughput(url: str, seconds: float, rates: dict[tuple[str, int], list[float]]) -> None:
-    """With a relay at work, which takes its share of the machine; nobody gets the messages."""
+    """Measure with a running relay, which also needs CPU time. No endpoint gets the messages."""
     env = environment(url)
     store: Store = await opened(url, env)
     app = await application(store, "http://127.0.0.1:40009/")

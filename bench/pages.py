@@ -1,7 +1,7 @@
-"""How long every page of the dashboard and the portal takes, with a million messages in the store and with a thousand.
+"""Response times of every page of the dashboard and the portal, with a million messages in the store and with a thousand.
 
-Two servers (`serve --role api`, so that nothing moves), asked in turns: the larger one may be slower than the smaller one only by
-what it has to show. The least patient reader is met when the median of every page is under 100 ms.
+Two servers run with `serve --role api`, so that no data changes, and answer in turn. The larger one should be slower only if a
+page has more to show. The goal is met if the median of every page is below 100 ms.
 
 python -m bench.pages [--messages N] [--rounds N] [--engines sqlite postgres] [--only TEXT]
 """
@@ -36,9 +36,9 @@ from tests.support.processes import environment, running
 from tests.support.serving import announced, free_port
 
 FEW = 1_000
-MOST = 0.100  # seconds
+MOST = 0.100  # largest allowed median in seconds
 
-# What saves a file, or leads on to another page.
+# Pages that download a file or redirect.
 LEFT_OUT = {
     "/dead-letters/export",
     "/dead-letters/{dead_letter_id}",
@@ -48,13 +48,13 @@ LEFT_OUT = {
     "/applications/{app_id}/portal-link",
 }
 
-# What a page cannot be asked for without.
+# Query parameters that a page requires.
 NEEDED: dict[str, dict[str, str]] = {
     "/dead-letters/replay": {"all": "1"},
     "/dead-letters/resolve": {"all": "1"},
 }
 
-# Of pages with filters: what people ask for, and what finds little.
+# Typical filters of pages, and filters with few results.
 QUERIES: dict[str, list[dict[str, str]]] = {
     "/": [{"range": "7d"}, {"app": "{app_id}"}],
     "/messages": [
@@ -79,11 +79,11 @@ QUERIES: dict[str, list[dict[str, str]]] = {
 
 
 class Site(Struct):
-    """One server, and somebody who has signed in to it."""
+    """One server, with the cookies of a signed-in user."""
 
     address: str
-    names: dict[str, str]  # of the parameters of paths
-    cookies: dict[bool, str]  # by whether it is the portal's
+    names: dict[str, str]  # values of path parameters, by name
+    cookies: dict[bool, str]  # True: for the portal, False: for the dashboard
     connection: http.client.HTTPConnection
 
     def path(self, asked: Asked) -> str:
@@ -91,7 +91,7 @@ class Site(Struct):
         return asked.path.format(**self.names) + (f"?{urlencode(query)}" if query else "")
 
     def time(self, asked: Asked) -> tuple[float, int]:
-        """Seconds and bytes."""
+        """Request a page and return the seconds that it took and its size in bytes."""
         began = clock.monotonic()
         self.connection.request("GET", self.path(asked), headers={"cookie": self.cookies[asked.portal]})
         answer = self.connection.getresponse()
@@ -144,10 +144,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.pages", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--messages", type=int, default=1_000_000, help="in the larger store (1,000,000)")
-    parser.add_argument("--rounds", type=int, default=15, help="of every page, interleaved (15)")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="messages in the larger store (1,000,000)")
+    parser.add_argument("--rounds", type=int, default=15, help="requests of every page, interleaved (15)")
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
-    parser.add_argument("--only", default="", help="pages whose path has this text")
+    parser.add_argument("--only", default="", help="only pages whose path contains this text")
     return parser.parse_args()
 
 
@@ -203,7 +203,7 @@ def _measure(engine: str, sites: list[Site], asked: list[Asked], rounds: int, co
         for each in asked:
             for at, site in enumerate(sites):
                 seconds, sizes[each.words] = site.time(each)
-                if round_:  # the first one warms up
+                if round_:  # the first round is a warm-up
                     times.setdefault((each.words, at), []).append(seconds)
     table = Table("page", "KB", "few: median ms", "many: median ms", "most ms", title=f"{engine}, {rounds} rounds")
     slow = False

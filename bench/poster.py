@@ -1,6 +1,6 @@
-"""The fastest simple HTTP/1.1 client that Python can be: one request at a time on each of its connections, kept alive.
+"""A minimal, fast HTTP/1.1 client: one request at a time on each of its persistent connections.
 
-Every request has an idempotency key of its own, as those of the SDKs have.
+Every request has its own idempotency key, as requests of the SDKs do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from hookline.clock import monotonic
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-PATIENCE = 30.0  # seconds that the last answers may take
+PATIENCE = 30.0  # maximum seconds to wait for the last responses
 
 _numbers = itertools.count(1)
 
@@ -36,7 +36,7 @@ class Target(Struct, frozen=True, kw_only=True):
 class Load(Struct, frozen=True, kw_only=True):
     requests: int
     seconds: float
-    waits: list[float]  # seconds of each request
+    waits: list[float]  # duration of each request in seconds
 
     @property
     def per_second(self) -> float:
@@ -70,7 +70,7 @@ class _Connection(asyncio.Protocol):
             return
         self._rest = b""
         if not data.startswith(b"HTTP/1.1 202"):
-            self._fail(f"an answer that is not 202: {data[:300]!r}")
+            self._fail(f"the server did not answer 202: {data[:300]!r}")
             return
         self._count()
 
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def post(target: Target, *, clients: int, seconds: float, warm: float) -> Load:
-    """As many requests as come through, after a while that does not count."""
+    """Send as many requests as possible for `seconds`, after a warm-up that is not measured."""
     loop = asyncio.get_running_loop()
     start = monotonic() + warm
     made = [

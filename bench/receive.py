@@ -1,8 +1,8 @@
-"""What the idempotency middleware costs a handler that does nothing, on each store: the median of a call, without a server.
+"""The cost of the idempotency middleware with each store: the median time of a call, without a server.
 
-first    a new key: taken, and the answer kept; durable on SQLite and PostgreSQL
-replay   a key that is done
-no key   a request that passes through
+first    a request with a new key; its answer is stored, durably on SQLite and PostgreSQL
+replay   a request whose key already has an answer
+no key   a request without a key
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 from tests.support.redis import RedisServer
 
-WARM = 50  # calls that do not count
+WARM = 50  # calls before the measurement starts
 ANSWER = b'{"thanks": true}'
 
 Call = Callable[[str | None], Awaitable[None]]
@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.receive", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--calls", type=int, default=1500, help="of each kind (1500)")
+    parser.add_argument("--calls", type=int, default=1500, help="calls of each kind (1500)")
     calls = parser.parse_args().calls
     busy = os.getloadavg()[0]
     table = Table("", "first", "replay", "no key", title="microseconds of a call")
@@ -108,7 +108,7 @@ async def stores() -> AsyncIterator[tuple[dict[str, KeyStore], dict[str, AsyncKe
         server.close()
 
 
-# ── applications that do nothing, and who calls them ──────────────────────────────────────────────────────────────
+# ── empty applications and their callers ──────────────────────────────────────────────────────────────────────────
 
 
 async def asgi_handler(scope: Any, receive: Any, send: Any) -> None:

@@ -1,6 +1,6 @@
-"""The fastest simple HTTP/1.1 receiver that Python can be: it reads by content-length, answers 200, and counts.
+"""A minimal, fast HTTP/1.1 receiver: it reads requests by content-length, answers 200, and counts them.
 
-Run as a process of its own: it prints its port. `GET /count` tells how many POSTs arrived; so does `BenchReceiver.count`.
+It runs in its own process and prints its port. `GET /count` and `BenchReceiver.count` return the number of POST requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class _Connection(asyncio.Protocol):
-    arrived = 0  # over all connections
+    arrived = 0  # POST requests on all connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -49,13 +49,13 @@ class _Connection(asyncio.Protocol):
 async def _serve() -> None:
     server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0, backlog=4_096)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # It ends with whoever started it: its standard input closes then.
+    # Standard input closes when the parent process ends, and then this process ends too.
     await asyncio.to_thread(sys.stdin.buffer.read)
     server.close()
 
 
 class BenchReceiver:
-    """`with BenchReceiver() as receiver:` starts it in a process of its own."""
+    """Use as a context manager: it starts the receiver in its own process."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -76,7 +76,7 @@ class BenchReceiver:
 
     @property
     def count(self) -> int:
-        """How many POSTs have arrived."""
+        """Number of POST requests that have arrived."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", "/count")

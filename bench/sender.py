@@ -1,4 +1,4 @@
-"""How fast is the bare sender? No store, no judgement: requests that look as the worker's to a fast receiver in another process.
+"""The speed of the sender alone, without store and judgement: it sends typical requests to a fast receiver.
 
 python -m bench.sender [requests]
 """
@@ -32,7 +32,7 @@ HEADERS = [
 class Rate(Struct, frozen=True, kw_only=True):
     requests: int
     seconds: float
-    cpu_micros: float  # of this process, per request
+    cpu_micros: float  # CPU time of this process per request
     arrived: int
     failed: int
 
@@ -42,7 +42,7 @@ class Rate(Struct, frozen=True, kw_only=True):
 
 
 def bare_sender(requests: int = 50_000, *, slots: int = 256, warm: int = 5_000) -> Rate:
-    """Keep `slots` requests in flight until all are done; the first `warm` of them are not measured."""
+    """Keep `slots` requests in flight until all have ended. The first `warm` requests are not measured."""
     with BenchReceiver() as receiver:
         run = _Run(receiver.url, warm + requests, warm, slots)
         run.finish()

@@ -1,9 +1,9 @@
-"""An endpoint with a throttle of 20 requests a second, with far more waiting, and several workers: what it counts.
+"""The request rate at an endpoint with a throttle of 20 requests per second, a large backlog and several workers.
 
-Strict: the first ten seconds from the first request on, whatever the machine does. `tests/e2e/test_throttle.py` asks only for
-what holds on a busy machine too.
+The first ten seconds after the first request are measured, even on a busy machine. `tests/e2e/test_throttle.py` has weaker
+limits, which also hold on a busy machine.
 
-met: never more than 22 in any second, wherever the second begins, and at least 18 on average.
+met: at most 22 requests in any period of one second, and at least 18 per second on average.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.throttle", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--workers", type=int, default=4, help="on PostgreSQL (4); SQLite has one")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run (10)")
-    parser.add_argument("--rounds", type=int, default=3, help="of both engines, in turn (3)")
+    parser.add_argument("--workers", type=int, default=4, help="workers on PostgreSQL (4); SQLite has one")
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds of each run (10)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, each with both engines (3)")
     return parser.parse_args()
 
 
@@ -89,7 +89,7 @@ async def run(url: str, engine: str, count: int, seconds: float) -> Run:
 
 
 def most_within(instants: Sequence[float], seconds: float) -> int:
-    """The most within so long a time, wherever it begins."""
+    """Return the largest number of instants within any period of this length."""
     most = first = 0
     for last, at in enumerate(instants):
         while at - instants[first] >= seconds:

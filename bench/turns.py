@@ -1,10 +1,10 @@
-"""One application with thousands of busy, healthy endpoints beside a quiet one: what the quiet one notices.
+"""Fairness between applications: the latency of a quiet application beside one with thousands of busy, healthy endpoints.
 
-Each run has a database of its own. The busy application has a backlog in every lane; the quiet one publishes a few messages a
-second; a wait is from a message's acceptance (COMMIT has returned) to its arrival. With no busy lanes it is the wait of an idle
-system.
+Each run has a new database. The busy application has a backlog in every lane. The quiet one publishes a few messages per
+second. A wait is the time from a message's acceptance (COMMIT has returned) to its arrival. The run without busy lanes shows
+the latency of an idle system.
 
-met: however many lanes the busy one has, the quiet one's p50 is at most `--within` milliseconds (median over the rounds).
+met: with any number of busy lanes, the quiet application's p50 is at most `--within` milliseconds (median of the rounds).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tests.support import factory
 from tests.support.processes import environment
 
 BUSY = "busy"
-TOGETHER = 8  # endpoints that are made at once
+TOGETHER = 8  # endpoints that are created concurrently
 
 
 class Run(Struct, frozen=True, kw_only=True):
     engine: str
     lanes: int
     waits: list[float]  # milliseconds, sorted
-    busy_rate: float  # deliveries a second of the busy one, meanwhile
-    left: int  # of its backlog, when the flow ended
+    busy_rate: float  # deliveries per second of the busy application
+    left: int  # deliveries left in its backlog at the end
 
     def share(self, part: float) -> float:
         return self.waits[min(len(self.waits) - 1, int(len(self.waits) * part))]
@@ -69,12 +69,14 @@ def _options() -> argparse.Namespace:
     )
     both = ["sqlite", "postgres"]
     parser.add_argument("--engines", nargs="+", choices=both, default=both)
-    parser.add_argument("--lanes", nargs="+", type=int, default=[0, 100, 1000, 5000], help="of the busy one")
-    parser.add_argument("--backlog", type=int, default=100_000, help="deliveries that wait in all of them (100,000)")
-    parser.add_argument("--rate", type=int, default=20, help="messages a second of the quiet one (20)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each run (8)")
-    parser.add_argument("--rounds", type=int, default=3, help="of everything, interleaved (3)")
-    parser.add_argument("--within", type=float, default=60.0, help="milliseconds (60)")
+    parser.add_argument("--lanes", nargs="+", type=int, default=[0, 100, 1000, 5000], help="number of busy lanes")
+    parser.add_argument(
+        "--backlog", type=int, default=100_000, help="waiting deliveries in all busy lanes together (100,000)"
+    )
+    parser.add_argument("--rate", type=int, default=20, help="messages per second of the quiet application (20)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each run (8)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all measurements, interleaved (3)")
+    parser.add_argument("--within", type=float, default=60.0, help="limit of the p50 in milliseconds (60)")
     return parser.parse_args()
 
 
@@ -102,7 +104,7 @@ async def run(url: str, engine: str, lanes: int, options: argparse.Namespace, co
 
 
 async def _busy(store: Store, witness: Witness, lanes: int, backlog: int) -> int:
-    """How many deliveries wait."""
+    """Create the busy application with its backlog, and return the number of waiting deliveries."""
     if not lanes:
         return 0
     organization = await store.save_organization(factory.organization())
@@ -122,7 +124,7 @@ async def _endpoint(store: Store, app: Application, url: str) -> None:
     await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
 
 
-# ── what came of them ──
+# ── results ──
 
 
 def _cases(runs: Sequence[Run]) -> dict[tuple[str, int], list[Run]]:

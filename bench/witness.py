@@ -1,6 +1,6 @@
-"""A receiver in a process of its own that remembers what arrived and when, and can be told how to answer.
+"""A receiver in its own process that records requests and their times, and whose answers can be configured.
 
-Its clock is the machine's monotonic one, so that its instants and those of whoever started it can be compared.
+It uses the machine's monotonic clock, so that its times can be compared with those of the parent process.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ID = re.compile(rb"\r\nwebhook-id: *([^\r]+)", re.IGNORECASE)
-CONTROL = "/~"  # paths that are for whoever started it
+CONTROL = "/~"  # prefix of the paths with which the parent process controls the receiver
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """How the requests to one part (the first segment of the path) are answered."""
+    """How the receiver answers requests to one part (the first segment of the path)."""
 
     part: str
     status: int = 200
-    delay: float = 0.0  # seconds
-    hang: bool = False  # never; the connection stays open
+    delay: float = 0.0  # seconds before the response
+    hang: bool = False  # never answer, and keep the connection open
 
 
 class Arrival(Struct, frozen=True, array_like=True):
     part: str
     message_id: str
-    at: float  # monotonic
-    status: int  # 0: it hung
+    at: float  # monotonic time
+    status: int  # 0 if the request was never answered
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """What the witness saw."""
+    """All requests that the receiver got."""
 
     arrivals: list[Arrival]
-    most: dict[str, int]  # requests in flight at once, by part
+    most: dict[str, int]  # maximum number of requests in flight, by part
 
 
 # ── the process ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,12 +67,12 @@ class _Memory:
 
 
 class _Connection(asyncio.Protocol):
-    """One request at a time, kept alive."""
+    """A persistent connection that handles one request at a time."""
 
     def __init__(self, memory: _Memory) -> None:
         self._memory = memory
         self._rest = b""
-        self._part: str | None = None  # of the request that is in flight
+        self._part: str | None = None  # part of the request in flight
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
         head, body, self._rest = self._rest[: end + 2], self._rest[end + 4 : whole], self._rest[whole:]
         path = head.split(b" ", 2)[1].decode()
         if path.startswith(CONTROL):
-            self._transport.write(_said(200, self._control(path, body)))
+            self._transport.write(_response(200, self._control(path, body)))
         else:
             self._webhook(path.split("/")[1], head)
 
@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
     def _answer(self, status: int) -> None:
         if not self._transport.is_closing():
             self._end()
-            self._transport.write(_said(status, b"ok"))
+            self._transport.write(_response(status, b"ok"))
 
     def _end(self) -> None:
         if self._part is not None:
@@ -134,7 +134,7 @@ class _Connection(asyncio.Protocol):
                 return msgspec.json.encode(memory.account())
 
 
-def _said(status: int, body: bytes) -> bytes:
+def _response(status: int, body: bytes) -> bytes:
     return b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
@@ -143,16 +143,16 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(memory), "127.0.0.1", 0, backlog=4_096)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # It ends with whoever started it: its standard input closes then.
+    # Standard input closes when the parent process ends, and then this process ends too.
     await asyncio.to_thread(sys.stdin.buffer.read)
     server.close()
 
 
-# ── whoever started it ────────────────────────────────────────────────────────────────────────────────────────────
+# ── the parent process ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Witness:
-    """`with Witness() as witness:` starts it."""
+    """Use as a context manager: it starts the receiver in its own process."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -171,16 +171,16 @@ class Witness:
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def answer(self, answer: Answer) -> None:
-        """From now on."""
+        """Set how requests to a part are answered from now on."""
         self._ask("answer", msgspec.json.encode(answer))
 
     def flying(self, part: str) -> int:
-        """Requests to this part that wait for their answer."""
+        """Return the number of requests to this part that are not answered yet."""
         found: int = msgspec.json.decode(self._ask("flying")).get(part, 0)
         return found
 
     def count(self, part: str) -> int:
-        """Requests that have arrived there."""
+        """Return the number of requests to this part that have arrived."""
         found: int = msgspec.json.decode(self._ask("count")).get(part, 0)
         return found
 

@@ -1,1 +1,1 @@
-"""The real decisions on a virtual clock: what an endpoint sees after an outage, and a fleet that no machine here can hold."""
+"""Simulations with the real decision code on a virtual clock: an endpoint after an outage, and a very large fleet."""

@@ -1,4 +1,4 @@
-"""Make everything in `docs/simulations/` anew: a quarter of a minute for one endpoint, some minutes for the fleet.
+"""Regenerate all files in `docs/simulations/`. One endpoint takes 15 seconds, the fleet a few minutes.
 
 python -m bench.simulate [outage|fleet|all] [--seed N] [--into DIRECTORY]
 """
@@ -17,10 +17,12 @@ from bench.simulate.outage import Away, Fragile, Limited
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run the simulations, and write their pictures and tables.")
+    parser = argparse.ArgumentParser(description="Run the simulations and write their charts and tables.")
     parser.add_argument("which", nargs="?", choices=("outage", "fleet", "all"), default="all")
     parser.add_argument("--seed", type=int, default=files.SEED)
-    parser.add_argument("--into", type=Path, default=files.HERE, help="a directory; made from docs/simulations if new")
+    parser.add_argument(
+        "--into", type=Path, default=files.HERE, help="target directory; a new one starts as a copy of docs/simulations"
+    )
     options = parser.parse_args()
     console = Console()
     if not options.into.exists():

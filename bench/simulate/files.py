@@ -1,4 +1,4 @@
-"""What `docs/simulations/` holds: pictures, the fleet's numbers, and the tables inside its README."""
+"""The generated files of `docs/simulations/`: charts, the fleet's numbers, and the tables in its README."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HERE = Path(__file__).parents[2] / "docs" / "simulations"
 README = "README.md"
 NUMBERS = "fleet.json"
 SEED = 1
-# A fleet that takes seconds: the test suite runs it, and compares it with what is kept.
+# A small fleet that takes seconds. The test suite simulates it and compares the result with the stored numbers.
 SMALL = Size(workers=2, endpoints=300, slots=32, share=8, volumes=(500, *[60] * 9, *[10] * 90))
 
 
 class Numbers(Struct, forbid_unknown_fields=True):
-    """Everything that is told of the fleet, and the same of a small one."""
+    """The results of the whole fleet and of the small one."""
 
     seed: int
     whole: dict[Case, Tally]
@@ -33,7 +33,7 @@ class Numbers(Struct, forbid_unknown_fields=True):
 
 
 def outage_files(scenario: Scenario, seed: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Pictures by file, tables by their place in the README."""
+    """Return the charts by file name, and the tables by their name in the README."""
     outcomes = compare(PLANS, scenario, seed)
     if scenario is Away:
         drawn = {"outage.svg": pictures.outage_load(outcomes), "recovery.svg": pictures.first_seconds(outcomes)}
@@ -57,7 +57,7 @@ def fleet_files(numbers: Numbers) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def count_fleet(size: Size, seed: int, console: Console | None = None) -> dict[Case, Tally]:
-    """Every worker in every case, two at a time; by itself where there is nobody to show the progress to."""
+    """Simulate every worker in every case. With a console, two run at a time and a progress bar is shown."""
     runs = [(size, seed, worker, case) for case in Case for worker in case.workers(size)]
     if console is None:
         found = [fleet.simulate(*run) for run in runs]
@@ -74,7 +74,7 @@ def count_fleet(size: Size, seed: int, console: Console | None = None) -> dict[C
 
 
 def to_json(numbers: Numbers) -> str:
-    """A line for each histogram; `merge` has put each in order."""
+    """Encode the numbers with one line per histogram."""
     return msgspec.json.encode(numbers).decode().replace("},", "},\n") + "\n"
 
 
@@ -83,13 +83,13 @@ def read_numbers(directory: Path = HERE) -> Numbers:
 
 
 def filled_in(text: str, tables: Mapping[str, str]) -> str:
-    """The README with its tables: each stands between a comment with its name and one that ends it."""
+    """Return the README with new tables. Each table stands between a start comment and an end comment with its name."""
     for name, table in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, found, rest = text.partition(begin)
         _, ended, after = rest.partition(end)
         if not (found and ended):
-            raise ValueError(f"the README has no place for the table {name!r}")
+            raise ValueError(f"the README has no comments for the table {name!r}")
         text = f"{before}{begin}\n{table}\n{end}{after}"
     return text
 

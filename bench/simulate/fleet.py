@@ -1,7 +1,7 @@
-"""A fleet that no machine here can hold: 100,000 endpoints, 10 million messages, a third of the endpoints sick.
+"""A simulated fleet: 100,000 endpoints, 10 million messages, and a third of the endpoints fail at times.
 
-Eight workers with an eighth of the endpoints each, simulated one after the other and two at a time: a worker's memory is its
-lanes and what waits in them. Messages are accepted over an hour; then it goes on until the last one's time budget is over.
+There are eight workers with an eighth of the endpoints each. They are simulated separately, two at a time. Messages are
+accepted for an hour. The simulation goes on until the time budget of the last message ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hookline.model.states import ErrorKind
 HOUR = timedelta(hours=1)
 END = BEGIN + HOUR + timedelta(seconds=DEFAULT.max_age)
 SAMPLE = timedelta(seconds=30)
-SAMPLES = 240  # two hours of them are kept
+SAMPLES = 240  # two hours of samples are kept
 SOON = timedelta(seconds=10)
 MILLISECOND = timedelta(milliseconds=1)
 NEVER = BEGIN + timedelta(days=365)
@@ -51,23 +51,23 @@ class Sickness(StrEnum):
 
 
 WEIGHTS = {Sickness.REFUSING: 30, Sickness.FAILING: 25, Sickness.HANGING: 25, Sickness.FLAKY: 10, Sickness.BUSY: 10}
-SPELLS = (10.0, 60.0, 300.0, 1200.0)  # seconds, give or take half
-INCURABLE = 0.05  # of the sick never come back from their last spell
+SPELLS = (10.0, 60.0, 300.0, 1200.0)  # seconds of an outage, plus or minus half
+INCURABLE = 0.05  # part of the failing endpoints whose last outage never ends
 
 
 @dataclass(frozen=True)
 class Size:
     workers: int = 8
-    endpoints: int = 12_500  # of each worker
+    endpoints: int = 12_500  # endpoints per worker
     slots: int = WorkerSettings().slots
     share: int = WorkerSettings().share
-    volumes: tuple[int, ...] = (5_320, *[300] * 9, *[22] * 90)  # messages, of every hundred endpoints
+    volumes: tuple[int, ...] = (5_320, *[300] * 9, *[22] * 90)  # messages to each of a hundred endpoints
 
 
 class Case(StrEnum):
     OURS = "ours"
     WITHOUT_SICK = "without the sick"
-    WITHOUT_CIRCUIT = "without circuits"  # a quarter of the workers: it takes longest, and is here for comparison only
+    WITHOUT_CIRCUIT = "without circuits"  # only a quarter of the workers is simulated, because this case takes longest
 
     def workers(self, size: Size) -> range:
         return range(max(1, size.workers // 4) if self is Case.WITHOUT_CIRCUIT else size.workers)
@@ -75,11 +75,11 @@ class Case(StrEnum):
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-GOLDEN = 0.6180339887498949  # its multiples' fractions are spread evenly: a chance that needs no generator per endpoint
+GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly, which saves a random generator per endpoint
 
 
 class Healthy:
-    """Answers in its own time, give or take a fifth."""
+    """An endpoint with its own response time, plus or minus a fifth."""
 
     sick = False
 
@@ -98,7 +98,7 @@ class Healthy:
 
 
 class Sick(Healthy):
-    """Healthy but for its spells."""
+    """An endpoint that is healthy except during its outages."""
 
     sick = True
 
@@ -107,8 +107,8 @@ class Sick(Healthy):
         kinds = list(WEIGHTS)
         self.kind = chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
         self.spells = _spells(chance)
-        self.next = 0  # the spell that is on or comes next
-        self.recovery: Recovery | None = None  # from the last spell
+        self.next = 0  # index of the current or next outage
+        self.recovery: Recovery | None = None  # after the last outage
         self.coin = random.Random(chance.random()) if self.kind is Sickness.FLAKY else None
         self._second = -1
 
@@ -116,7 +116,7 @@ class Sick(Healthy):
         return self._ail(now) if self.ill(now) else (OK, self.takes())
 
     def ill(self, now: datetime) -> bool:
-        """Asked with instants that do not go back."""
+        """Return whether an outage is going on. Calls must be in the order of time."""
         while self.next < len(self.spells) and self.spells[self.next][1] <= now:
             self.next += 1
         return self.next < len(self.spells) and self.spells[self.next][0] <= now
@@ -149,18 +149,18 @@ def _spells(chance: random.Random) -> list[tuple[datetime, datetime]]:
 
 @dataclass
 class Recovery:
-    """The first seconds from the first request that found an endpoint well again."""
+    """The seconds after the first request that found an endpoint healthy again."""
 
     began_at: datetime
     backlog: int
     seconds: list[int]
 
 
-# ── what is seen ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── measurements ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Tally(Struct):
-    """What came of one worker, or of all of them. Every field adds up."""
+    """The results of one worker, or the sum of several."""
 
     workers: int = 1
     endpoints: int = 0
@@ -173,13 +173,13 @@ class Tally(Struct):
     requests: int = 0
     failed: int = 0
     probes: int = 0
-    most_in_flight: list[int] = []  # of each worker, as sampled
-    latency: dict[str, dict[int, int]] = {}  # of the healthy and the sick: how many by milliseconds
-    waits: dict[int, int] = {}  # of the healthy, before their request started: how many by milliseconds
-    probed: dict[int, int] = {}  # sick endpoints by probes that they were sent
-    peaks: dict[str, dict[int, int]] = {}  # recoveries by the most requests in a second, by size of their backlog
+    most_in_flight: list[int] = []  # largest sampled number for each worker
+    latency: dict[str, dict[int, int]] = {}  # deliveries by milliseconds, for healthy and failing endpoints
+    waits: dict[int, int] = {}  # deliveries to healthy endpoints, by milliseconds before their request started
+    probed: dict[int, int] = {}  # failing endpoints, by number of probes
+    peaks: dict[str, dict[int, int]] = {}  # recoveries by the most requests in a second, for each size of backlog
     open_by_sample: list[int] = []
-    sick_requests_by_sample: list[int] = []  # to endpoints that were ill at that moment
+    sick_requests_by_sample: list[int] = []  # requests to endpoints during an outage
 
 
 Reading = Callable[[Tally], str]
@@ -193,10 +193,13 @@ class Census(Watch):
         self.queues: Sequence[Sequence[object]] = []
         self.requests = self.failures = self.dead = self.probes = 0
         self.probed: Counter[int] = Counter()
-        self.latency: tuple[Counter[int], Counter[int]] = (Counter(), Counter())  # healthy, sick
+        self.latency: tuple[Counter[int], Counter[int]] = (
+            Counter(),
+            Counter(),
+        )  # for healthy and for failing endpoints
         self.waits: Counter[int] = Counter()
         self.peaks: dict[str, Counter[int]] = {name: Counter() for _, name in BACKLOGS}
-        self.to_ill = 0  # requests since the last sample
+        self.to_ill = 0  # requests to endpoints during an outage, since the last sample
 
     def started(self, no: int, now: datetime, *, probe: bool) -> None:
         self.requests += 1
@@ -205,14 +208,14 @@ class Census(Watch):
             self.probes += 1
             self.probed[no] += 1
         if isinstance(endpoint, Sick):
-            self._look(endpoint, no, now)
+            self._watch(endpoint, no, now)
 
-    def _look(self, endpoint: Sick, no: int, now: datetime) -> None:
+    def _watch(self, endpoint: Sick, no: int, now: datetime) -> None:
         before = endpoint.next
         if endpoint.ill(now):
             self.to_ill += 1
             return
-        if endpoint.next != before:  # the first request since its last spell
+        if endpoint.next != before:  # the first request since the last outage
             self.close(endpoint)
             endpoint.recovery = Recovery(now, len(self.queues[no]) + 1, [0] * (SOON // timedelta(seconds=1)))
         if endpoint.recovery is not None and now - endpoint.recovery.began_at < SOON:
@@ -238,7 +241,7 @@ class Census(Watch):
 
 
 def rounded(millis: int) -> int:
-    """Milliseconds to a second, then three digits: exact where it matters, few numbers where it does not."""
+    """Round to three digits above a second, so that the histogram has few entries."""
     grain = 1
     while millis // grain >= 1000:
         grain *= 10
@@ -249,7 +252,7 @@ def rounded(millis: int) -> int:
 
 
 def simulate(size: Size, seed: int, worker: int, case: Case) -> Tally:
-    """One worker of the fleet. The endpoints and what they are sent are the same in every case."""
+    """Simulate one worker of the fleet. Endpoints and messages are the same in every case."""
     chance = random.Random(f"fleet {seed} {worker}")
     ill = set(chance.sample(range(size.endpoints), size.endpoints // 3))
     everyone = [(Sick if no in ill else Healthy)(random.Random(chance.random())) for no in range(size.endpoints)]
@@ -286,7 +289,7 @@ class _Run:
             sick=len(sick),
             accepted=sum(self.volumes),
             delivered=sum(sum(latency.values()) for latency in census.latency),
-            dead=census.dead + self.world.waiting(),  # the time of those that are left is over
+            dead=census.dead + self.world.waiting(),  # the time budget of the remaining deliveries has ended
             open_after_hour=self.open[HOUR // SAMPLE - 1],
             open_after_two=self.open[2 * HOUR // SAMPLE - 1],
             requests=census.requests,
@@ -302,7 +305,7 @@ class _Run:
         )
 
     def _plan_next(self, no: int) -> None:
-        """Each message of an endpoint comes at an instant of its own n-th part of the hour."""
+        """Schedule the endpoint's next message. Each message falls into its own equal part of the hour."""
         number, volume = self.sent[no], self.volumes[no]
         if number < volume:
             self.sent[no] = number + 1
@@ -323,11 +326,11 @@ class _Run:
             world.at(world.now + SAMPLE, self._sample)
 
 
-# ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── sum of all workers ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def merge(tallies: Sequence[Tally]) -> Tally:
-    """Field by field: numbers and samples are added, what is by worker is kept side by side."""
+    """Sum the results of several workers. `most_in_flight` keeps one number per worker."""
     whole = Tally(
         most_in_flight=[most for tally in tallies for most in tally.most_in_flight],
         open_by_sample=_sums([tally.open_by_sample for tally in tallies]),
@@ -355,7 +358,7 @@ def _union(histograms: Sequence[dict[int, int]]) -> dict[int, int]:
 
 
 def percentile(histogram: Mapping[int, int], part: float) -> int:
-    """The smallest value that at least this part of all does not exceed."""
+    """Return the smallest value that is not exceeded by at least this part of all values."""
     wanted, seen = part * sum(histogram.values()), 0
     for value, number in sorted(histogram.items()):
         seen += number

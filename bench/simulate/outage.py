@@ -1,4 +1,4 @@
-"""One endpoint with thousands of messages waiting comes back, or cannot take them all: what it sees under each plan."""
+"""The load on one endpoint with a large backlog, after an outage or with a rate limit, under each retry strategy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BACKLOGS = (1_000, 5_000, 20_000, 50_000)
 AWAY = timedelta(seconds=30)
 ANSWERING = timedelta(milliseconds=50)
 LONGEST = timedelta(hours=6)
-MOST = 120_000  # requests after which nobody watches any longer
+MOST = 120_000  # number of requests after which the simulation ends
 
 TENTHS = 10  # bins of a second
 BIN = timedelta(milliseconds=100)
-SOON = 10  # seconds: what is called first
+SOON = 10  # seconds in which the first peak is measured
 
 OK = Sent(status=204, started_at=BEGIN)
 UNAVAILABLE = Sent(status=503, started_at=BEGIN)
@@ -28,7 +28,7 @@ TOO_MANY = Sent(status=429, started_at=BEGIN)
 
 
 class Away:
-    """Down from the beginning, then well: it takes whatever comes."""
+    """An endpoint that is down at first, and then accepts any number of requests."""
 
     def __init__(self, away: timedelta = AWAY) -> None:
         self.back_at = BEGIN + away
@@ -38,7 +38,7 @@ class Away:
 
 
 class Fragile(Away):
-    """The same, but more than `LIMIT` requests within a second knock it down again for a while."""
+    """Like `Away`, but more than `LIMIT` requests within a second cause another outage."""
 
     LIMIT = 400
     REST = timedelta(seconds=10)
@@ -64,7 +64,7 @@ class Fragile(Away):
 
 
 class Limited:
-    """Always up. It takes `LIMIT` requests in each second and answers 429 to the rest."""
+    """An endpoint that accepts `LIMIT` requests per second and answers 429 to all others."""
 
     LIMIT = 100
 
@@ -88,14 +88,14 @@ Scenario = type[Away] | type[Fragile] | type[Limited]
 
 
 class Seen(Watch):
-    """The load on one endpoint in bins of a tenth of a second, and what became of the deliveries."""
+    """The requests to one endpoint in bins of a tenth of a second, and the results of the deliveries."""
 
     def __init__(self) -> None:
         self.bins: list[int] = []
         self.requests = 0
         self.delivered_at: list[datetime] = []
         self.wasted = 0
-        self.worn_out = 0  # deliveries that used up the attempts of the default policy
+        self.worn_out = 0  # deliveries that reached the maximum number of attempts of the default policy
 
     def started(self, no: int, now: datetime, *, probe: bool) -> None:
         place = (now - BEGIN) // BIN
@@ -112,24 +112,24 @@ class Seen(Watch):
         self.worn_out += attempts == DEFAULT.max_attempts
 
     def load(self) -> list[int]:
-        """Requests in each second."""
+        """Return the number of requests in each second."""
         return [sum(self.bins[first : first + TENTHS]) for first in range(0, len(self.bins), TENTHS)]
 
     def peak(self, start: float, end: float) -> int:
-        """The most requests within one second between these two, both in seconds from the beginning."""
+        """Return the largest number of requests within one second between two times, in seconds from the beginning."""
         bins = self.bins[round(start * TENTHS) : round(end * TENTHS)]
         return max((sum(bins[first : first + TENTHS]) for first in range(len(bins))), default=0)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One plan against one endpoint. Instants are seconds from the beginning."""
+    """The result of one strategy against one endpoint. Times are seconds from the beginning."""
 
     plan: Plan
     seen: Seen
     endpoint: Endpoint
-    answered_at: float  # when the first request that was answered well began
-    drained_at: float | None  # None: not while it was watched
+    answered_at: float  # time of the first delivery
+    drained_at: float | None  # time of the last delivery; None if the simulation ended before
 
     @property
     def ours(self) -> bool:
@@ -161,11 +161,11 @@ def _seconds(at: datetime) -> float:
 
 @dataclass(frozen=True)
 class Drain:
-    """How long a backlog takes from the first that is delivered to the last, in seconds."""
+    """Seconds from the first to the last delivery of a backlog."""
 
     messages: int
-    unlimited: float  # the endpoint is well, and nothing holds the worker back
-    ours: float  # after an outage
+    unlimited: float  # with a healthy endpoint and no limits
+    ours: float  # with Hookline's defaults, after an outage
 
 
 def drains(backlogs: Sequence[int], seed: int) -> list[Drain]:

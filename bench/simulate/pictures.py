@@ -1,4 +1,4 @@
-"""The pictures and tables of both experiments, as the files of `docs/simulations/` by name."""
+"""The charts and tables of both experiments, for `docs/simulations/`."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def first_seconds(outcomes: Sequence[Outcome]) -> str:
         x=Axis("seconds after the first answer", 0, 20),
         y=Axis("requests in each second, logarithmic", 0, max(map(max, tails)), log=True),
     )
-    looks = {True: 0, False: 1}
+    styles = {True: 0, False: 1}
     return chart(
         page,
         [
-            Curve(outcome.plan.name, tail, look=2 if outcome.plan is FULL_JITTER else looks[outcome.ours])
+            Curve(outcome.plan.name, tail, style=2 if outcome.plan is FULL_JITTER else styles[outcome.ours])
             for outcome, tail in zip(chosen, tails, strict=True)
         ],
     )
@@ -156,7 +156,7 @@ def _row(outcome: Outcome, what: str, origin: float) -> Curve:
         outcome.seen.load(),
         note=_ending(outcome, what, origin),
         ended=drained,
-        look=0 if outcome.ours else 5,
+        style=0 if outcome.ours else 5,
     )
 
 
@@ -204,7 +204,7 @@ QUARTILES = ((0.5, "half"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "all"))
 
 
 def fleet_course(tallies: Tallies) -> str:
-    """What the sick cost, over the two hours from the first message on."""
+    """Draw the open deliveries over two hours from the first message on."""
     curves = _curves(tallies, {case: tally.open_by_sample for case, tally in tallies.items()})
     page = Page(
         name="fleet",
@@ -233,17 +233,17 @@ def fleet_requests(tallies: Tallies) -> str:
     return chart(page, curves, height=220)
 
 
-LOOK = {Case.OURS: 0, Case.WITHOUT_CIRCUIT: 1, Case.WITHOUT_SICK: 2}
+STYLES = {Case.OURS: 0, Case.WITHOUT_CIRCUIT: 1, Case.WITHOUT_SICK: 2}
 
 
 def _curves(tallies: Tallies, samples: Mapping[Case, Sequence[float]]) -> list[Curve]:
-    """A case of which only some workers were simulated stands for as many as the others."""
+    """Return one curve per case. If only some workers of a case were simulated, its values are scaled up."""
     most = max(tally.workers for tally in tallies.values())
     curves = []
     for case, values in samples.items():
         times = most // tallies[case].workers
         name = case if times == 1 else f"{case} ({_part(tallies, case)}, times {times})"
-        curves.append(Curve(name, [value * times for value in values], look=LOOK[case]))
+        curves.append(Curve(name, [value * times for value in values], style=STYLES[case]))
     return curves
 
 

@@ -1,4 +1,4 @@
-"""The ways to retry that are compared. All go through the real `backoff`; all but ours leave the lane alone."""
+"""The retry strategies that are compared. All use the real `backoff`. Only Hookline's own has a circuit breaker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bench.simulate.world import Plan
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 
 DEFAULT = RetryPolicy()
-# Nothing is given up while it is watched: what goes past the real number of attempts is counted instead.
+# No delivery dies during the simulation. Deliveries that exceed the real maximum number of attempts are counted instead.
 ENDLESS = replace(DEFAULT, max_attempts=1_000_000)
-LONGEST = 40  # steps of a schedule that are written out; the last one repeats
+LONGEST = 40  # steps of a schedule; the last one repeats
 
 
 def fixed(*waits: float) -> RetryPolicy:

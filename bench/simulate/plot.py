@@ -1,7 +1,7 @@
-"""Charts as SVG: light and dark by the reader's setting, with a title and a description for those who cannot see them.
+"""Charts as SVG, in light and dark mode, with a title and a description for screen readers.
 
-`panels` draws one frame per curve over one pair of scales, `chart` several curves in one frame. Curves are steps: `values[i]`
-holds from `start + i * width` on. The same input gives the same bytes.
+`panels` draws one frame per curve with the same scales. `chart` draws several curves in one frame. Curves are steps:
+`values[i]` holds from `start + i * width` on. The same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from html import escape
 
 WIDTH = 760
 LEFT, RIGHT = 64, 24
-HEAD = 62  # title and subtitle
-FOOT = 50  # the x axis
+HEAD = 62  # height of title and subtitle
+FOOT = 50  # height of the x axis
 
-# One line of the legend each; colours that differ for people who see fewer, and dashes for those who see none.
-LOOKS = 6
+# Number of line styles. Their colours suit colour-blind readers, and dashes distinguish them without colour.
+STYLES = 6
 STYLE = """\
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
 .title { font-size: 16px; font-weight: 600 }
@@ -47,9 +47,9 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 class Curve:
     name: str
     values: Sequence[float]
-    note: str = ""  # shown beside the name, in `panels`
-    ended: bool = True  # nothing comes after the last value; otherwise nobody looked
-    look: int = 0  # 0 is for ours
+    note: str = ""  # `panels` shows it beside the name
+    ended: bool = True  # the curve stays at 0 after the last value; otherwise it is unknown there
+    style: int = 0  # 0 is for Hookline's own curve
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Axis:
     label: str
     low: float
     high: float
-    log: bool = False  # log10(1 + value), so that nothing is 0 and one is something
+    log: bool = False  # scale by log10(1 + value), so that 0 stays 0 and 1 is visible
 
     def part(self, value: float) -> float:
-        """Where a value lies on the axis, 0 to 1."""
+        """Return the position of a value on the axis, from 0 to 1."""
         low, high, value = (self._bend(number) for number in (self.low, self.high, value))
         return min(1.0, max(0.0, (value - low) / (high - low)))
 
@@ -78,7 +78,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that lasted, along the x axis: shaded, or a mark where it begins and ends at one place."""
+    """A shaded range of the x axis, or a single mark if it begins and ends at the same value."""
 
     start: float
     end: float
@@ -87,23 +87,23 @@ class Span:
 
 @dataclass(frozen=True)
 class Page:
-    """What every picture has."""
+    """The common parts of every chart."""
 
-    name: str  # of the file, without its ending: the ids of the picture's title and description begin with it
+    name: str  # file name without extension; also the prefix of ids in the SVG
     title: str
-    description: str  # what is to be seen, for those who cannot
+    description: str  # description for screen readers
     x: Axis
     y: Axis
-    start: float = 0.0  # of the first value of every curve
-    width: float = 1.0  # of one value
+    start: float = 0.0  # x position of the first value of every curve
+    width: float = 1.0  # width of one value on the x axis
     spans: tuple[Span, ...] = ()
 
 
 def panels(page: Page, curves: Sequence[Curve], *, height: int = 58) -> str:
-    """One frame per curve, one above the other, all to the same scales."""
+    """Draw one frame per curve, one below the other, with the same scales."""
     gap = 32
     frames = [_Frame(page, HEAD + 22 + index * (height + gap), height) for index in range(len(curves))]
-    shaded = "".join(f" · shaded: {span.name}" for span in page.spans)  # in a frame there is no room for it
+    shaded = "".join(f" · shaded: {span.name}" for span in page.spans)  # the frames are too small for a label
     parts = [_heading(page, page.y.label + shaded)]
     for frame, curve in zip(frames, curves, strict=True):
         parts += [*frame.spans(named=False), *frame.rows(2), frame.curve(curve, filled=True)]
@@ -114,7 +114,7 @@ def panels(page: Page, curves: Sequence[Curve], *, height: int = 58) -> str:
 
 
 def chart(page: Page, curves: Sequence[Curve], *, height: int = 300) -> str:
-    """All curves in one frame, with a legend above it."""
+    """Draw all curves in one frame, with a legend above it."""
     frame = _Frame(page, HEAD + 34, height)
     parts = [_heading(page, page.y.label), *_legend(curves), *frame.spans(named=True), *frame.rows(5)]
     parts += [frame.curve(curve, filled=False) for curve in curves]
@@ -123,7 +123,7 @@ def chart(page: Page, curves: Sequence[Curve], *, height: int = 300) -> str:
 
 
 class _Frame:
-    """One pair of axes on the page."""
+    """One frame with a pair of axes."""
 
     def __init__(self, page: Page, top: float, height: float) -> None:
         self.page = page
@@ -165,13 +165,13 @@ class _Frame:
         alone = " alone" if filled else ""
         area = f'<path class="area" d="M{_px(self._first())} {_px(self.bottom)}{steps}V{_px(self.bottom)}Z"/>'
         line = f'<path class="line" d="M{_px(self._first())} {_px(self.bottom)}{steps}"/>'
-        return f'<g class="c{curve.look % LOOKS}{alone}">{area if filled else ""}{line}</g>'
+        return f'<g class="c{curve.style % STYLES}{alone}">{area if filled else ""}{line}</g>'
 
     def _first(self) -> float:
         return self.x(self.page.start)
 
     def _steps(self, curve: Curve) -> Iterator[str]:
-        """The values that are on the page; a row of equal ones is one step."""
+        """Yield the path of the visible values. A run of equal values is one step."""
         page, values = self.page, curve.values
         for index, value in enumerate(values):
             start = page.start + index * page.width
@@ -194,7 +194,7 @@ def _legend(curves: Sequence[Curve]) -> Iterator[str]:
     at = LEFT
     for curve in curves:
         line = f'<path class="line" d="M{at} {HEAD + 14}h26"/>'
-        yield f'<g class="c{curve.look % LOOKS}">{line}</g>' + _text(at + 32, HEAD + 18, curve.name)
+        yield f'<g class="c{curve.style % STYLES}">{line}</g>' + _text(at + 32, HEAD + 18, curve.name)
         at += 56 + round(6.6 * len(curve.name))
 
 
@@ -230,6 +230,6 @@ def _number(value: float) -> str:
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 50 ... that is not smaller; fractions likewise."""
+    """Return the smallest number of 0.1, 0.2, 0.5, 1, 2, 5, 10 ... that is not smaller than `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))

@@ -1,8 +1,8 @@
-"""One worker, its lanes and the endpoints behind them, on a virtual clock. No I/O, no threads; one seed, one course of events.
+"""One worker, its lanes and its endpoints on a virtual clock, without I/O and threads. The same seed gives the same result.
 
-What is decided is decided by the real code: `claim`, `crowd` and `lane` say what may start, `judge` and `backoff` what follows
-from an answer, `record`, `circuit` and `pace` what it means to the lane. Played are the clock, the network, the database's
-tables (a heap of deliveries per lane, a heap of tokens), and the worker's loop around them.
+The real code makes all decisions: `claim` and `lane` decide what may start, `judge` and `backoff` decide about retries, and
+`outcomes`, `circuit` and `pace` change the lane. The clock, the network, the database's tables (a heap of deliveries per
+lane, a heap of tokens) and the worker's loop are simulated.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from hookline.rules.outcomes import moves_lane, outcomes_of
 from hookline.store.sqlite.claim import ROUNDS
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
-CLAIMING = timedelta(milliseconds=2)  # one claim, and no other meanwhile
-RECORDING = timedelta(milliseconds=5)  # one batch of outcomes, and no other meanwhile
+CLAIMING = timedelta(milliseconds=2)  # duration of a claim; only one runs at a time
+RECORDING = timedelta(milliseconds=5)  # duration of recording a batch of outcomes; only one runs at a time
 SETTLING = timedelta(seconds=SETTLE)
-BATCH = 500  # outcomes in one
+BATCH = 500  # outcomes recorded together
 LEASE = 60.0
 
 Row = tuple[datetime, int, int, float, datetime]  # due, number, attempts, last delay, accepted
@@ -48,7 +48,7 @@ Row = tuple[datetime, int, int, float, datetime]  # due, number, attempts, last 
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to retry. Without a circuit outcomes leave the lane alone."""
+    """A retry strategy. Without a circuit, outcomes do not change the lane."""
 
     name: str
     retry: RetryPolicy
@@ -57,24 +57,24 @@ class Plan:
 
 class Endpoint(Protocol):
     def answer(self, now: datetime) -> tuple[Sent, timedelta]:
-        """What a request that starts now gets, and how long it takes."""
+        """Return the result of a request that starts now, and its duration."""
 
 
 class Watch:
-    """What an experiment wants to see. This one looks away."""
+    """Receives the events of a simulation. This base class ignores them."""
 
     def started(self, no: int, now: datetime, *, probe: bool) -> None: ...
 
     def delivered(self, job: LeasedDelivery, now: datetime) -> None: ...
 
     def failed(self, no: int, attempts: int) -> None:
-        """The attempt failed, and another follows. `attempts` are those that are used up."""
+        """An attempt failed. `attempts` is the number of attempts used so far."""
 
     def died(self, no: int) -> None: ...
 
 
 class World:
-    """Events run in the order of their instants, then of their making."""
+    """The simulation. Events run in the order of their times, then in the order in which they were created."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class World:
         self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
         self._claimed: list[LeasedDelivery] = []  # in the claim that is going on
         self._claim_at: datetime | None = None
-        self._claims: set[datetime] = set()  # for which there is an event; all but one came to nothing
-        self._ready_at = BEGIN  # the last claim is over
+        self._claims: set[datetime] = set()  # times with a claim event; only the one at `_claim_at` is valid
+        self._ready_at = BEGIN  # end of the last claim
         self._done: list[Result] = []
         self._recording = False
         self._events: list[tuple[datetime, int, Callable[[Any], None], Any]] = []
@@ -110,7 +110,7 @@ class World:
         self._numbers = count()
 
     def run(self, until: datetime) -> None:
-        """Everything that happens before then."""
+        """Run all events before this time."""
         while self._events and self._events[0][0] < until:
             self.now, _, act, given = heapq.heappop(self._events)
             act(given)
@@ -120,19 +120,19 @@ class World:
         heapq.heappush(self._events, (when, next(self._order), act, given))
 
     def publish(self, no: int, messages: int = 1) -> None:
-        """Messages for one endpoint, accepted now."""
+        """Accept messages for one endpoint now."""
         for _ in range(messages):
             heapq.heappush(self.queues[no], (self.now, next(self._numbers), 0, 0.0, self.now))
         self.wake(no, self.now)
 
     def waiting(self) -> int:
-        """Deliveries that are still open."""
-        return sum(map(len, self.queues)) + self.worker.slots - self.slots.free + len(self._done)
+        """Return the number of open deliveries."""
+        return sum(map(len, self.queues)) + self.slots.used + len(self._done)
 
     # ── claim ──
 
     def wake(self, no: int, when: datetime) -> None:
-        """Whoever serves a lane consumes all its tokens, so only the earliest matters."""
+        """Insert a wake token. A claim consumes all tokens of a lane, so only the earliest one matters."""
         armed = self._armed[no]
         if armed is None or when < armed:
             self._armed[no] = when
@@ -150,7 +150,7 @@ class World:
     def _claim(self, _: None) -> None:
         self._claims.discard(self.now)
         if self._claim_at != self.now:
-            return  # an earlier one has taken its place
+            return  # an earlier claim has replaced this one
         self._claim_at = None
         if not self.slots.free:
             return  # the next request that ends makes room
@@ -167,12 +167,12 @@ class World:
             self._claim_by(self._tokens[0][0])
 
     def _due(self) -> list[int]:
-        """Lanes with a token that is due, in its order; no more than can get something."""
+        """Return the lanes with a due token, in the order of the tokens, and not more lanes than free slots."""
         due: list[int] = []
         tokens, now, armed = self._tokens, self.now, self._armed
         while tokens and tokens[0][0] <= now and len(due) < self.slots.free:
             when, _, no = heapq.heappop(tokens)
-            if armed[no] == when:  # otherwise it was consumed with an earlier one
+            if armed[no] == when:  # otherwise the token was consumed together with an earlier one
                 armed[no] = None
                 due.append(no)
         return due
@@ -199,7 +199,7 @@ class World:
             if row[4] + self.budget > now:
                 rows.append(row)
             else:
-                self.watch.died(no)  # the sweep would have found it by now
+                self.watch.died(no)  # its time budget has ended
         floor = queue[0][0] if queue else None
         division.take(lane, len(rows))
         self.lanes[no] = lane = division.after(lane, admission, taken=len(rows), floor=floor, lease=LEASE)
@@ -285,9 +285,9 @@ class World:
             self.watch.died(job.endpoint_no)
 
     def _fold(self, results: Sequence[Result]) -> None:
-        """As the stores do it: a lane that is healthy and unlimited is neither read nor written."""
+        """Apply the outcomes to the lanes as the stores do: a healthy lane without limits is neither read nor written."""
         touched = {result.job.endpoint_no for result in results if moves_lane(result)}
-        touched |= {no for no in (result.job.endpoint_no for result in results) if unwell(self.lanes[no])}
+        touched |= {no for no in (result.job.endpoint_no for result in results) if unhealthy(self.lanes[no])}
         if not touched:
             return
         for no, outcomes in outcomes_of(result for result in results if result.job.endpoint_no in touched).items():
@@ -297,8 +297,8 @@ class World:
                 self.wake(no, folded.wake_at)
 
 
-def unwell(lane: Lane) -> bool:
-    """The condition of `record_lanes` in both engines' SQL."""
+def unhealthy(lane: Lane) -> bool:
+    """Return whether the lane is not healthy. This is the condition of `record_lanes` in the SQL of both engines."""
     return (
         lane.circuit != Circuit.CLOSED or lane.failures > 0 or lane.failing_since is not None or lane.pace is not None
     )

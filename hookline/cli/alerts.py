@@ -80,7 +80,7 @@ async def _read(page: Page, *, firing: bool | None) -> list[Alert]:
 
 def _firing_cells(alert: Alert) -> tuple[Cell, ...]:
     subject = alert.subject or None
-    return (alert.name, alert.severity.value, subject, alert.began_at, alert.text, wording.look(alert))
+    return (alert.name, alert.severity.value, subject, alert.began_at, alert.text, wording.command(alert))
 
 
 def _past_cells(alert: Alert) -> tuple[Cell, ...]:

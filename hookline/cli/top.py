@@ -136,8 +136,8 @@ class PulseReader:
     async def look(self) -> Picture:
         now = await self._store.now()
         await self._learn(now)
-        seen = overview(list(self._pulses.values()), now, most=MAX_SICK)
-        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.sick], MAX_SICK)
+        seen = overview(list(self._pulses.values()), now, limit=MAX_SICK)
+        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.failing], MAX_SICK)
         return Picture(
             database=self._database,
             overview=seen,
@@ -187,7 +187,7 @@ def document(picture: Picture) -> dict[str, object]:
                 "failed": sick.failed,
                 "circuit": picture.unwell[sick.endpoint_no].circuit.name.lower(),
             }
-            for sick in seen.sick
+            for sick in seen.failing
             if sick.endpoint_no in picture.unwell
         ],
         "alerts": [msgspec.to_builtins(alert) for alert in picture.alerts],

@@ -149,12 +149,12 @@ def _lanes(depths: Depths) -> Iterator[Text]:
 
 
 def _sickest(picture: Picture) -> Iterator[Text]:
-    known = {sick.endpoint_no for sick in picture.overview.sick}
+    known = {sick.endpoint_no for sick in picture.overview.failing}
     shut = [one for no, one in picture.unwell.items() if no not in known and one.circuit != Circuit.CLOSED]
-    if not picture.overview.sick and not shut:
+    if not picture.overview.failing and not shut:
         return
     yield Text(f"{'sickest endpoints':<32}{'failed':>8}{'of':>9}  state", QUIET)
-    for sick in picture.overview.sick:
+    for sick in picture.overview.failing:
         one = picture.unwell.get(sick.endpoint_no)
         if one is not None:
             yield _sick(one, sick)

@@ -9,7 +9,7 @@ import structlog
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model.activity import Did, add, deeds
+from hookline.model.activity import AttemptCounts, add, endpoint_work
 from hookline.model.pulses import EVERY, Pulse, together
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
@@ -30,7 +30,7 @@ class Heartbeat:
         self._every = every
         self._chance = chance
         self._untold: Pulse | None = None  # the database was away
-        self._did: Did = {}  # by endpoint, and not told yet
+        self._did: AttemptCounts = {}  # by endpoint, and not told yet
         self.process = f"{chance.getrandbits(48):012x}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -45,8 +45,8 @@ class Heartbeat:
         try:
             pulse = self._pulse()
             self._untold = pulse
-            add(self._did, self._pulser.did)
-            await self._store.add_pulse(self.process, pulse, deeds(self._did))
+            add(self._did, self._pulser.attempt_counts)
+            await self._store.add_pulse(self.process, pulse, endpoint_work(self._did))
         except StoreUnavailable:
             return  # it is told with the next one; the parts that need the database say that it is away
         except Exception:

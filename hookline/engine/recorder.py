@@ -12,7 +12,7 @@ import structlog
 from hookline import clock, ids
 from hookline.errors import StoreUnavailable
 from hookline.model import Dead, LeasedDelivery, RecordReport, Result
-from hookline.observe.attempt_log import AttemptLog, silent, told
+from hookline.observe.attempt_log import AttemptLog, loggable, silent
 from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces
 from hookline.rules.claim.budgets import Slots
@@ -163,10 +163,10 @@ def tell(batch: Sequence[Result], report: RecordReport, name_of: Callable[[int],
                 dead_letter=f"{ids.DEAD_LETTER}{result.job.delivery_id}",
                 endpoint=name_of(result.job.endpoint_no),
                 reason=str(verdict.reason),
-                detail=told(verdict.detail),
+                detail=loggable(verdict.detail),
             )
     for event in report.events:
-        log.warning(str(event.kind), endpoint=name_of(event.endpoint_no), cause=told(event.cause))
+        log.warning(str(event.kind), endpoint=name_of(event.endpoint_no), cause=loggable(event.cause))
     if report.stale:
         log.warning("outcomes_of_lost_leases", count=report.stale)
     if report.refused:

@@ -13,7 +13,7 @@ from hookline import ids
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
 from hookline.model import SweepReport
-from hookline.observe.attempt_log import told
+from hookline.observe.attempt_log import loggable
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.store.outage import Outage, pause
@@ -104,7 +104,7 @@ class Sweeper:
         if self._traces is not None and report.deaths:
             self._traces.died(report.deaths, names)
         for event in report.events:
-            log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=told(event.cause))
+            log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=loggable(event.cause))
         for death in report.deaths:
             log.warning(
                 "delivery_died",

@@ -1,6 +1,6 @@
-"""What endpoints did, by the minute: attempts that delivered, that will be tried again, and that ended a delivery for good.
+"""Attempts per minute by outcome: delivered, retried, dead.
 
-Kept by endpoint and, in a row of its own, by application: a chart reads as many rows as it has points, however much was sent.
+The store keeps one row per endpoint and one per application, so that a chart reads one row per point.
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from datetime import datetime
 
 from msgspec import Struct
 
-MINUTE, QUARTER = 60, 900  # seconds that one row is about
-ALL = 0  # the endpoint's number in the row of its whole application
+MINUTE, QUARTER = 60, 900  # seconds that one row covers
+ALL = 0  # the endpoint number in the row that covers a whole application
 
 
-Did = dict[
-    tuple[int, int], list[int]
-]  # by application and endpoint: attempts that delivered, that are retried, that are dead
+# Number of attempts that were delivered, retried and dead, by application and endpoint.
+AttemptCounts = dict[tuple[int, int], list[int]]
 
 
 class EndpointWork(Struct, frozen=True, kw_only=True):
-    """Of one endpoint, since the last pulse."""
+    """Attempts at one endpoint since the last pulse."""
 
     app_no: int
-    endpoint_no: int  # or `ALL`: of endpoints that were too many to be told apart
+    endpoint_no: int  # or `ALL` for the endpoints above the limit, which are counted together
     delivered: int = 0
     retried: int = 0
     dead: int = 0
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """One stretch of `MINUTE` or `QUARTER` seconds."""
+    """Attempts in one interval of `MINUTE` or `QUARTER` seconds."""
 
-    at: datetime  # its start
+    at: datetime  # start of the interval
     delivered: int
     retried: int
     dead: int
@@ -41,14 +40,15 @@ class Activity(Struct, frozen=True, kw_only=True):
         return self.delivered + self.retried + self.dead
 
 
-def add(did: Did, more: Did) -> None:
-    for key, made in more.items():
-        held = did.get(key)
-        did[key] = made if held is None else [one + other for one, other in zip(held, made, strict=True)]
+def add(total: AttemptCounts, more: AttemptCounts) -> None:
+    """Add `more` to `total` in place."""
+    for key, counts in more.items():
+        known = total.get(key)
+        total[key] = counts if known is None else [one + other for one, other in zip(known, counts, strict=True)]
 
 
-def deeds(did: Did) -> list[EndpointWork]:
+def endpoint_work(counts: AttemptCounts) -> list[EndpointWork]:
     return [
         EndpointWork(app_no=app_no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
-        for (app_no, endpoint_no), (delivered, retried, dead) in did.items()
+        for (app_no, endpoint_no), (delivered, retried, dead) in counts.items()
     ]

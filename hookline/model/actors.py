@@ -1,4 +1,4 @@
-"""Who calls: API keys, kept answers, and whoever does something by hand."""
+"""Callers: API keys, stored answers to idempotent requests, and the actors that the audit log names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import Struct
 
 
 class Scope(StrEnum):
-    """What the holder of an API key may do."""
+    """The permissions of an API key."""
 
     FULL = "full"
-    PUBLISH = "publish"  # accept messages, and nothing else
+    PUBLISH = "publish"  # may publish messages and do nothing else
     READ = "read"
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """As it is kept: without the key itself, which only its holder has."""
+    """An API key as the store keeps it. The key itself is not stored."""
 
     id: str
     org_id: str
@@ -25,9 +25,9 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     scope: Scope
     hint: str  # the key's last characters
     created_at: datetime
-    app_id: str | None = None  # the only application that it reaches; None: all of them
+    app_id: str | None = None  # the only application that the key may access; None means all
     expires_at: datetime | None = None
-    last_used_at: datetime | None = None  # to the minute
+    last_used_at: datetime | None = None  # rounded to the minute
 
 
 class NewApiKey(Struct, frozen=True, kw_only=True):
@@ -40,26 +40,26 @@ class NewApiKey(Struct, frozen=True, kw_only=True):
 
 
 class KeptAnswer(Struct, frozen=True, kw_only=True):
-    """Where a POST with an idempotency key stands: ours to do, somebody's at it, or answered."""
+    """The state of a POST with an idempotency key: claimed by this request, in progress elsewhere, or answered."""
 
-    request: bytes  # hash of the request that holds the key
-    claim: int | None = None  # ours: do the work, and keep its answer under this fence
-    status: int | None = None  # None: not answered yet
+    request: bytes  # hash of the request that first used the key
+    claim: int | None = None  # set if this request must do the work; the fencing token for storing its answer
+    status: int | None = None  # HTTP status of the stored answer; None if there is no answer yet
     response: bytes = b""
 
 
 class ActorKind(StrEnum):
     COMMAND_LINE = "command_line"
     KEY = "key"  # an API key of the organization
-    TOKEN = "token"  # noqa: S105 (the kind of thing, not one of them)
+    TOKEN = "token"  # noqa: S105 (the name of a kind, not a secret)
     APPLICATION_KEY = "application_key"
-    APPLICATION_TOKEN = "application_token"  # noqa: S105 (likewise)
-    OPERATOR = "operator"  # who signed in to the dashboard with a password
-    PORTAL = "portal"  # a customer, in their portal
+    APPLICATION_TOKEN = "application_token"  # noqa: S105 (the name of a kind, not a secret)
+    OPERATOR = "operator"  # a person who signed in to the dashboard with a password
+    PORTAL = "portal"  # a customer who uses the portal
 
 
 class Actor(Struct, frozen=True, kw_only=True):
-    """Who did something by hand."""
+    """The person, key or token that made a change."""
 
     kind: ActorKind
-    name: str | None = None  # of an API key, or an operator
+    name: str | None = None  # name of the API key or operator

@@ -1,4 +1,4 @@
-"""What an alert is, and what a rule saw."""
+"""Alerts, the readings that cause them, and the changes that the alert rules decide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline.model.states import Circuit, EndpointStatus
 
-OTHERS = "others"  # the subject of those that are too many to be told one by one
+OTHERS = "others"  # subject of the one alert that stands for all endpoints above the limit
 
 
 class Severity(StrEnum):
@@ -37,56 +37,56 @@ class AlertName(StrEnum):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """What a rule saw, good or bad."""
+    """The result of evaluating one alert rule, whether the alert fires or not."""
 
     name: AlertName
-    subject: str = ""  # what it is about, where that is not the whole: an endpoint's id
-    org_id: str | None = None  # the subject's
-    since: datetime | None = None  # when it began, where that is known; else it is when it was first seen
+    subject: str = ""  # an endpoint id; empty if the rule concerns the whole deployment
+    org_id: str | None = None  # organization of the subject
+    since: datetime | None = None  # when the condition began; None if unknown
     value: float
     threshold: float
-    severity: Severity | None  # that the value is worth; None: all is well
-    lingering: Severity | None  # that an alert keeps which fires already: it ends lower than it begins
-    text: str  # one line, for people
+    severity: Severity | None  # severity of the current value; None means healthy
+    lingering: Severity | None  # severity that a firing alert keeps; the threshold to end it is lower
+    text: str  # one line for operators
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """One time that a rule fired."""
+    """One period in which an alert rule fired."""
 
     id: int
-    name: str  # of a `AlertName`; a row may be another release's
+    name: str  # usually an `AlertName`; a row of another release may have an unknown name
     subject: str
-    org_id: str | None = None  # the subject's
+    org_id: str | None = None  # organization of the subject
     severity: Severity
     began_at: datetime
     fired_at: datetime
-    clear_since: datetime | None = None  # it seems to be over
+    clear_since: datetime | None = None  # since when the condition no longer holds
     resolved_at: datetime | None = None
-    value: float  # the last that was seen while it fired
+    value: float  # the last bad value
     threshold: float
     text: str
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """What will be an alert if it lasts."""
+    """A condition that becomes an alert if it lasts long enough."""
 
     name: str
     subject: str
     began_at: datetime
 
 
-# ── what is decided ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Begin(Struct, frozen=True, kw_only=True):
-    """From now on it must last."""
+    """The condition began to hold. The alert fires if it lasts long enough."""
 
     name: str
     subject: str
 
 
 class Forget(Struct, frozen=True, kw_only=True):
-    """It did not last."""
+    """Delete the pending condition, because it ended or because its alert fires now."""
 
     name: str
     subject: str
@@ -99,10 +99,10 @@ class Fire(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """The alert as it is now."""
+    """The alert goes on firing, with new values."""
 
     alert: Alert
-    worse: bool = False  # more severe than it was told to be
+    worse: bool = False  # the severity is higher than in the last notification
 
 
 class Resolve(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ Change = Begin | Forget | Fire | Update | Resolve
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """What the database knows when the rules were asked."""
+    """The stored alerts at the time when the rules are evaluated."""
 
     now: datetime
     firing: Sequence[Alert]
@@ -123,11 +123,11 @@ class Remembered(Struct, frozen=True, kw_only=True):
 Decide = Callable[[Remembered], Sequence[Change]]
 
 
-# ── what is told ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """An alert fired, got worse, or is resolved."""
+    """The notification that an alert fired, got more severe, or was resolved."""
 
     alert: Alert
     at: datetime
@@ -139,7 +139,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """A message of the system's own application: a row of the outbox."""
+    """A notification as an outbox row of the system's own application."""
 
     channel: str
     event_type: str
@@ -150,23 +150,23 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 Tell = Callable[[Notice], Sequence[Outgoing]]
 
 
-# ── what is looked at ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── inputs of the rules ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class EarlierCheck(Struct, frozen=True):
-    """An earlier time that the rules were asked."""
+    """The time of an earlier evaluation of the rules, and the backlog at that time."""
 
     at: datetime
     backlog: int
 
 
 class EarlierChecks(Struct, frozen=True, kw_only=True):
-    now: datetime  # the database's
-    looks: Sequence[EarlierCheck]  # oldest first
+    now: datetime  # by the database's clock
+    checks: Sequence[EarlierCheck]  # sorted by time, oldest first
 
 
 class UnhealthyEndpoint(Struct, frozen=True, kw_only=True):
-    """An endpoint whose circuit is not closed, or that was asked for."""
+    """The state of an endpoint whose circuit is not closed, or that the caller named."""
 
     endpoint_no: int
     endpoint_id: str

@@ -1,4 +1,4 @@
-"""HTTP requests: what came of them, and as they are kept."""
+"""One HTTP request of a delivery: its result, and the attempt that the store keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hookline.model.states import DeliveryState, ErrorKind
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """Microseconds from the start of the attempt to the end of each phase; 0 where it did not happen."""
+    """Microseconds from the start of the attempt to the end of each phase. 0 means that the phase did not take place."""
 
     dns: int = 0
     connect: int = 0
@@ -21,33 +21,33 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """What came of one HTTP request: either a status, or an error and what kind."""
+    """The result of one HTTP request: either `status` or `error` is set."""
 
     status: int | None = None
     error: ErrorKind | None = None
-    detail: str = ""  # for people; never a secret
-    headers: dict[str, str] = {}  # those of interest, names in lower case
+    detail: str = ""  # a message for operators; never contains a secret
+    headers: dict[str, str] = {}  # selected response headers, with names in lower case
     body: bytes = b""
     truncated: bool = False
-    address: str = ""  # that was dialled
+    address: str = ""  # the IP address that the sender connected to
     started_at: datetime
     timing: Timing = Timing()
-    untouched: bool = False  # it failed before any byte of the request was sent
+    untouched: bool = False  # the request failed before any byte of it was sent
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One HTTP request, as it is kept."""
+    """One HTTP request as the store keeps it."""
 
     id: str
     delivery_id: int
     message_id: str
     endpoint_no: int
     endpoint_id: str
-    endpoint_url: str  # as it is now
+    endpoint_url: str  # the endpoint's current URL, which may differ from the one that was called
     event_type: str
-    number: int  # 1, 2, 3 ... over the whole life of the delivery
+    number: int  # counts from 1 and continues after a replay
     trigger: int
-    outcome: str  # delivered | retry | dead
+    outcome: str  # delivered, retry or dead
     probe: bool
     started_at: datetime
     status_code: int | None
@@ -61,23 +61,23 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class AttemptFilter(MessageFilter, frozen=True, kw_only=True):
-    """`after` and `before` are about when it started; channel and tag are its message's."""
+    """A filter for attempts. `after` and `before` apply to the attempt's start, `channel` and `tag` to its message."""
 
     delivered: bool | None = None
-    code_class: int | None = None  # 0: no response; 100, 200 ... 500
+    code_class: int | None = None  # 100, 200 ... 500; 0 means no response
 
 
 class AttemptedFilter(MessageFilter, frozen=True, kw_only=True):
-    """`after` and `before` are about the first attempt."""
+    """A filter for messages that were sent to an endpoint. `after` and `before` apply to the first attempt."""
 
-    states: tuple[DeliveryState, ...] | None = None  # of the latest delivery: one of them
+    states: tuple[DeliveryState, ...] | None = None  # the latest delivery has one of these states
 
 
 class Attempted(Struct, frozen=True, kw_only=True):
-    """A message that was tried at an endpoint, and how its latest delivery there stands."""
+    """A message with at least one attempt at an endpoint, and the state of its latest delivery there."""
 
     message: Message
-    attempt_id: str  # the first that is kept: the listing's key
+    attempt_id: str  # the first attempt that is still stored; listings sort and page by it
     attempted_at: datetime
     state: DeliveryState
-    next_at: datetime | None = None  # of a delivery that waits
+    next_at: datetime | None = None  # the next attempt, if the delivery is waiting for one

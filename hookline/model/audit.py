@@ -1,4 +1,4 @@
-"""The audit log: who did what by hand."""
+"""The audit log: changes that people made, and who made them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hookline.model import Actor
 
 
 class NewAuditEntry(Struct, frozen=True, kw_only=True):
-    """Somebody did something by hand."""
+    """One change to write to the audit log."""
 
     org_id: str
     actor: Actor
-    action: str  # `endpoint.pause`
-    subject: str = ""  # the id of what it was done to
+    action: str  # for example `endpoint.pause`
+    subject: str = ""  # id of the changed object
     app_id: str | None = None
-    detail: str = ""  # for people; never a secret
-    address: str = ""  # where the request came from; empty: it was the command line
+    detail: str = ""  # a message for operators; never contains a secret
+    address: str = ""  # IP address of the caller; empty for the command line
 
 
 class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
@@ -27,12 +27,12 @@ class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):
 
 
 class AuditFilter(Struct, frozen=True, kw_only=True):
-    """All of the given fields must match."""
+    """A filter for audit entries. All fields that are set must match."""
 
     org_id: str
     app_id: str | None = None
     action: str | None = None
-    actor: str | None = None  # its name, or its kind
+    actor: str | None = None  # the actor's name or kind
     subject: str | None = None
     since: datetime | None = None
     until: datetime | None = None

@@ -1,4 +1,4 @@
-"""Organizations, their applications and event types."""
+"""Organizations, applications and event types."""
 
 from __future__ import annotations
 
@@ -17,19 +17,6 @@ class Organization(Struct, frozen=True, kw_only=True):
     tokens_valid_after: datetime | None = None
 
 
-class Application(Struct, frozen=True, kw_only=True):
-    no: int  # the database's own key; never shown
-    id: str
-    org_id: str
-    name: str
-    created_at: datetime
-    updated_at: datetime
-    uid: str | None = None
-    throttle_rate: int | None = None
-    metadata: dict[str, str] = {}
-    tokens_valid_after: datetime | None = None
-
-
 class NewApplication(Struct, frozen=True, kw_only=True):
     name: str
     uid: str | None = None
@@ -37,8 +24,19 @@ class NewApplication(Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
 
 
+class Application(NewApplication, frozen=True, kw_only=True):
+    """An application as the store keeps it."""
+
+    no: int  # internal key in the database; never shown to users
+    id: str
+    org_id: str
+    created_at: datetime
+    updated_at: datetime
+    tokens_valid_after: datetime | None = None
+
+
 class ApplicationChange(Struct, frozen=True, kw_only=True):
-    """Fields that are UNSET stay as they are."""
+    """A change of an application. A field that is UNSET keeps its value."""
 
     name: str | UnsetType = UNSET
     uid: str | UnsetType | None = UNSET
@@ -58,4 +56,4 @@ class EventType(Struct, frozen=True, kw_only=True):
     feature_flags: tuple[str, ...] = ()
     group_name: str | None = None
     policy: PolicyOverride | None = None
-    validated: bool = False  # payloads must fit the newest schema
+    validated: bool = False  # payloads must be valid under the newest schema

@@ -1,4 +1,4 @@
-"""Deliveries that gave up."""
+"""Dead letters: deliveries that failed permanently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hookline.model.states import Reason
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    id: int  # the delivery's
+    id: int  # the id of the delivery
     app_no: int
     app_id: str
     endpoint_no: int
@@ -30,17 +30,17 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
 
 class DeadFilter(Struct, frozen=True, kw_only=True):
-    """All of the given fields must match. Resolved ones only where asked for."""
+    """A filter for dead letters. All fields that are set must match."""
 
     org_id: str | None = None
     app_no: int | None = None
     endpoint_no: int | None = None
     event_type: str | None = None
     reason: Reason | None = None
-    since: datetime | None = None  # died at or after
-    until: datetime | None = None  # died before
+    since: datetime | None = None  # the delivery died at this time or later
+    until: datetime | None = None  # the delivery died before this time
     ids: tuple[int, ...] | None = None
-    resolved: bool | None = False  # None: both
+    resolved: bool | None = False  # None matches resolved and unresolved dead letters
 
 
 class DeadOfApplication(Struct, frozen=True, kw_only=True):
@@ -51,10 +51,10 @@ class DeadOfApplication(Struct, frozen=True, kw_only=True):
 
 class DeadStats(Struct, frozen=True, kw_only=True):
     dead: int
-    pending: int  # sent again by hand, and still open; `reason` and the times of a filter do not apply to them
+    pending: int  # replayed deliveries that are still open; the filter's `reason` and times do not apply to them
     resolved: int
     by_reason: dict[str, int]
-    by_application: tuple[DeadOfApplication, ...] = ()  # those with the most
+    by_application: tuple[DeadOfApplication, ...] = ()  # the applications with the most dead letters
     oldest: datetime | None = None
 
 
@@ -71,8 +71,8 @@ class DeadGroup(Struct, frozen=True, kw_only=True):
 
 
 class DeadSummary(Struct, frozen=True, kw_only=True):
-    groups: tuple[DeadGroup, ...]  # the largest first
-    more: bool  # older ones were not looked at: each number may be larger
+    groups: tuple[DeadGroup, ...]  # sorted by size, largest first
+    more: bool  # older dead letters were not read, so that each count may be larger
 
     @property
     def dead(self) -> int:

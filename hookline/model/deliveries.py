@@ -1,4 +1,4 @@
-"""One message to one endpoint, and the lease under which a worker sends it."""
+"""Deliveries, and the lease under which a worker sends one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.model.states import DeliveryState, Reason
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """One message to one endpoint, wherever it is kept: open, done or dead."""
+    """One message to one endpoint, in any state."""
 
     id: int
     state: DeliveryState
@@ -21,43 +21,43 @@ class Delivery(Struct, frozen=True, kw_only=True):
     endpoint_id: str
     message_id: str
     event_type: str
-    attempts: int  # that count against the budget
-    sent: int  # all attempts ever made, probes and those before a replay included
+    attempts: int  # attempts that count against `max_attempts`
+    sent: int  # all attempts, including probes and those before a replay
     accepted_at: datetime
     due_at: datetime | None = None
     expires_at: datetime | None = None
     finished_at: datetime | None = None
     reason: Reason | None = None
     detail: str | None = None
-    held: bool = False  # waiting, and its lane keeps it: circuit open, endpoint stopped, or left alone as it asked
+    held: bool = False  # it waits and its lane is held back: circuit open, endpoint paused or disabled, or Retry-After
 
 
 class LeasedDelivery(Struct, frozen=True, kw_only=True):
-    """A delivery that this worker has leased, with all that is needed to send it."""
+    """A delivery that a worker has leased, with everything that it needs to send it."""
 
     delivery_id: int
-    claim: int  # the fence: every later write names it
+    claim: int  # fencing token: every later write about this lease must name it
     message_id: str
     app_no: int
     endpoint_no: int
-    revision: int  # of the endpoint; see `Store.endpoints_for`
+    revision: int  # the endpoint's revision; see `Store.endpoints_for`
     event_type: str
     payload: bytes
     attempts: int
     sent: int
     accepted_at: datetime
     expires_at: datetime
-    claimed_at: datetime  # the database's clock
+    claimed_at: datetime  # by the database's clock
     lease_until: datetime
     due_at: datetime
-    epoch: int  # of the lane when it was claimed
-    counted: bool  # adds to `lane.in_flight`
+    epoch: int  # the lane's epoch at the time of the claim
+    counted: bool  # the lease is included in `lane.in_flight`
     probe: bool
-    trigger: int  # 0 scheduled, 1 manual
+    trigger: int  # 0: scheduled; 1: sent again by a person
     policy: PolicyOverride | None = None
-    last_delay: float = 0.0  # of the retry that led here; decorrelated jitter grows from it
-    ordering_key: str | None = None  # of the queue that waits behind it
-    trace: str | None = None  # of the message
+    last_delay: float = 0.0  # seconds before this retry; decorrelated jitter computes the next delay from it
+    ordering_key: str | None = None  # deliveries with the same key wait until this one has ended
+    trace: str | None = None  # trace context of the message
 
 
 class SlotBudgets(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,6 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[LeasedDelivery]
     now: datetime
-    next_at: datetime | None  # the earliest token that is left, only looked up when there are no jobs; it may be due
-    refused: dict[
-        int, int | None
-    ] = {}  # endpoints that a full budget of slots refused: the application's number, or None for the lane's own
+    next_at: datetime | None  # time of the earliest remaining wake token, possibly past; only set if there are no jobs
+    # Endpoints that a full budget of slots refused: the application whose budget it was, or None for the lane's own.
+    refused: dict[int, int | None] = {}

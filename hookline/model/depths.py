@@ -1,4 +1,4 @@
-"""How much is open, now."""
+"""Current sizes of queues and backlogs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from msgspec import Struct
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """What waits in the lanes of one organization or application. Deliveries are counted up to a bound."""
+    """The backlog of one organization or application. Deliveries are counted up to a limit."""
 
     lanes: int
     held_lanes: int
-    waiting: int  # in lanes that are not held back, due or not
-    held: int  # in those that are
-    oldest_due: datetime | None  # of those that wait and are not held back
+    waiting: int  # deliveries in lanes that are not held back, due or not
+    held: int  # deliveries in lanes that are held back
+    oldest_due: datetime | None  # due time of the oldest delivery that waits in a lane that is not held back
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """Open deliveries by state, dead letters, lanes by circuit."""
+    """Number of open deliveries by state, of dead letters, and of lanes with an open circuit."""
 
     pending: int
     scheduled: int
@@ -30,31 +30,31 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Depths(Struct, frozen=True, kw_only=True):
-    """How much there is of everything that is open, at one instant: for metrics, alerts and `top`.
+    """Sizes of all queues at one moment, for metrics, alerts and `hookline top`.
 
-    A lane is held back while it is paused or disabled, while a Retry-After holds it, and while its circuit is open or probed.
+    A lane is held back while it is paused or disabled, waits for a Retry-After, or has an open or half-open circuit.
     """
 
     at: datetime  # by the database's clock
-    seconds: float  # that the counting took
+    seconds: float  # how long the counting took
     states: dict[str, int]  # open deliveries: pending, scheduled, delivering, queued
-    due: int  # of those that wait: due by now, in lanes that are not held back
-    oldest_due: datetime | None  # of these
-    held: int  # that wait in lanes that are held back, due or not
+    due: int  # deliveries that are due, in lanes that are not held back
+    oldest_due: datetime | None  # due time of the oldest delivery that `due` counts
+    held: int  # deliveries that wait in lanes that are held back, due or not
     dead: dict[str, int]  # unresolved dead letters, by reason
-    circuits: dict[str, int]  # of lanes that are active: closed, open, half_open, recovering
-    lanes: dict[str, int]  # paused, disabled, held (by a Retry-After), slowed; a lane may be several of these
-    outbox_waiting: int  # of this database; counted up to a bound, as those set aside are
-    outbox_oldest: datetime | None  # of those that wait
-    outbox_set_aside: int
-    alerts: dict[str, dict[str, int]]  # that fire: by name and severity
+    circuits: dict[str, int]  # active lanes by circuit: closed, open, half_open, recovering
+    lanes: dict[str, int]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; these may overlap
+    outbox_waiting: int  # rows that wait in this database's outbox, counted up to a limit
+    outbox_oldest: datetime | None  # when the oldest waiting outbox row was written
+    outbox_set_aside: int  # outbox rows that were set aside, counted up to a limit
+    alerts: dict[str, dict[str, int]]  # number of firing alerts, by name and severity
 
     @property
     def backlog_age(self) -> float:
-        """Seconds that the oldest of those that are due waits already."""
+        """Seconds for which the oldest due delivery has waited."""
         return 0.0 if self.oldest_due is None else max(0.0, (self.at - self.oldest_due).total_seconds())
 
     @property
     def outbox_lag(self) -> float:
-        """Seconds that the oldest outbox row waits already."""
+        """Seconds for which the oldest outbox row has waited."""
         return 0.0 if self.outbox_oldest is None else max(0.0, (self.at - self.outbox_oldest).total_seconds())

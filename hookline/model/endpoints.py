@@ -1,4 +1,4 @@
-"""URLs of applications: secrets, filters, policy."""
+"""Endpoints: the URLs that receive webhooks, with their secrets, filters and policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.model.states import EndpointStatus
 
 
 class Scheme(StrEnum):
-    """Names of the signature headers and what is signed."""  # `signing/__init__.py` has the details
+    """The signature scheme: which headers carry the signature, and which bytes are signed. See `hookline/signing`."""
 
     STANDARD = "standard"
     SVIX = "svix"
@@ -22,30 +22,30 @@ class Scheme(StrEnum):
 
 
 class Ordering(StrEnum):
-    """What is sent to an endpoint one at a time, in the order in which it was accepted."""
+    """Which messages an endpoint gets one at a time, in the order in which they were accepted."""
 
-    NONE = "none"  # nothing: keys are ignored
+    NONE = "none"  # none; ordering keys are ignored
     KEY = "key"  # messages with the same ordering key
-    FIFO = "fifo"  # all of them
+    FIFO = "fifo"  # all messages
 
 
 class OnDeath(StrEnum):
-    """What becomes of those that stand in line behind a delivery that died."""
+    """How a dead delivery affects later ones with the same ordering key."""
 
-    SKIP = "skip"  # they go on
-    BLOCK = "block"  # they wait until it is replayed or resolved
+    SKIP = "skip"  # later deliveries are sent
+    BLOCK = "block"  # later deliveries wait until the dead letter is replayed or resolved
 
 
 class Secret(Struct, frozen=True, kw_only=True):
     key: str  # whsec_<base64> (HMAC) or whsk_<base64> (Ed25519)
-    expires_at: datetime | None = None  # None: current; else it still signs until then, beside its successor
+    expires_at: datetime | None = None  # an old secret signs until then; None for the current secret
 
     def __repr__(self) -> str:
         return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
 
 
-class Veiled(Struct, frozen=True, kw_only=True):
-    """Its text has the names of the custom headers and not their values: receivers are let in by them."""
+class WithoutHeaderValues(Struct, frozen=True, kw_only=True):
+    """A base class whose `repr` shows the names of custom headers but not their values, which may be credentials."""
 
     def __repr__(self) -> str:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -54,36 +54,43 @@ class Veiled(Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
-class Endpoint(Veiled, frozen=True, kw_only=True):
-    no: int
+class NewEndpoint(WithoutHeaderValues, frozen=True, kw_only=True):
+    """An endpoint to create. `rules.checks.catalogue.check_endpoint` must check it before the store gets it."""
+
+    url: str
+    uid: str | None = None
+    description: str = ""
+    version: int = 1
+    event_types: tuple[str, ...] | None = None  # None means all event types
+    channels: tuple[str, ...] | None = None  # None means all messages, with or without a channel
+    status: EndpointStatus = EndpointStatus.ACTIVE
+    throttle_rate: float | None = None  # starts per second
+    concurrency: int | None = None  # maximum number of requests in flight
+    ordering: Ordering = Ordering.KEY
+    on_death: OnDeath = OnDeath.SKIP
+    scheme: Scheme = Scheme.STANDARD
+    secrets: tuple[Secret, ...] = ()  # the current secret comes first
+    headers: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    policy: PolicyOverride | None = None
+
+
+class Endpoint(NewEndpoint, frozen=True, kw_only=True):
+    """An endpoint as the store keeps it."""
+
+    no: int  # internal key in the database; never shown to users
     id: str
     app_no: int
     app_id: str
     org_id: str
-    url: str
     created_at: datetime
     updated_at: datetime
-    uid: str | None = None
-    description: str = ""
-    version: int = 1
-    event_types: tuple[str, ...] | None = None  # None: all
-    channels: tuple[str, ...] | None = None  # None: messages on any channel or none
-    status: EndpointStatus = EndpointStatus.ACTIVE
     status_reason: str | None = None
-    throttle_rate: float | None = None  # starts a second
-    concurrency: int | None = None  # most requests in flight
-    ordering: Ordering = Ordering.KEY
-    on_death: OnDeath = OnDeath.SKIP
-    scheme: Scheme = Scheme.STANDARD
-    secrets: tuple[Secret, ...] = ()  # the current one first
-    headers: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    policy: PolicyOverride | None = None
-    revision: int = 1  # grows with each change; workers cache endpoints by it
+    revision: int = 1  # increases with each change; workers cache endpoints by id and revision
 
 
 class EndpointName(Struct, frozen=True, kw_only=True):
-    """What people know it by."""
+    """The names of an endpoint and of its application, for display."""
 
     id: str
     url: str
@@ -94,29 +101,8 @@ class EndpointName(Struct, frozen=True, kw_only=True):
     deleted: bool
 
 
-class NewEndpoint(Veiled, frozen=True, kw_only=True):
-    """What a caller gives. Checked by `catalogue.check_endpoint` before it comes to the store."""
-
-    url: str
-    uid: str | None = None
-    description: str = ""
-    version: int = 1
-    event_types: tuple[str, ...] | None = None
-    channels: tuple[str, ...] | None = None
-    status: EndpointStatus = EndpointStatus.ACTIVE
-    throttle_rate: float | None = None
-    concurrency: int | None = None
-    ordering: Ordering = Ordering.KEY
-    on_death: OnDeath = OnDeath.SKIP
-    scheme: Scheme = Scheme.STANDARD
-    secrets: tuple[Secret, ...] = ()
-    headers: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    policy: PolicyOverride | None = None
-
-
-class EndpointChange(Veiled, frozen=True, kw_only=True):
-    """Fields that are UNSET stay as they are."""
+class EndpointChange(WithoutHeaderValues, frozen=True, kw_only=True):
+    """A change of an endpoint. A field that is UNSET keeps its value."""
 
     url: str | UnsetType = UNSET
     uid: str | UnsetType | None = UNSET

@@ -1,4 +1,4 @@
-"""Which names of tenants' things metrics may have."""
+"""Whether metrics have labels that name endpoints."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from enum import StrEnum
 
 class EndpointLabels(StrEnum):
     OFF = "off"
-    TOP = "top"  # ids of those that failed most
-    HASHED = "hashed"  # hashes of these ids
+    TOP = "top"  # ids of the endpoints that failed most
+    HASHED = "hashed"  # hashes of the ids of the endpoints that failed most

@@ -1,4 +1,4 @@
-"""Queues of endpoints: what governs them, their timeline, and how people see them."""
+"""Lanes: the delivery queue of one endpoint, its limits, its timeline and its view for users."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from hookline.model.states import Circuit, EndpointStatus
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """The queue of one endpoint and what governs it. Written only under its row lock."""
+    """The queue of one endpoint and its limits. A writer must hold the lock of the lane's row."""
 
     endpoint_no: int
     app_no: int
     status: EndpointStatus = EndpointStatus.ACTIVE
     revision: int = 1
     circuit: Circuit = Circuit.CLOSED
-    epoch: int = 0  # grows with each change of the circuit
-    failures: int = 0  # in a row
+    epoch: int = 0  # increases with each change of the circuit
+    failures: int = 0  # consecutive failures
     failing_since: datetime | None = None  # the first failure since the last success
-    trips: int = 0  # openings since the circuit was last closed
+    trips: int = 0  # how often the circuit opened since it was last closed
     opened_at: datetime | None = None
-    probe_at: datetime | None = None  # open: the next probe; half-open: until when the probe holds the lane
-    window: int | None = None  # recovering: most requests in flight
+    probe_at: datetime | None = None  # open: time of the next probe; half-open: end of the current probe
+    window: int | None = None  # maximum number of requests in flight while the circuit recovers
     window_at: datetime | None = None  # when the window last grew
-    in_flight: int = 0  # claims that were made while the lane was limited
-    waiting_floor: datetime | None = None  # somebody found no room: whoever frees some inserts a token with this floor
+    in_flight: int = 0  # leased deliveries that were claimed while the lane had a limit
+    waiting_floor: datetime | None = None  # floor of the wake token to insert when a slot is freed
     throttle_rate: float | None = None
     concurrency: int | None = None
     tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
-    held_until: datetime | None = None  # by a Retry-After
-    pace: float | None = None  # starts a second that 429s have taught us; None: the endpoint has not complained
-    pace_at: datetime | None = None  # when it last changed
-    pace_top: float | None = None  # that was too much, the last time
-    slowed_at: datetime | None = None  # the last complaint that slowed it
-    app_rate: float | None = None  # starts a second of the application as a whole, all of its lanes together
-    turn_at: datetime | None = None  # its turn among those of its lanes that wait for that rate
+    held_until: datetime | None = None  # no request is sent before this time, because of a Retry-After
+    pace: float | None = None  # starts per second, lowered after each 429; None means no limit
+    pace_at: datetime | None = None  # when `pace` last changed
+    pace_top: float | None = None  # the rate that caused the last 429
+    slowed_at: datetime | None = None  # the last response that lowered `pace`
+    app_rate: float | None = None  # starts per second allowed for all lanes of the application together
+    turn_at: datetime | None = None  # when this lane may start next under `app_rate`
 
 
 class AppPace(Struct, frozen=True, kw_only=True):
-    """How far an application that has a rate is: shared by its lanes, and by all workers."""
+    """The rate limiter state of one application. All of its lanes and all workers share it."""
 
     app_no: int
     tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
-    tail_at: datetime | None = None  # the last turn that was given to a lane that waits
+    tail_at: datetime | None = None  # the latest `turn_at` that was given to a waiting lane
 
 
 class LaneEventKind(StrEnum):
@@ -60,24 +60,24 @@ class LaneEventKind(StrEnum):
     ENDPOINT_DISABLED = "endpoint_disabled"
     ENDPOINT_ENABLED = "endpoint_enabled"
     LANE_HELD = "lane_held"
-    LANE_SLOWED = "lane_slowed"  # by a 429
-    LANE_AT_SPEED = "lane_at_speed"  # the pace is forgotten
+    LANE_SLOWED = "lane_slowed"  # a 429 lowered the lane's pace
+    LANE_AT_SPEED = "lane_at_speed"  # the lane sends without a pace limit again
 
 
 class LaneEvent(Struct, frozen=True, kw_only=True):
-    """An operational event of one endpoint, with its cause: the endpoint's timeline is made of these."""
+    """An entry of an endpoint's timeline, such as an opened circuit, with its cause."""
 
     endpoint_no: int
     at: datetime
     kind: LaneEventKind
     cause: str
-    actor: Actor | None = None  # None: nobody, it came about by itself
+    actor: Actor | None = None  # the person or key that caused it; None if Hookline did it automatically
 
 
 class LaneEventFilter(Struct, frozen=True, kw_only=True):
-    kinds: tuple[LaneEventKind, ...] | None = None  # one of them
-    since: datetime | None = None  # at or after
-    until: datetime | None = None  # before
+    kinds: tuple[LaneEventKind, ...] | None = None  # the event has one of these kinds
+    since: datetime | None = None  # the event is not earlier than this
+    until: datetime | None = None  # the event is earlier than this
 
     def matches(self, event: LaneEvent) -> bool:
         return (
@@ -88,40 +88,40 @@ class LaneEventFilter(Struct, frozen=True, kw_only=True):
 
 
 class TimelineEntry(Struct, frozen=True, kw_only=True):
-    id: int  # in the order in which the lane changed
+    id: int  # increases in the order in which the lane changed
     event: LaneEvent
 
 
 class LaneView(Struct, frozen=True, kw_only=True):
-    """A lane for people: `hookline endpoints`, `doctor`, the health route and the dashboard."""
+    """A lane as `hookline endpoints`, `doctor`, the health route and the dashboard show it."""
 
     lane: Lane
     endpoint_id: str
     url: str
     description: str
     app_id: str
-    depth: int  # open deliveries, counted up to a bound
-    more: bool  # there may be more of these
+    depth: int  # open deliveries, counted up to a limit
+    more: bool  # the count reached its limit, so that the true depth may be larger
     oldest_due: datetime | None
     last_error: str | None = None
 
 
 class AppHealth(Struct, frozen=True, kw_only=True):
-    """How the endpoints of one application are."""
+    """The health of one application's endpoints."""
 
-    lanes: int  # that were looked at
-    sick: int  # of these, not well
-    stopped: int  # of these, held back
-    held: int  # deliveries behind those, counted up to a bound
-    dead: int  # dead letters that nobody has resolved, likewise
+    lanes: int  # lanes that were checked
+    sick: int  # checked lanes that are not healthy
+    stopped: int  # checked lanes that are held back
+    held: int  # deliveries in lanes that are held back, counted up to a limit
+    dead: int  # unresolved dead letters, counted up to a limit
 
 
 class UnhealthyLane(Struct, frozen=True, kw_only=True):
-    """A lane that is held back, whose last attempts have failed, or that has dead letters."""
+    """A lane that is held back, or whose last attempts failed, or that has dead letters."""
 
     view: LaneView
     org_id: str
     app_name: str
-    dead: int  # dead letters that nobody has resolved, counted up to a bound
-    dead_since: datetime | None = None  # when the first of these died
-    stopped_at: datetime | None = None  # when it was last paused or disabled
+    dead: int  # unresolved dead letters, counted up to a limit
+    dead_since: datetime | None = None  # when the oldest unresolved dead letter died
+    stopped_at: datetime | None = None  # when the endpoint was last paused or disabled

@@ -1,4 +1,4 @@
-"""Measurements as plain data: families, series and histograms that add up over processes and time."""
+"""Metrics as plain data: families, series and histograms that can be summed over processes and over time."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ SECONDS = (
     21600.0,
     86400.0,
 )
-QUICK = SECONDS[:13]  # up to 10 s: of what we do ourselves
+QUICK = SECONDS[:13]  # up to 10 s: for operations inside Hookline, such as a commit
 SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 ATTEMPTS = tuple(float(number) for number in range(1, 13))
 
 
 class Family(Struct, frozen=True):
-    """What is measured, in Prometheus's words."""
+    """The name, help text and labels of a metric, as in Prometheus."""
 
     name: str
     help: str
     labels: Labels = ()
-    bounds: tuple[float, ...] = ()  # of a histogram's buckets, without infinity; empty: a counter
+    bounds: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without infinity; empty for a counter
 
 
 class Series(Struct, frozen=True, array_like=True):
@@ -50,7 +50,7 @@ class Series(Struct, frozen=True, array_like=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One family with its series, as it goes from process to process."""
+    """One family with its series, in the form that processes exchange."""
 
     family: Family
     series: list[Series]
@@ -60,14 +60,14 @@ Snapshot = dict[str, Measured]
 
 
 def added(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """What several processes did together."""
+    """Return the sum of the snapshots of several processes."""
     total: dict[str, tuple[Family, dict[Labels, list[float]]]] = {}
     for each in snapshots:
         for name, measured in each.items():
             _, rows = total.setdefault(name, (measured.family, {}))
             for series in measured.series:
                 row = rows.get(series.labels)
-                # Of two releases side by side the buckets may differ; what does not fit is left out.
+                # Two releases that run side by side may have different buckets. A row of another length is left out.
                 if row is None:
                     rows[series.labels] = list(series.values)
                 elif len(row) == len(series.values):
@@ -83,7 +83,10 @@ def count(row: Sequence[float]) -> float:
 
 
 def quantile(part: float, row: Sequence[float], bounds: Sequence[float]) -> float | None:
-    """Between the bounds of the bucket where it falls, as Prometheus does; the last bound if it lies beyond. None: no values."""
+    """Estimate a quantile by linear interpolation within its bucket, as Prometheus does.
+
+    The result is the last bound if the quantile lies beyond it, and None if the histogram is empty.
+    """
     total = count(row)
     if total <= 0:
         return None
@@ -97,7 +100,7 @@ def quantile(part: float, row: Sequence[float], bounds: Sequence[float]) -> floa
 
 
 def at_least(part: float, row: Sequence[float], bounds: Sequence[float]) -> float:
-    """The lower bound of the bucket where it falls: what is known of it, where `quantile` guesses."""
+    """Return the lower bound of the bucket that holds the quantile. The true value is certain to be at least this."""
     rank, seen = part * count(row), 0.0
     for low, inside in zip((0.0, *bounds), row[:-1], strict=True):
         seen += inside

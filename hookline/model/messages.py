@@ -1,4 +1,4 @@
-"""Events that are accepted once, and how they are looked for."""
+"""Messages, the results of accepting them, and the filters that search them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ from msgspec import Struct
 from hookline.model.policy import PolicyOverride
 
 
-class NewMessage(Struct, frozen=True, kw_only=True):
-    """One event to accept. The id is made before COMMIT, so that a lost answer can be looked up."""
+class EventFields(Struct, frozen=True, kw_only=True):
+    """The fields of an event that stay the same from the publisher to the delivery."""
 
-    id: str
-    app_no: int
     event_type: str
-    payload: bytes  # as it came; these bytes are stored, signed and sent
     event_id: str | None = None
     channels: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     ordering_key: str | None = None
     deliver_at: datetime | None = None
     policy: PolicyOverride | None = None
-    trace: str | None = None  # of the publisher: traceparent, and tracestate after a space
+    trace: str | None = None  # the publisher's traceparent, then a space and its tracestate
+
+
+class NewMessage(EventFields, frozen=True, kw_only=True):
+    """One event to accept. Its id exists before COMMIT, so that the caller can look it up after a lost answer."""
+
+    id: str
+    app_no: int
+    payload: bytes  # exactly the bytes that the publisher sent; they are stored, signed and delivered unchanged
     idempotency_key: bytes | None = None  # hash of organization, application, path and key
     idempotency_body: bytes | None = None  # hash of the request body
 
 
 class IngestStatus(StrEnum):
     ACCEPTED = "accepted"
-    REPLAYED = "replayed"  # same idempotency key, same body: `message_id` is the first one's
-    KEY_REUSED = "key_reused"  # same idempotency key, another body
-    EVENT_ID_TAKEN = "event_id_taken"  # `message_id` is the one that has it
+    REPLAYED = "replayed"  # an earlier request had the same idempotency key and body; the id is that message's
+    KEY_REUSED = "key_reused"  # same idempotency key as an earlier request, but another body
+    EVENT_ID_TAKEN = "event_id_taken"  # `message_id` is the message that already has this event id
     NO_APPLICATION = "no_application"
 
 
@@ -40,47 +45,39 @@ class Accepted(Struct, frozen=True, kw_only=True):
     status: IngestStatus
     message_id: str
     created_at: datetime | None = None
-    deliveries: int = 0  # how many endpoints it fanned out to
+    deliveries: int = 0  # number of endpoints that will get the message
 
 
 class NewBatch(Struct, frozen=True, kw_only=True):
-    """Messages of one application that are accepted in one transaction, under one idempotency key."""
+    """Messages of one application, accepted in one transaction under one idempotency key."""
 
     app_no: int
-    messages: tuple[NewMessage, ...]  # without keys of their own
-    faults: dict[int, str] = {}  # positions in the caller's list that are no messages, and why: kept with the key
+    messages: tuple[NewMessage, ...]  # these have no idempotency keys of their own
+    faults: dict[int, str] = {}  # why an item was refused, by its position; stored with the idempotency key
     idempotency_key: bytes | None = None
     idempotency_body: bytes | None = None
 
 
 class BatchAccepted(Struct, frozen=True, kw_only=True):
-    status: IngestStatus  # of the batch as a whole: accepted, replayed or key_reused
-    answers: tuple[Accepted, ...] = ()  # one for each message, in order; replayed: the first ones again
-    faults: dict[int, str] = {}  # likewise
+    status: IngestStatus  # for the whole batch: accepted, replayed or key_reused
+    answers: tuple[Accepted, ...] = ()  # one for each message, in order; a replayed batch repeats the first answers
+    faults: dict[int, str] = {}  # why an item was refused, by its position
 
 
-class Message(Struct, frozen=True, kw_only=True):
-    seq: int  # the order in which the database accepted it
+class Message(EventFields, frozen=True, kw_only=True):
+    seq: int  # position in the order in which the database accepted messages
     id: str
     app_no: int
     app_id: str
-    event_type: str
-    payload: bytes | None  # None: expunged, taken by retention, or not asked for
+    payload: bytes | None  # None if it was expunged, deleted by retention, or not requested
     created_at: datetime
-    event_id: str | None = None
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    policy: PolicyOverride | None = None
-    trace: str | None = None  # of the publisher: traceparent, and tracestate after a space
-    size: int | None = None  # of the payload, in bytes; None: it is gone
+    size: int | None = None  # bytes of the payload; None if the payload was deleted
 
 
 class MessageFilter(Struct, frozen=True, kw_only=True):
-    """All of the given fields must match."""
+    """A filter for messages. All fields that are set must match."""
 
-    event_types: tuple[str, ...] | None = None  # one of them
+    event_types: tuple[str, ...] | None = None  # the message has one of these
     channel: str | None = None
     tag: str | None = None
     after: datetime | None = None
@@ -88,13 +85,13 @@ class MessageFilter(Struct, frozen=True, kw_only=True):
 
 
 class MessageSearch(MessageFilter, frozen=True, kw_only=True):
-    """For people who search."""
+    """A message search, as the dashboard and the command line offer it."""
 
-    app_no: int | None = None  # None: every application of the organization
-    ref: str | None = None  # a message's id, or an event's
-    state: str | None = None  # delivered (everywhere), open (somewhere), dead (somewhere), none (no endpoint matched)
+    app_no: int | None = None  # None means every application of the organization
+    ref: str | None = None  # a message id or an event id
+    state: str | None = None  # delivered (all deliveries), open or dead (at least one), none (no endpoint matched)
 
 
 class FoundMessage(Struct, frozen=True, kw_only=True):
     message: Message
-    states: dict[str, int]  # its deliveries: those held by their lane are `held`, others go by the name of their state
+    states: dict[str, int]  # number of its deliveries by state name; those that their lane holds back count as `held`

@@ -1,4 +1,4 @@
-"""Who signs in to the pages, who guesses, and who did what. Frozen; the store keeps them, `dashboard/sessions.py` decides."""
+"""Operators of the dashboard, their sessions and their failed logins. `dashboard/sessions.py` makes the decisions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,98}[a-z0-9])?", re.A)
 
 
 class Operator(Struct, frozen=True, kw_only=True):
-    """A person who signs in with a password."""
+    """A person who signs in to the dashboard with a password."""
 
-    name: str  # one of its kind in the whole deployment
+    name: str  # unique in the whole deployment
     org_id: str
-    role: Scope  # full | read
-    password: str  # as `passwords.hashed` made it; never the password
+    role: Scope  # full or read
+    password: str  # the hash that `passwords.hashed` returned, never the password itself
     created_at: datetime
 
     def __repr__(self) -> str:
@@ -28,34 +28,36 @@ class Operator(Struct, frozen=True, kw_only=True):
 
 
 def operator_name(text: str) -> str:
-    """As it is kept, however it was typed."""
+    """Return the normalized form of an operator's name: lower case, without surrounding spaces."""
     name = text.strip().lower()
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput("an operator's name takes letters, digits and . _ @ + - between them: ada, ada@example.com")
+        raise InvalidInput(
+            "invalid operator name: use letters, digits and . _ @ + - between them, such as ada or ada@example.com"
+        )
     return name
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """One of `operator`, `key_id` and `token` says by what they signed in."""
+    """A dashboard session to create. One of `operator`, `key_id` and `token` is set: the credential that signed in."""
 
-    hash: bytes  # of what the cookie holds
+    hash: bytes  # hash of the cookie's value
     org_id: str
     role: Scope
-    lifetime: float  # seconds; never longer than the token's
-    app_no: int | None = None  # the portal: that application and nothing else
+    lifetime: float  # seconds; never longer than the remaining lifetime of the token
+    app_no: int | None = None  # the only application that a portal session may access
     operator: str | None = None
-    password: str | None = None  # the operator's, as `Operator.password` was when theirs was found to be right
+    password: str | None = None  # `Operator.password` at the time of the login; a later change ends the session
     key_id: str | None = None
-    token: bytes | None = None  # its hash
+    token: bytes | None = None  # hash of the token
     token_issued_at: datetime | None = None
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """One that is good now: whatever it was begun with is still good too."""
+    """A valid dashboard session. The credential that signed in is still valid too."""
 
     hash: bytes
     org_id: str
-    role: Scope  # an operator's is as it is now
+    role: Scope  # for an operator, the current role
     created_at: datetime
     expires_at: datetime
     app_id: str | None = None
@@ -66,11 +68,11 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class Guesses(Struct, frozen=True, kw_only=True):
-    """Wrong passwords, keys or tokens of one name, or from one address."""
+    """Failed logins with one name or from one address."""
 
     failures: int
-    since: datetime  # the first of these
+    since: datetime  # time of the first failed login
     locked_until: datetime | None = None
 
 
-Lock = Callable[[Guesses | None, datetime], Guesses]  # what is known of it, and now → with one guess more
+Lock = Callable[[Guesses | None, datetime], Guesses]  # (failed logins so far, now) → the same with one more failure

@@ -1,4 +1,4 @@
-"""What the senders' own transactions wrote, and what the relay made of it."""
+"""Outbox rows that applications wrote in their own transactions, and the relay's reports about them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.model.policy import PolicyOverride
+from hookline.model.messages import EventFields
 
 
-class OutboxRow(Struct, frozen=True, kw_only=True):
-    """What an application's transaction wrote to an outbox of its own database."""
+class OutboxRow(EventFields, frozen=True, kw_only=True):
+    """One event in an outbox of an application's database."""
 
-    id: int  # there
-    app: str  # id or uid
-    event_type: str
+    id: int  # number of the row in that outbox
+    app: str  # id or uid of the Hookline application
     payload: bytes
-    event_id: str | None  # a second copy is known by it; None only in Hookline's own database
+    event_id: str | None  # identifies a second copy of the same event; None only in Hookline's own database
     org_id: str | None = None
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    policy: PolicyOverride | None = None
-    trace: str | None = None
-    fault: str | None = None  # what could not be read of it: it will be set aside
+    fault: str | None = None  # why the row could not be read; the relay will set it aside
 
 
 class OutboxPlace(Struct, frozen=True, kw_only=True):
-    """How far the outbox of a SQLite file has been copied. The uid tells that row from another of the same number."""
+    """The last row that the relay copied from the outbox of a SQLite file.
+
+    A restored file may have another row with the same number. The uid shows the difference.
+    """
 
     row_id: int
     row_uid: str
@@ -36,14 +32,14 @@ class OutboxPlace(Struct, frozen=True, kw_only=True):
 
 class RelayReport(Struct, frozen=True, kw_only=True):
     relayed: int = 0
-    repeated: int = 0  # the event id was taken already: harmless
-    set_aside: int = 0  # rows that cannot become messages; kept with their reason
-    reasons: tuple[str, ...] = ()  # the first few of them
-    more: bool = False  # something may be left: it is known to be, or it could not be looked at now
+    repeated: int = 0  # rows whose event id already exists as a message; they were copied before
+    set_aside: int = 0  # rows that cannot become messages; they are stored with a reason
+    reasons: tuple[str, ...] = ()  # the first few reasons for setting rows aside
+    more: bool = False  # rows may be left in the outbox
 
     @property
     def gone(self) -> int:
-        """Rows that left the outbox's queue."""
+        """Number of rows that left the outbox."""
         return self.relayed + self.repeated + self.set_aside
 
 
@@ -57,14 +53,14 @@ class SetAside(Struct, frozen=True, kw_only=True):
     event_id: str | None
     payload: bytes
     reason: str
-    source: str | None  # the database that it was copied from; None: this one
+    source: str | None  # the database that the row was copied from; None means Hookline's own
     created_at: datetime
     set_aside_at: datetime | None
 
 
 class OutboxView(Struct, frozen=True, kw_only=True):
-    """The outbox of this database, as `doctor` sees it."""
+    """The outbox of Hookline's database, as `doctor` shows it."""
 
-    waiting: int  # counted up to a bound
-    oldest: datetime | None  # of those that wait
-    set_aside: int  # counted up to a bound
+    waiting: int  # rows not relayed yet, counted up to a limit
+    oldest: datetime | None  # when the oldest waiting row was written
+    set_aside: int  # rows that could not become messages, counted up to a limit

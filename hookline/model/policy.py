@@ -1,4 +1,4 @@
-"""How long and how often is tried, and when a circuit opens."""
+"""Retry policies and circuit breaker policies."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ class Strategy(StrEnum):
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How long and how often a delivery is tried. The deployment has one; `PolicyOverride` changes parts of it."""
+    """When and how often a failed delivery is retried. Each deployment has one; a `PolicyOverride` changes parts of it."""
 
     strategy: Strategy = Strategy.FULL_JITTER
-    base: float = 1.0  # seconds
+    base: float = 1.0  # seconds before the first retry
     factor: float = 3.0
     cap: float = 6 * 3600.0
     max_attempts: int = 12
-    max_age: float = 24 * 3600.0  # time budget from acceptance, replay or resume on
-    schedule: tuple[float, ...] = ()  # delays of the fixed strategy; the last one repeats
-    retry_after_cap: float = 3600.0  # the longest Retry-After that is honoured
+    max_age: float = 24 * 3600.0  # time budget in seconds, from acceptance, replay or resume
+    schedule: tuple[float, ...] = ()  # delays of the fixed strategy in seconds; the last one repeats
+    retry_after_cap: float = 3600.0  # longest Retry-After that is obeyed, in seconds
 
 
 class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Set on an event type, an endpoint or a message; the later wins. Fixed when the delivery is made."""
+    """Changes to the retry policy by an event type, an endpoint or a message.
+
+    A message overrides its endpoint, which overrides the event type. The policy of a delivery is fixed when it is created.
+    """
 
     strategy: Strategy | None = None
     base: float | None = None
@@ -40,11 +43,11 @@ class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class CircuitPolicy(Struct, frozen=True, kw_only=True):
-    threshold: int = 5  # consecutive failures that open it ...
-    spread: float = 1.0  # ... when they lie at least this far apart, first to last, in seconds
-    cooldown: float = 60.0  # before the first probe; doubles with each failed probe
-    cooldown_cap: float = 3600.0
-    recovery_window: int = 2  # after a good probe: requests in flight, doubling each `recovery_step` ...
-    recovery_step: float = 2.5  # four of them are ten seconds at an eighth of the full window, or less
-    recovery_rate: float = 10.0  # ... with at most window * this many starts a second
-    recovery_done: int = 128  # the circuit is closed when the window would pass this
+    threshold: int = 5  # number of consecutive failures that opens the circuit
+    spread: float = 1.0  # minimum seconds between the first and the last of these failures
+    cooldown: float = 60.0  # seconds before the first probe; doubles with each failed probe
+    cooldown_cap: float = 3600.0  # longest cooldown, in seconds
+    recovery_window: int = 2  # maximum requests in flight after a successful probe
+    recovery_step: float = 2.5  # seconds after which the window doubles; it reaches an eighth of its end size in 10 s
+    recovery_rate: float = 10.0  # starts per second for each request that the window allows
+    recovery_done: int = 128  # the circuit closes when the window would grow beyond this

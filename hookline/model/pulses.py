@@ -1,7 +1,7 @@
-"""Pulses: what one process did in a few seconds, kept in the database, so that the whole fleet can be seen from anywhere.
+"""Pulses: counters of one process over a few seconds, stored in the database so that any process can see the whole fleet.
 
-Alerts, `hookline top` and the dashboard read these; none of them asks a process, and none counts history. Pulses add up: over
-processes, and over time. They are kept for two hours as they came, and by the minute for a week.
+Alerts, `hookline top` and the dashboard read pulses instead of asking processes or counting old rows. Pulses can be summed over
+processes and over time. The store keeps single pulses for two hours and sums per minute for a week.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import fields
 
-from hookline.model.measures import ATTEMPTS, SECONDS, quantile
+from hookline.model.measures import SECONDS, quantile
 
 EVERY = 10.0  # seconds between two pulses of a process
-MAX_TOLD = 200  # endpoints of one pulse: those that failed most
+MAX_ENDPOINTS = 200  # maximum number of endpoints in a pulse; those with the most failures are kept
 
-Row = list[float]  # of a histogram
+Row = list[float]  # the bucket counts of a histogram, then the sum of its values
 Named = dict[str, float]
 
 
 class Pulse(Struct, kw_only=True, omit_defaults=True):
-    """Sums over `seconds`. Those of several processes have the sum of their seconds, and the length of none."""
+    """Counters of one process since its previous pulse, or the sum of several pulses."""
 
-    at: datetime  # its end; the latest of several
-    process: str = ""  # a random name; empty: of all of them
+    at: datetime  # end of the interval; in a sum, the latest end
+    process: str = ""  # random name of the process; empty in a sum
     processes: int = 1
-    in_flight: int = 0  # at its end
+    in_flight: int = 0  # requests in flight at the end of the interval
     slots: int = 0
-    accepted: float = 0.0  # messages
-    attempts: Named = {}  # by outcome
-    results: Named = {}  # by status class or error
-    retries: Named = {}  # by outcome
-    dead: Named = {}  # by reason
-    lane_events: Named = {}  # by kind
-    relayed: Named = {}  # by outcome
+    accepted: float = 0.0  # messages accepted
+    attempts: Named = {}  # number of attempts by outcome
+    results: Named = {}  # number of attempts by status class or error
+    retries: Named = {}  # number of retries by outcome
+    dead: Named = {}  # number of deaths by reason
+    lane_events: Named = {}  # number of lane events by kind
+    relayed: Named = {}  # number of outbox rows by outcome
     last_attempts: float = 0.0
     leases: float = 0.0
     repaired: float = 0.0
     stale: float = 0.0
-    latency: Row = []  # accepted to delivered
+    latency: Row = []  # seconds from acceptance to delivery
     first_latency: Row = []
     lag: Row = []
-    duration: Row = []  # of requests
-    used: Row = []  # attempts of what was delivered
-    outbox_lag: float = 0.0  # seconds, of applications' outboxes at its end; of several pulses the longest
-    endpoints: dict[int, list[int]] = {}  # that failed lately, by number: attempts that went well, and that failed
+    duration: Row = []  # seconds per request
+    used: Row = []  # attempts per delivered message
+    outbox_lag: float = 0.0  # seconds that the oldest outbox row has waited at the end; in a sum, the longest
+    endpoints: dict[int, list[int]] = {}  # successful and failed attempts of endpoints that failed recently, by number
 
     @property
     def delivered(self) -> float:
@@ -60,15 +60,15 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     def died(self) -> float:
         return sum(self.dead.values())
 
-    def latency_at(self, part: float) -> float | None:
-        return quantile(part, self.latency, SECONDS) if self.latency else None
-
     def first_latency_at(self, part: float) -> float | None:
         return quantile(part, self.first_latency, SECONDS) if self.first_latency else None
 
 
 def together(pulses: Iterable[Pulse], at: datetime) -> Pulse:
-    """What they did in all. `processes`, `in_flight` and `slots` are summed too: of one instant, not of a stretch of time."""
+    """Return the sum of `pulses`.
+
+    `processes`, `in_flight` and `slots` are summed too, so these three only make sense for pulses of the same moment.
+    """
     total = Pulse(at=at, processes=0)
     for pulse in pulses:
         for name in _SUMS:
@@ -88,7 +88,7 @@ def _sum(one: object, other: object) -> object:
                 for key in one | other
             }
         case list(), list():
-            if len(one) != len(other):  # empty, or of a release with other buckets
+            if len(one) != len(other):  # one is empty, or comes from a release with other buckets
                 return one or other
             return [a + b for a, b in zip(one, other, strict=True)]
         case ((int() | float()), (int() | float())):
@@ -96,10 +96,9 @@ def _sum(one: object, other: object) -> object:
     raise TypeError(f"pulses do not add up: {type(one).__name__} and {type(other).__name__}")
 
 
-def sickest(endpoints: dict[int, list[int]], most: int = MAX_TOLD, *, well: bool = False) -> dict[int, list[int]]:
-    """Those with failures, or also those without; the worst, if there are too many."""
-    failing = [(failed, no) for no, (_, failed) in endpoints.items() if failed or well]
-    return {no: endpoints[no] for _, no in sorted(failing, reverse=True)[:most]}
-
-
-__all__ = ["ATTEMPTS", "EVERY", "SECONDS", "Pulse", "Row", "sickest", "together"]
+def most_failing(
+    endpoints: dict[int, list[int]], limit: int = MAX_ENDPOINTS, *, healthy: bool = False
+) -> dict[int, list[int]]:
+    """Return the endpoints with the most failures. With `healthy`, endpoints without failures may be included."""
+    failing = [(failed, no) for no, (_, failed) in endpoints.items() if failed or healthy]
+    return {no: endpoints[no] for _, no in sorted(failing, reverse=True)[:limit]}

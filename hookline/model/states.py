@@ -1,4 +1,4 @@
-"""The states of a delivery and the moves between them. `docs/explanation/lifecycle.md` draws the same picture."""
+"""The states of a delivery and the transitions between them. `docs/explanation/lifecycle.md` has a diagram of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from hookline.errors import IllegalMove
 
 
 class DeliveryState(IntEnum):
-    """The number is what the database holds. Waiting states come first: the due index is `state < 2`."""
+    """The state of a delivery, as a number in the database. The due index covers `state < 2`, so waiting states come first."""
 
-    PENDING = 0  # may be sent from `due_at` on; never attempted, or released without an outcome
-    SCHEDULED = 1  # failed before; the next attempt is at `due_at`
+    PENDING = 0  # may be sent from `due_at` on; not attempted yet, or released without an outcome
+    SCHEDULED = 1  # the last attempt failed; the next one is at `due_at`
     DELIVERING = 2  # leased by a worker under a claim token
-    DELIVERED = 3  # final
-    DEAD = 4  # gave up, with a reason; can be replayed or resolved
-    RESOLVED = 5  # an operator closed the dead letter with a note
-    QUEUED = 6  # waits for its turn behind others of its ordering key
+    DELIVERED = 3  # the endpoint accepted the message; final state
+    DEAD = 4  # no more attempts, with a reason; a person can replay or resolve it
+    RESOLVED = 5  # a person closed the dead letter with a note
+    QUEUED = 6  # waits until earlier deliveries with the same ordering key have ended
 
 
 S = DeliveryState
 
 MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
-    # QUEUED, PENDING and SCHEDULED die without an attempt when their time budget ends or their endpoint is deleted.
+    # A waiting delivery becomes DEAD without an attempt when its time budget ends or its endpoint is deleted.
     S.PENDING: frozenset({S.DELIVERING, S.DEAD}),
     S.SCHEDULED: frozenset({S.DELIVERING, S.DEAD}),
     S.DELIVERING: frozenset({S.DELIVERED, S.SCHEDULED, S.DEAD, S.PENDING}),
@@ -33,12 +33,12 @@ MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
 }
 
 OPEN = frozenset({S.QUEUED, S.PENDING, S.SCHEDULED, S.DELIVERING})
-ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # of one ordering key: one at a time
+ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # at most one delivery per ordering key is in these states
 WAITING = frozenset({S.PENDING, S.SCHEDULED})
 
 
 def move(before: DeliveryState, after: DeliveryState) -> DeliveryState:
-    """Return `after`, or raise `IllegalMove`: a move outside the table is a bug, never data."""
+    """Return `after`, or raise `IllegalMove` if `MOVES` does not allow the transition. Such a transition is always a bug."""
     if after not in MOVES[before]:
         raise IllegalMove(f"a delivery cannot go from {before.name.lower()} to {after.name.lower()}")
     return after
@@ -46,16 +46,16 @@ def move(before: DeliveryState, after: DeliveryState) -> DeliveryState:
 
 class EndpointStatus(IntEnum):
     ACTIVE = 0
-    PAUSED = 1  # deliveries are created and held; their time budget starts anew on resume
-    DISABLED = 2  # none are created; open ones are held while their time budget runs
-    DELETED = 3  # open ones die as `endpoint_deleted`
+    PAUSED = 1  # deliveries are created and held; their time budget restarts on resume
+    DISABLED = 2  # no deliveries are created; open ones are held and their time budget keeps running
+    DELETED = 3  # open deliveries become dead with the reason `endpoint_deleted`
 
 
 class Circuit(IntEnum):
     CLOSED = 0
-    OPEN = 1  # nothing is attempted before `probe_at`
-    HALF_OPEN = 2  # one probe is in flight, and holds the lane until `probe_at`
-    RECOVERING = 3  # the window doubles with successes until the circuit is closed
+    OPEN = 1  # no request is sent before `probe_at`
+    HALF_OPEN = 2  # one probe is in flight; other requests wait until it ends, or until `probe_at`
+    RECOVERING = 3  # successes double the window until the circuit closes
 
 
 class Reason(StrEnum):
@@ -67,11 +67,11 @@ class Reason(StrEnum):
     ENDPOINT_GONE = "endpoint_gone"
     ENDPOINT_DELETED = "endpoint_deleted"
     BLOCKED_ADDRESS = "blocked_address"
-    UNSENDABLE = "unsendable"  # the request could not be built: a secret that no key opens, for one
+    UNSENDABLE = "unsendable"  # the request could not be built, for example because a secret cannot be decrypted
 
 
 class ErrorKind(StrEnum):
-    """What went wrong in one attempt. An HTTP status is not an error here."""
+    """Why one attempt got no HTTP response. A response with an error status is not an `ErrorKind`."""
 
     REFUSED = "refused"
     RESET = "reset"
@@ -79,15 +79,15 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     TLS = "tls"
     MALFORMED = "malformed"
-    AMBIGUOUS = "ambiguous"  # the body was sent and a reused connection closed: it may have arrived
+    AMBIGUOUS = "ambiguous"  # a reused connection closed after the body was sent: the receiver may have got the request
     BLOCKED = "blocked"
     UNSENDABLE = "unsendable"
-    INTERRUPTED = "interrupted"  # our own sender ended during the request: it may have arrived
+    INTERRUPTED = "interrupted"  # Hookline's sender process ended during the request: the receiver may have got it
     NETWORK = "network"  # any other failure of the network
 
 
 class Health(IntEnum):
-    """What one outcome says about its endpoint."""
+    """Whether one outcome counts for or against the health of its endpoint."""
 
     GOOD = 0
     BAD = 1

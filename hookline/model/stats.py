@@ -1,4 +1,4 @@
-"""What happened in a stretch of time."""
+"""Statistics of deliveries within a time range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class StatsFilter(Struct, frozen=True, kw_only=True):
-    """One organization, one of its applications, or one endpoint of that; from `since` on and before `until`."""
+    """Selects an organization, one of its applications, or one endpoint, and the time range from `since` to before `until`."""
 
     org_id: str
     since: datetime
@@ -18,17 +18,17 @@ class StatsFilter(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What happened in a stretch of time, and how many deliveries are open now."""
+    """Counts of events within a time range, and of the deliveries that are open now."""
 
-    messages: int  # accepted; 0 where one endpoint is asked for
-    pending: int  # now
-    scheduled: int  # now
-    queued: int  # now: behind others of their ordering key
-    delivering: int  # now
+    messages: int  # accepted messages; always 0 if the filter names an endpoint
+    pending: int  # current number, not limited to the time range
+    scheduled: int  # current number, not limited to the time range
+    queued: int  # current number of deliveries that wait behind others with the same ordering key
+    delivering: int  # current number, not limited to the time range
     delivered: int
-    dead: int  # died, and nobody has replayed or resolved them since
-    resolved: int  # died, and somebody has resolved them since
-    retries: int  # attempts that failed and were followed by another try
-    deaths: int  # attempts that ended a delivery for good
-    dead_open: int  # now, whenever they died
-    complete: bool  # False: a figure reached the bound up to which is counted, and may be larger
+    dead: int  # deliveries that died in the time range and were neither replayed nor resolved
+    resolved: int  # deliveries that died in the time range and were resolved since
+    retries: int  # failed attempts after which a retry was scheduled
+    deaths: int  # failed attempts after which the delivery was dead
+    dead_open: int  # current number of unresolved dead letters, not limited to the time range
+    complete: bool  # False if a count reached its limit, so that the true number may be larger

@@ -1,4 +1,4 @@
-"""What died while it waited, and what a sweep did."""
+"""The report of a sweep, and the deliveries that died while they waited."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from hookline.model.states import Reason
 
 
 class Death(Struct, frozen=True, kw_only=True):
-    """Of a delivery that died while it waited."""
+    """A delivery that died while it waited, without a new attempt."""
 
     delivery_id: int
     message_id: str
     endpoint_no: int
     event_type: str
     reason: Reason
-    sent: int  # attempts that were made before
+    sent: int  # number of attempts before its death
     accepted_at: datetime
     died_at: datetime
-    manual: bool = False  # it was sent again by hand
-    trace: str | None = None  # of the message
+    manual: bool = False  # a person had replayed or resent it
+    trace: str | None = None  # trace context of the message
 
 
 class SweepReport(Struct, frozen=True, kw_only=True):
-    leases: int = 0  # expired, back to pending
-    expired: int = 0  # time budget over: dead
-    deleted: int = 0  # endpoint gone: dead
-    retired: int = 0  # rows or partitions taken by retention
-    repaired: int = 0  # lanes that would not have woken: must stay 0
+    leases: int = 0  # deliveries that became pending again because their lease had expired
+    expired: int = 0  # deliveries that died because their time budget ended
+    deleted: int = 0  # deliveries that died because their endpoint was deleted
+    retired: int = 0  # rows or partitions that retention deleted
+    repaired: int = 0  # lanes with due work but no wake token; any value but 0 means a bug
     paused: int = 0
     disabled: int = 0
     events: tuple[LaneEvent, ...] = ()
-    deaths: tuple[Death, ...] = ()  # one for each that expired, or whose endpoint was deleted
-    dead_expired: int = 0  # of the retired: dead letters that nobody had resolved
+    deaths: tuple[Death, ...] = ()  # one entry for each delivery that `expired` and `deleted` count
+    dead_expired: int = 0  # unresolved dead letters that retention deleted

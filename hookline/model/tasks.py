@@ -1,4 +1,4 @@
-"""Long work that workers do in steps."""
+"""Tasks: long operations that workers run in small steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hookline.model.states import DeliveryState, Reason
 
 
 class TaskKind(StrEnum):
-    RECOVER = "recover"  # an endpoint's dead letters, by when their messages were accepted
-    REPLAY_MISSING = "replay_missing"  # messages that an endpoint never got
-    BULK_REPLAY = "bulk_replay"  # messages that an endpoint got, or failed to take
-    REPLAY_DEAD = "replay_dead"  # dead letters by filter
-    RESOLVE_DEAD = "resolve_dead"
+    RECOVER = "recover"  # replay the dead letters of an endpoint whose messages were accepted in a time range
+    REPLAY_MISSING = "replay_missing"  # send messages that the endpoint never got
+    BULK_REPLAY = "bulk_replay"  # send messages again that were delivered or died at the endpoint
+    REPLAY_DEAD = "replay_dead"  # replay the dead letters that match a filter
+    RESOLVE_DEAD = "resolve_dead"  # resolve the dead letters that match a filter
 
 
 class TaskStatus(StrEnum):
@@ -26,19 +26,19 @@ class TaskStatus(StrEnum):
 
 
 class TaskWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be done, with what; each kind uses its part. Kept as JSON."""
+    """The parameters of a task, stored as JSON. Each kind of task uses some of them."""
 
-    since: datetime | None = None  # messages that were accepted at or after ...
-    until: datetime | None = None  # ... and before
-    died_since: datetime | None = None  # dead letters likewise
-    died_until: datetime | None = None
+    since: datetime | None = None  # the message was accepted at this time or later
+    until: datetime | None = None  # the message was accepted before this time
+    died_since: datetime | None = None  # the delivery died at this time or later
+    died_until: datetime | None = None  # the delivery died before this time
     event_types: tuple[str, ...] | None = None
     channel: str | None = None
     tag: str | None = None
     reason: Reason | None = None
-    outcome: DeliveryState | None = None  # of a bulk replay: only what was delivered, or only what is dead
+    outcome: DeliveryState | None = None  # bulk replay: only messages that were delivered, or only those that are dead
     note: str = ""
-    batch: str = ""  # tasks of several applications that were asked for at once, and are shown together
+    batch: str = ""  # groups tasks of several applications that came from one request; they are shown together
 
 
 class NewTask(Struct, frozen=True, kw_only=True):
@@ -49,24 +49,19 @@ class NewTask(Struct, frozen=True, kw_only=True):
     endpoint_no: int | None = None
 
 
-class Task(Struct, frozen=True, kw_only=True):
-    """Long work that workers do in steps."""
+class Task(NewTask, frozen=True, kw_only=True):
+    """A long operation that workers run in small steps."""
 
     id: str
-    org_id: str
-    app_no: int
     app_id: str
-    kind: TaskKind
     status: TaskStatus
-    work: TaskWork
     created_at: datetime
     updated_at: datetime
-    endpoint_no: int | None = None
     endpoint_id: str | None = None
     done: int = 0
-    skipped: int = 0  # matched, and was left as it is: nothing could be sent
-    total: int | None = None  # that matched at the start; None: too many to count
-    position: str | None = None  # where the next step begins
+    skipped: int = 0  # items that matched but could not be sent
+    total: int | None = None  # number of matches at the start; None if there were too many to count
+    position: str | None = None  # start position of the next step
     error: str | None = None
 
 

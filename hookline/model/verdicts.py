@@ -1,4 +1,4 @@
-"""What follows from an attempt, and what was recorded of it."""
+"""The verdict on an attempt, and the report of recording it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Delivered(Struct, frozen=True, kw_only=True, tag=True):
 
 class Retry(Struct, frozen=True, kw_only=True, tag=True):
     at: datetime
-    spends: bool = True  # it counts against the attempt budget
-    fresh: bool = False  # at once, on a new connection
-    delay: float = 0.0  # the jittered delay; decorrelated jitter grows from it
+    spends: bool = True  # the attempt counts against `max_attempts`
+    fresh: bool = False  # retry at once, on a new connection
+    delay: float = 0.0  # the delay with jitter, in seconds; decorrelated jitter computes the next delay from it
 
 
 class Dead(Struct, frozen=True, kw_only=True, tag=True):
@@ -29,31 +29,32 @@ class Dead(Struct, frozen=True, kw_only=True, tag=True):
 
 
 Verdict = Delivered | Retry | Dead
+OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}  # the name of each verdict
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     health: Health
-    hold_until: datetime | None = None  # Retry-After of a 429 or 503 holds the whole lane
-    gone: bool = False  # 410: the endpoint is to be disabled
-    slow_down: bool = False  # it says "too fast", not "broken"
+    hold_until: datetime | None = None  # a Retry-After of a 429 or 503 response pauses the whole lane until then
+    gone: bool = False  # the endpoint answered 410 and will be disabled
+    slow_down: bool = False  # the response asks for a lower rate (429, or 503 with Retry-After)
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """A job, what came of it, and what follows: the input of `Store.record`."""
+    """A leased delivery, the result of its request and the verdict on it: the input of `Store.record`."""
 
     job: LeasedDelivery
     attempt_id: str
     sent: Sent
     judgement: Judgement
-    ended_at: datetime | None = None  # when the answer was in, by the database's clock
-    last_left: bool = False  # the attempt that follows is the last of its budget
-    ready_at: datetime | None = None  # from when it waited for a worker alone: a pause that held it does not count
+    ended_at: datetime | None = None  # when the response was complete, by the database's clock
+    last_left: bool = False  # the next attempt is the last one that the policy allows
+    ready_at: datetime | None = None  # when it could first be claimed, without the time that its lane was held
 
 
 class RecordReport(Struct, frozen=True, kw_only=True):
-    recorded: int  # results whose claim still held
-    stale: int  # results of a lost lease: nothing was written for them
+    recorded: int  # results whose claim was still valid
+    stale: int  # results whose lease was lost; nothing was written for them
     events: tuple[LaneEvent, ...] = ()
-    refused: tuple[int, ...] = ()  # deliveries whose outcome the database takes in no form: they are dead
-    lost: tuple[str, ...] = ()  # the attempts of those that are stale
+    refused: tuple[int, ...] = ()  # deliveries whose outcome the database cannot store; they are now dead
+    lost: tuple[str, ...] = ()  # ids of the attempts whose lease was lost

@@ -1,1 +1,1 @@
-"""Seeing it: what the process did (tally), what the fleet did (pulses), and who is told (metrics, logs, traces, alerts)."""
+"""Observability: counters of this process, the fleet's history, metrics, attempt logs and traces."""

@@ -1,7 +1,7 @@
-"""Lines of which there are very many: one for each attempt, made and written by the batch.
+"""The attempt log: one line per attempt, formatted and written in batches.
 
-Everything else is logged through structlog, which takes ten times as long for a line. Both look the same. The words are
-in `docs/reference/logs.md`.
+All other log lines go through structlog, which is ten times slower per line. Both have the same format.
+`docs/reference/logs.md` describes the fields.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from msgspec import Struct
 
 from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
+from hookline.model.verdicts import OUTCOMES
 from hookline.observe.stderr import ATOMIC
 
-MAX_TEXT = 300  # characters of a detail
-MAX_PAYLOAD = 1000  # bytes of a payload or an answer, where they are asked for
+MAX_TEXT = 300  # logged characters of a detail
+MAX_PAYLOAD = 1000  # logged bytes of a payload or a response, if payloads are logged
 
 _EVENT, _LEVEL = "attempt", "info"
 
-# JSON may have these as they are, and a terminal obeys them.
+# JSON allows these characters unescaped, but terminals interpret them.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _ONE_WORD = re.compile(r"[!-&(-<>-~]+")
 _USER = re.compile(r"(?<=://)[^\s/?#@]*@")
@@ -32,27 +33,27 @@ Write = Callable[[bytes], object]
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
-    attempts: str = "all"  # | failures | off
+    attempts: str = "all"  # or "failures" or "off"
     payloads: bool = False
     json: bool = False
     colours: bool = False
 
 
 class AttemptLine(Struct, kw_only=True, omit_defaults=True, gc=False):
-    """One attempt. Times are milliseconds; what did not happen is left out. It holds texts and numbers: no cycles to look for."""
+    """The fields of one log line. Empty fields are left out. `gc=False` is safe because it refers only to strings and numbers."""
 
     message: str
     endpoint: str
     event_type: str
-    attempt: str  # its id
+    attempt: str  # id of the attempt
     number: int
     outcome: str
     status: int | None = None
     error: str | None = None
     detail: str | None = None
-    reason: str | None = None  # of a death
-    next_s: float | None = None  # seconds to the next attempt
-    lag_ms: float | None = None  # from when it was due to its start
+    reason: str | None = None  # set if the delivery died
+    next_s: float | None = None  # seconds until the next attempt
+    lag_ms: float | None = None  # milliseconds between the due time and the start
     dns_ms: float | None = None
     connect_ms: float | None = None
     tls_ms: float | None = None
@@ -60,7 +61,7 @@ class AttemptLine(Struct, kw_only=True, omit_defaults=True, gc=False):
     total_ms: float = 0.0
     probe: bool = False
     manual: bool = False
-    recorded: bool = True  # False: it will be made again
+    recorded: bool = True  # False if the outcome was not stored, so that the delivery will be sent again
     payload: str | None = None
     response: str | None = None
     event: str
@@ -69,25 +70,24 @@ class AttemptLine(Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class AttemptLog:
-    """Of one process."""
+    """Writes the attempt log of one process."""
 
-    def __init__(self, settings: LogSettings, write: Write, most: int = ATOMIC) -> None:
-        """`most`: bytes of one write."""
+    def __init__(self, settings: LogSettings, write: Write, max_write: int = ATOMIC) -> None:
         self._settings = settings
         self._write = write
-        self._most = most
+        self._max_write = max_write  # bytes
 
     def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], *, recorded: bool = True) -> None:
-        """Never raises: a log that cannot be written is no reason to make a delivery twice."""
+        """Write one line for each result. It never raises, because a failed log write must not cause a second delivery."""
         wanted = self._settings.attempts
         if wanted == "off":
             return
         if wanted == "failures":
             batch = [result for result in batch if not isinstance(result.judgement.verdict, Delivered)]
         now, payloads = wall(), self._settings.payloads
-        render = _as_json if self._settings.json else _for_people(now, self._settings.colours)
+        render = _as_json if self._settings.json else _as_text(now, self._settings.colours)
         lines = [render(_line(result, name_of(result.job.endpoint_no), now, payloads, recorded)) for result in batch]
-        for chunk in chunks(lines, self._most):
+        for chunk in chunks(lines, self._max_write):
             self._write(chunk)
 
 
@@ -95,12 +95,12 @@ def silent() -> AttemptLog:
     return AttemptLog(LogSettings(attempts="off"), lambda _chunk: None)
 
 
-def chunks(lines: Sequence[bytes], most: int = ATOMIC) -> Iterator[bytes]:
-    """As few writes as keep lines whole where several processes share a pipe."""
+def chunks(lines: Sequence[bytes], limit: int = ATOMIC) -> Iterator[bytes]:
+    """Join lines into as few writes as possible. A write is short enough that several processes can share a pipe."""
     held: list[bytes] = []
     size = 0
     for line in lines:
-        if held and size + len(line) > most:
+        if held and size + len(line) > limit:
             yield b"".join(held)
             held, size = [], 0
         held.append(line)
@@ -109,8 +109,8 @@ def chunks(lines: Sequence[bytes], most: int = ATOMIC) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def told(text: str) -> str:
-    """What an endpoint or an error said, fit for a log: bounded, and without the parts of a URL that hold secrets."""
+def loggable(text: str) -> str:
+    """Shorten text from an endpoint or an error, and remove the parts of URLs that may contain secrets."""
     if "://" in text or "?" in text:
         text = _QUERY.sub("?…", _USER.sub("…@", text))
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
@@ -129,7 +129,7 @@ def _line(result: Result, endpoint: str, now: datetime, payloads: bool, recorded
         event_type=job.event_type,
         attempt=result.attempt_id,
         number=job.sent + 1,
-        outcome=_OUTCOMES[type(verdict)],
+        outcome=OUTCOMES[type(verdict)],
         status=sent.status,
         dns_ms=timing.dns / 1000 if timing.dns else None,
         connect_ms=timing.connect / 1000 if timing.connect else None,
@@ -161,12 +161,13 @@ def _explain(line: AttemptLine, result: Result, verdict: Verdict) -> None:
     if sent.error is not None:
         line.error = sent.error.value
     if sent.detail:
-        line.detail = told(sent.detail)
+        line.detail = loggable(sent.detail)
     match verdict:
-        case Retry(at=at) if result.ended_at is not None and not result.job.probe:  # a probe's circuit decides that
+        # For a probe, the circuit decides when the next one is sent.
+        case Retry(at=at) if result.ended_at is not None and not result.job.probe:
             line.next_s = round(max(0.0, (at - result.ended_at).total_seconds()), 3)
         case Dead(reason=reason, detail=detail):
-            line.reason, line.detail = reason.value, told(detail)
+            line.reason, line.detail = reason.value, loggable(detail)
 
 
 def _beginning(content: bytes) -> str:
@@ -174,47 +175,44 @@ def _beginning(content: bytes) -> str:
     return text if len(content) <= MAX_PAYLOAD else text + "…"
 
 
-_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
-
-
-# ── two ways to write it ──────────────────────────────────────────────────────────────────────────────────────────
+# ── output formats ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _encode = msgspec.json.Encoder().encode
 
 
 def _as_json(line: AttemptLine) -> bytes:
-    """What tenants write can only be in these three; of the rest every letter is ours, or was checked."""
-    made = _encode(line) + b"\n"
+    """Encode a line as JSON. Only `detail`, `payload` and `response` can contain unsafe characters from tenants."""
+    encoded = _encode(line) + b"\n"
     if line.detail is None and line.payload is None and line.response is None:
-        return made  # nearly all
+        return encoded
     if all(text is None or text.isprintable() for text in (line.detail, line.payload, line.response)):
-        return made
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", made.decode()).encode()
+        return encoded
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", encoded.decode()).encode()
 
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_PAINTS = {"delivered": "\x1b[32m", "retry": "\x1b[33m", "dead": "\x1b[31m"}
-_UNPAINTED = dict.fromkeys(_PAINTS, "")
+_COLOURS = {"delivered": "\x1b[32m", "retry": "\x1b[33m", "dead": "\x1b[31m"}
+_NO_COLOURS = dict.fromkeys(_COLOURS, "")
 
 
-def _for_people(now: datetime, colours: bool) -> Callable[[AttemptLine], bytes]:
-    """As structlog's lines: the instant, the level, the event, then name=value."""
+def _as_text(now: datetime, colours: bool) -> Callable[[AttemptLine], bytes]:
+    """Return a function that formats lines as structlog does: time, level, event, then name=value pairs."""
     event = f"{_BOLD}{_EVENT}{_PLAIN}" if colours else _EVENT
-    paints, plain = (_PAINTS, _PLAIN) if colours else (_UNPAINTED, "")
+    outcome_colours, plain = (_COLOURS, _PLAIN) if colours else (_NO_COLOURS, "")
     head = f"{now:%Y-%m-%dT%H:%M:%S.%fZ} [{_LEVEL:<9}] {event}{' ' * (30 - len(_EVENT))} message="
 
     def render(line: AttemptLine) -> bytes:
         outcome = line.outcome
         text = (
             f"{head}{line.message} endpoint={line.endpoint} event_type={line.event_type} attempt={line.attempt} "
-            f"number={line.number} outcome={paints[outcome]}{outcome}{plain}{_rest(line)} total_ms={line.total_ms}\n"
+            f"number={line.number} outcome={outcome_colours[outcome]}{outcome}{plain}{_rest(line)} total_ms={line.total_ms}\n"
         )
         return text.encode(errors="backslashreplace")
 
     return render
 
 
-_SAID = ("error", "reason", "detail", "next_s")  # of what went wrong
+_FAILURE = ("error", "reason", "detail", "next_s")  # fields of a failed attempt
 _RARE = ("probe", "manual", "payload", "response")
 _TIMES = ("lag_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms")
 
@@ -222,22 +220,22 @@ _TIMES = ("lag_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms")
 def _rest(line: AttemptLine) -> str:
     text = "" if line.status is None else f" status={line.status}"
     if line.outcome != "delivered":
-        text += _given(line, _SAID)
-    text += _given(line, _TIMES)
+        text += _fields(line, _FAILURE)
+    text += _fields(line, _TIMES)
     if line.probe or line.manual or line.payload is not None:
-        text += _given(line, _RARE)
+        text += _fields(line, _RARE)
     return text if line.recorded else f"{text} recorded=False"
 
 
-def _given(line: AttemptLine, names: Sequence[str]) -> str:
+def _fields(line: AttemptLine, names: Sequence[str]) -> str:
     text = ""
     for name in names:
         value = getattr(line, name)
         if value is not None and value is not False:
-            text += f" {name}={_clean(value) if type(value) is str else value}"
+            text += f" {name}={_quoted(value) if type(value) is str else value}"
     return text
 
 
-def _clean(text: str) -> str:
-    """Quoted where it would not be read as one value."""
+def _quoted(text: str) -> str:
+    """Quote the text unless it is a single word."""
     return text if _ONE_WORD.fullmatch(text) else repr(text)

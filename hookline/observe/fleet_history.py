@@ -1,7 +1,7 @@
-"""What the whole fleet did, stretch by stretch, from its pulses. The charts of the dashboard are made of it.
+"""The history of the whole fleet in equal time intervals, computed from pulses. The dashboard's charts show it.
 
-A week has ten thousand minutes of pulses, too many to be read for every look at a page: quarters of an hour that are over are
-added up once, and remembered.
+A week has ten thousand minutes, too many to read for every page view. So finished quarters of an hour are computed once and
+cached.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hookline.clock import EPOCH
 from hookline.model.pulses import Pulse, Row
 
 MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
-AT_ONCE = 24  # quarters that are read at a time, so that others get their turn in between
-REMEMBERED = timedelta(days=7, hours=1)
-_LATELY = timedelta(hours=1)  # in which the last minute is looked for
+AT_ONCE = 24  # quarters per database read; other tasks can run between two reads
+REMEMBERED = timedelta(days=7, hours=1)  # how long finished quarters stay in the cache
+_LATELY = timedelta(hours=1)  # time range in which the newest minute is searched
 
 
 class Read(Protocol):
-    """`Store.pulses`."""
+    """The type of `Store.pulses`."""
 
     def __call__(
         self, since: datetime, until: datetime | None = None, *, minutes: bool = False
@@ -32,18 +32,18 @@ class Read(Protocol):
 
 
 class Work(Struct, kw_only=True):
-    """Sums over one stretch of time."""
+    """Totals of one time interval."""
 
-    at: datetime  # its start
-    accepted: float = 0.0  # messages
-    delivered: float = 0.0  # attempts, by what came of them
-    retried: float = 0.0
-    dead: float = 0.0
-    reasons: dict[str, float] = {}  # deliveries that died, by why; also those that died while they waited
-    latency: Row = []  # accepted to delivered
-    first_latency: Row = []  # accepted to the first attempt
-    lag: Row = []  # due to started
-    used: Row = []  # attempts of what was delivered
+    at: datetime  # start of the interval
+    accepted: float = 0.0  # messages accepted
+    delivered: float = 0.0  # successful attempts
+    retried: float = 0.0  # failed attempts that are retried
+    dead: float = 0.0  # failed attempts after which the delivery died
+    reasons: dict[str, float] = {}  # deaths by reason, including deliveries that died while they waited
+    latency: Row = []  # seconds from acceptance to delivery
+    first_latency: Row = []  # seconds from acceptance to the first attempt
+    lag: Row = []  # seconds from the due time to the start of an attempt
+    used: Row = []  # attempts per delivered message
 
     @property
     def attempts(self) -> float:
@@ -75,14 +75,17 @@ class Work(Struct, kw_only=True):
 
 
 def _sum(one: Row, other: Row) -> Row:
-    """Those of a release with other buckets are left out."""
+    """Add two histograms. One with other buckets, from another release, is left out."""
     if not other or (one and len(one) != len(other)):
         return one
     return list(map(add, one, other)) if one else other
 
 
 def stretches(pulses: Iterable[Pulse], length: timedelta) -> dict[datetime, Work]:
-    """By their start. A pulse is of the stretch in which it ended; one that ended with it is of it, not of the next."""
+    """Sum pulses per interval, by the interval's start. A pulse belongs to the interval in which it ended.
+
+    A pulse that ended exactly at a boundary belongs to the earlier interval.
+    """
     found: dict[datetime, Work] = {}
     for pulse in pulses:
         start = begin(pulse.at - timedelta(microseconds=1), length)
@@ -100,24 +103,24 @@ def together(found: Iterable[Work], at: datetime) -> Work:
 
 
 def begin(at: datetime, length: timedelta) -> datetime:
-    """Of the stretch that has this instant in it."""
+    """Return the start of the interval that contains this time."""
     return at - (at - EPOCH) % length
 
 
 class History:
-    """One per process."""
+    """Reads and caches the fleet's history. There is one per process."""
 
     def __init__(self) -> None:
-        self._quarters: dict[datetime, Work] = {}  # that are over
-        self._reading = asyncio.Lock()  # who looks at a week first reads it for all
+        self._quarters: dict[datetime, Work] = {}  # finished quarters of an hour
+        self._reading = asyncio.Lock()  # concurrent requests wait for the first one to fill the cache
 
     async def minutes(self, read: Read, since: datetime) -> list[Work]:
-        """Those in which something was told, oldest first."""
+        """Return the minutes that have pulses, oldest first."""
         found = stretches(await _latest(read, since), MINUTE)
         return [found[at] for at in sorted(found)]
 
     async def quarters(self, read: Read, since: datetime, now: datetime) -> list[Work]:
-        """All of them, oldest first."""
+        """Return all quarters of an hour, oldest first."""
         async with self._reading:
             latest = await _latest(read, now - _LATELY)
             over = _over(latest, now)
@@ -138,13 +141,13 @@ class History:
 
 
 async def _latest(read: Read, since: datetime) -> list[Pulse]:
-    """By the minute as far as there are minutes, and then as they came."""
+    """Read the sums per minute, then the single pulses that are newer."""
     minutes = await read(since, minutes=True)
     return [*minutes, *await read(minutes[-1].at if minutes else since)]
 
 
 def _over(latest: list[Pulse], now: datetime) -> datetime:
-    """Until when every minute has been made: they are made in order, and late where nobody is there to make them."""
+    """Return the end of the last quarter that is complete. Sums per minute are made in order, and may be late."""
     made = [pulse.at for pulse in latest if not pulse.process]
     return begin(max(made, default=now - _LATELY), QUARTER)
 

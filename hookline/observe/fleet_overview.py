@@ -1,4 +1,4 @@
-"""The fleet at a glance, from its pulses: rates, latencies, who is sick. Pure; `hookline top` and the dashboard show it."""
+"""Current rates, latencies and failing endpoints of the fleet, from its pulses, for `hookline top` and the dashboard."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hookline.model.pulses import EVERY, Pulse, together
 
 RECENT = timedelta(minutes=1)
 WINDOW = timedelta(minutes=5)
-ALIVE = timedelta(seconds=3 * EVERY)  # a process that was silent for longer is gone
-STEPS = 30  # of the curves: ten seconds each
+ALIVE = timedelta(seconds=3 * EVERY)  # a process without a pulse for longer counts as ended
+STEPS = 30  # points of a curve, ten seconds each
 
 _PARTS = (0.5, 0.95, 0.99)
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """A second."""
+    """Events per second."""
 
-    recent: float  # over the last minute
-    window: float  # over the last five
-    curve: list[float]  # of these, step by step, oldest first
+    recent: float  # average of the last minute
+    window: float  # average of the last five minutes
+    curve: list[float]  # the last five minutes in steps, oldest first
 
 
 class Quantiles(Struct, frozen=True, kw_only=True):
-    """Seconds; None: there was nothing to measure."""
+    """Quantiles in seconds. None means that there were no values."""
 
     p50: float | None
     p95: float | None
@@ -35,7 +35,7 @@ class Quantiles(Struct, frozen=True, kw_only=True):
 
 
 class FailingEndpoint(Struct, frozen=True, kw_only=True):
-    """What an endpoint did with its attempts in the last five minutes."""
+    """Successful and failed attempts at one endpoint in the last five minutes."""
 
     endpoint_no: int
     good: int
@@ -51,18 +51,18 @@ class Overview(Struct, frozen=True, kw_only=True):
     processes: int
     in_flight: int
     slots: int
-    rates: dict[str, Rate]  # accepted, delivered, retries, dead
-    latency: Quantiles  # accepted to delivered, in the last five minutes
-    first_attempt: Quantiles  # accepted to the first attempt
-    request: Quantiles
-    attempts: list[float]  # part of what was delivered that took 1, 2, ... 12 attempts, and more
-    results: dict[str, float]  # attempts by status class or error
-    sick: list[FailingEndpoint]  # the worst first
-    outbox_lag: float  # seconds, of applications' outboxes
+    rates: dict[str, Rate]  # by name: accepted, delivered, retries, dead
+    latency: Quantiles  # from acceptance to delivery, in the last five minutes
+    first_attempt: Quantiles  # from acceptance to the first attempt
+    request: Quantiles  # duration of a request
+    attempts: list[float]  # parts of the delivered messages that took 1, 2, ... 12 attempts, and more
+    results: dict[str, float]  # number of attempts by status class or error
+    failing: list[FailingEndpoint]  # endpoints with the most failures first
+    outbox_lag: float  # seconds for which the oldest row of an application's outbox has waited
 
 
-def overview(pulses: Sequence[Pulse], now: datetime, *, most: int = 10) -> Overview:
-    """`pulses` are those of all processes in the last five minutes, oldest first."""
+def overview(pulses: Sequence[Pulse], now: datetime, *, limit: int = 10) -> Overview:
+    """Summarize the pulses of all processes in the last five minutes, given oldest first."""
     total = together(pulses, now)
     last = living(pulses, now)
     return Overview(
@@ -76,7 +76,7 @@ def overview(pulses: Sequence[Pulse], now: datetime, *, most: int = 10) -> Overv
         request=_quantiles(total.duration),
         attempts=_shares(total.used),
         results=total.results,
-        sick=_sick(total, most),
+        failing=_failing(total, limit),
         outbox_lag=max((pulse.outbox_lag for pulse in last), default=0.0),
     )
 
@@ -90,7 +90,7 @@ _COUNTS: dict[str, Callable[[Pulse], float]] = {
 
 
 def living(pulses: Sequence[Pulse], now: datetime) -> list[Pulse]:
-    """The newest of each process that lives."""
+    """Return the newest pulse of each process that is still running."""
     newest = {pulse.process: pulse for pulse in pulses}
     return [pulse for pulse in newest.values() if now - pulse.at <= ALIVE]
 
@@ -114,9 +114,9 @@ def _rate(pulses: Sequence[Pulse], now: datetime, count: Callable[[Pulse], float
 
 
 def _known_for(pulses: Sequence[Pulse], now: datetime) -> timedelta:
-    """Since when anybody tells us anything: a fleet that has just started is not slow."""
-    told = timedelta(seconds=EVERY)
-    return told if not pulses else max(told, now - min(pulse.at for pulse in pulses) + told)
+    """Return for how long there are pulses. A fleet that has just started must not look slow."""
+    one = timedelta(seconds=EVERY)
+    return one if not pulses else max(one, now - min(pulse.at for pulse in pulses) + one)
 
 
 def _quantiles(row: Sequence[float]) -> Quantiles:
@@ -125,16 +125,16 @@ def _quantiles(row: Sequence[float]) -> Quantiles:
 
 
 def _shares(used: Sequence[float]) -> list[float]:
-    """The last of a row is its sum, not a bucket."""
+    """Return the part of each bucket. The last element of the row is the sum of the values, not a bucket."""
     counts = list(used[: len(ATTEMPTS) + 1])
     total = sum(counts)
     return [each / total for each in counts] if total else []
 
 
-def _sick(total: Pulse, most: int) -> list[FailingEndpoint]:
-    found = [
+def _failing(total: Pulse, limit: int) -> list[FailingEndpoint]:
+    endpoints = [
         FailingEndpoint(endpoint_no=no, good=good, failed=failed)
         for no, (good, failed) in total.endpoints.items()
         if failed
     ]
-    return sorted(found, key=lambda each: (-each.failed, -each.part, each.endpoint_no))[:most]
+    return sorted(endpoints, key=lambda each: (-each.failed, -each.part, each.endpoint_no))[:limit]

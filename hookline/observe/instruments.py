@@ -1,6 +1,6 @@
-"""Counters and histograms that cost next to nothing. Only the event loop's thread adds to them; there are no locks.
+"""Fast counters and histograms without locks. Only the thread of the event loop may write to them.
 
-A histogram is kept as counts per bucket and a sum, so that those of several processes, or of several minutes, simply add up.
+A histogram is a count per bucket and a sum, so that histograms of several processes or minutes can be added.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from hookline.model.measures import Family, Labels, Measured, Series, Snapshot
 
 
 class Counter:
-    """Only ever grows."""
+    """A number that only increases, per combination of labels."""
 
     def __init__(self, name: str, about: str, *labels: str) -> None:
         self.family = Family(name, about, labels)
         self.values: dict[Labels, list[float]] = {} if labels else {(): [0.0]}
 
     def expect(self, *labels: str) -> None:
-        """Shown from the start: Prometheus sees no growth in a series that begins with its first event."""
+        """Create the series with value 0. Prometheus cannot see growth in a series that begins with its first event."""
         self.values.setdefault(labels, [0.0])
 
     def add(self, amount: float = 1.0, *labels: str) -> None:
@@ -32,7 +32,7 @@ class Counter:
 
 
 class Histogram:
-    """Counts per bucket, the last one for what is beyond every bound; then the sum."""
+    """A row holds the count of each bucket, then the count above the highest bound, then the sum of all values."""
 
     def __init__(self, name: str, about: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.family = Family(name, about, labels, bounds)
@@ -41,7 +41,7 @@ class Histogram:
             self.of()
 
     def of(self, *labels: str) -> list[float]:
-        """The row to `observe` into: looked up once for a batch."""
+        """Return the row of these labels. Create it if it is missing."""
         row = self.values.get(labels)
         if row is None:
             row = self.values[labels] = [0.0] * (len(self.family.bounds) + 2)
@@ -51,7 +51,7 @@ class Histogram:
         put(self.of(*labels), self.family.bounds, value)
 
     def observe_all(self, values: list[float], *labels: str) -> None:
-        """Many at once, for a fraction of the cost. Sorts them."""
+        """Add many values at a lower cost than one by one. It sorts `values` in place."""
         if values:
             spread(self.of(*labels), self.family.bounds, values)
 
@@ -65,7 +65,7 @@ def put(row: list[float], bounds: Sequence[float], value: float) -> None:
 
 
 def spread(row: list[float], bounds: Sequence[float], values: list[float]) -> None:
-    """As `put` for each of them: the bounds are looked for among the values, which are many, instead of the reverse."""
+    """Do the same as `put` for each value, faster: search the few bounds in the many sorted values."""
     values.sort()
     low = 0
     for at, bound in enumerate(bounds):
@@ -78,9 +78,6 @@ def spread(row: list[float], bounds: Sequence[float], values: list[float]) -> No
     row[-1] += sum(values)
 
 
-# ── snapshots: they add up over processes, and their difference is what happened in between ──
-
-
 def snapshot(instruments: Iterable[Instrument]) -> Snapshot:
     return {
         each.family.name: Measured(
@@ -88,6 +85,3 @@ def snapshot(instruments: Iterable[Instrument]) -> Snapshot:
         )
         for each in instruments
     }
-
-
-# ── reading a histogram ──

@@ -1,13 +1,12 @@
-"""What one process measures, stage by stage: the name, the words and the labels of each instrument, as `/metrics` shows them."""
+"""All metrics that one process counts, with their names, help texts and labels, as `/metrics` shows them."""
 
 from __future__ import annotations
 
 from hookline.model import LaneEventKind
 from hookline.model.measures import ATTEMPTS, QUICK, SECONDS, SIZES, Snapshot
 from hookline.model.states import Reason
+from hookline.model.verdicts import OUTCOMES
 from hookline.observe.instruments import Counter, Histogram, Instrument, snapshot
-
-OUTCOMES = ("delivered", "retry", "dead")
 
 
 class Meters:
@@ -23,39 +22,37 @@ class Meters:
         self.accepted = Counter("hookline_messages_accepted_total", "Messages accepted.", "via")
         self.ingest_size = Histogram("hookline_ingest_batch_size", "Messages in one commit of the API.", SIZES)
         self.ingest_seconds = Histogram("hookline_ingest_duration_seconds", "Time of one commit of the API.", QUICK)
-        self.relayed = Counter("hookline_outbox_rows_total", "Outbox rows that left their queue.", "outcome")
+        self.relayed = Counter("hookline_outbox_rows_total", "Outbox rows that left the outbox.", "outcome")
 
     def _of_attempts(self) -> None:
         self.claim_size = Histogram("hookline_claim_batch_size", "Deliveries leased by one claim.", SIZES)
         self.claim_seconds = Histogram("hookline_claim_duration_seconds", "Time of one claim.", QUICK)
         self.attempts = Counter("hookline_attempts_total", "Requests made.", "outcome", "result")
-        self.retries = Counter("hookline_retries_total", "Requests that were not a delivery's first.", "outcome")
-        self.last_attempts = Counter(
-            "hookline_last_attempts_total", "Deliveries that came to the last attempt of their budget."
-        )
+        self.retries = Counter("hookline_retries_total", "Requests that were retries.", "outcome")
+        self.last_attempts = Counter("hookline_last_attempts_total", "Deliveries whose next attempt is the last one.")
         self.retry_delay = Histogram(
-            "hookline_retry_delay_seconds", "Time until the next attempt of a delivery that failed.", SECONDS
+            "hookline_retry_delay_seconds", "Time between a failed attempt and the next one.", SECONDS
         )
         self.attempt_seconds = Histogram(
             "hookline_attempt_duration_seconds",
-            "Time of one request, from connect to the end of the answer.",
+            "Time of one request, from connecting to the end of the response.",
             SECONDS,
             "outcome",
             "event_type",
         )
         self.lag = Histogram(
             "hookline_send_lag_seconds",
-            "From the instant that an attempt was due to its start.",
+            "Time between the due time of an attempt and its start.",
             SECONDS,
             "event_type",
         )
         self.first_latency = Histogram(
             "hookline_first_attempt_latency_seconds",
-            "From acceptance, or the instant asked for, to the start of the first attempt.",
+            "Time from acceptance, or from the requested delivery time, to the start of the first attempt.",
             SECONDS,
         )
         self.latency = Histogram(
-            "hookline_delivery_latency_seconds", "From acceptance to delivered.", SECONDS, "event_type"
+            "hookline_delivery_latency_seconds", "Time from acceptance to delivery.", SECONDS, "event_type"
         )
 
     def _of_ends(self) -> None:
@@ -64,18 +61,20 @@ class Meters:
         )
         self.dead = Counter("hookline_dead_letters_total", "Deliveries that died.", "reason")
         self.refusals = Counter("hookline_guard_refusals_total", "Addresses that the guard refused.", "where")
-        self.lane_events = Counter(
-            "hookline_lane_events_total", "Changes of circuits and endpoints that came about by themselves.", "kind"
-        )
+        self.lane_events = Counter("hookline_lane_events_total", "Automatic changes of circuits and endpoints.", "kind")
 
     def _of_record(self) -> None:
-        self.record_size = Histogram("hookline_record_batch_size", "Outcomes written by one transaction.", SIZES)
-        self.record_seconds = Histogram("hookline_record_duration_seconds", "Time of one such transaction.", QUICK)
-        self.stale = Counter(
-            "hookline_stale_outcomes_total", "Outcomes that came after their lease was lost, and changed nothing."
+        self.record_size = Histogram("hookline_record_batch_size", "Outcomes recorded by one transaction.", SIZES)
+        self.record_seconds = Histogram(
+            "hookline_record_duration_seconds", "Time of one transaction that records outcomes.", QUICK
         )
-        self.leases = Counter("hookline_leases_expired_total", "Leases that ran out: a worker died or stalled.")
-        self.repaired = Counter("hookline_lanes_repaired_total", "Lanes that would not have woken. Must stay 0.")
+        self.stale = Counter(
+            "hookline_stale_outcomes_total", "Outcomes that were ignored because their lease was lost."
+        )
+        self.leases = Counter("hookline_leases_expired_total", "Leases that expired because a worker died or stalled.")
+        self.repaired = Counter(
+            "hookline_lanes_repaired_total", "Lanes with due work but without a wake token. Must stay 0."
+        )
 
     def _of_the_api(self) -> None:
         self.api_seconds = Histogram(
@@ -87,16 +86,16 @@ class Meters:
             "status",
         )
         self.bad_tokens = Counter(
-            "hookline_api_bad_tokens_total", "Requests to the API with a token or key that is no good.", "answer"
+            "hookline_api_bad_tokens_total", "Requests to the API with an invalid token or key.", "answer"
         )
 
     def _expect(self) -> None:
-        """What can happen, before it does."""
+        """Create the series of all known label values with 0."""
         for reason in Reason:
             self.dead.expect(reason.value)
         for kind in LaneEventKind:
             self.lane_events.expect(kind.value)
-        for outcome in OUTCOMES:
+        for outcome in OUTCOMES.values():
             self.retries.expect(outcome)
         for via in ("api", "outbox"):
             self.accepted.expect(via)

@@ -1,4 +1,4 @@
-"""OpenTelemetry, where it is installed and told where to send spans. The standard OTEL_* variables say how."""
+"""Starts the export of traces to OpenTelemetry, if the standard OTEL_* variables configure it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hookline.observe.traces import Traces
 
 log = structlog.get_logger()
 
-LAST_WORDS = 3.0  # seconds in which to send what waits when the process ends
-SPOKEN = "http/protobuf"
+FLUSH_TIME = 3.0  # seconds to send the remaining spans when the process ends
+PROTOCOL = "http/protobuf"
 
 
 @contextmanager
 def tracing(given: Mapping[str, str] = os.environ) -> Iterator[Traces | None]:
-    """None, and free of cost, where nobody asks for it. A setting that is wrong costs the traces and nothing else."""
+    """Yield the traces, or None if they are not configured. An invalid setting turns off traces and nothing else."""
     with ExitStack() as open_parts:
         traces = None
         if wanted(given):
@@ -31,7 +31,7 @@ def tracing(given: Mapping[str, str] = os.environ) -> Iterator[Traces | None]:
 
 
 class _Off(Exception):
-    """Traces were asked for, and cannot be."""
+    """Traces are configured but cannot be started."""
 
 
 def wanted(given: Mapping[str, str]) -> bool:
@@ -41,32 +41,32 @@ def wanted(given: Mapping[str, str]) -> bool:
 
 
 def _either(given: Mapping[str, str], name: str) -> str:
-    """For traces alone, or for everything that goes over OTLP."""
+    """Return the variable for traces, or else the one for all OTLP exports."""
     return (given.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or given.get(f"OTEL_EXPORTER_OTLP_{name}") or "").strip()
 
 
 def _start(given: Mapping[str, str], open_parts: ExitStack) -> Traces:
-    if (_either(given, "PROTOCOL") or SPOKEN) != SPOKEN:
-        raise _Off(f"OTEL_EXPORTER_OTLP_PROTOCOL: only {SPOKEN} is spoken here")
+    if (_either(given, "PROTOCOL") or PROTOCOL) != PROTOCOL:
+        raise _Off(f"OTEL_EXPORTER_OTLP_PROTOCOL: only {PROTOCOL} is supported")
     try:
         from hookline.observe import otlp
     except ImportError as error:
         raise _Off("OpenTelemetry is not installed: pip install 'hookline[otel]'") from error
     try:
         sender = open_parts.enter_context(otlp.sending())
-    except Exception as error:  # whatever the variables do to it; its text may repeat a header's value
+    except Exception as error:  # bad variables may cause any error, and its text may contain a header's value
         raise _Off(f"a setting of OpenTelemetry is wrong ({type(error).__name__})") from error
     for fault in sender.faults:
         log.warning("traces_setting_ignored", reason=fault)
     queue = SpanQueue(sender.send, _settings(given))
-    open_parts.callback(queue.close, LAST_WORDS)
+    open_parts.callback(queue.close, FLUSH_TIME)
     return Traces(sender.sampled, queue.add)
 
 
 def _settings(given: Mapping[str, str]) -> QueueSettings:
     default = QueueSettings()
     return QueueSettings(
-        most=_number(given, "OTEL_BSP_MAX_QUEUE_SIZE", default.most),
+        limit=_number(given, "OTEL_BSP_MAX_QUEUE_SIZE", default.limit),
         batch=_number(given, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", default.batch),
         delay=_number(given, "OTEL_BSP_SCHEDULE_DELAY", default.delay),
     )
@@ -78,5 +78,5 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
         return default
     if text.isascii() and text.isdigit() and len(text) < 10 and int(text):
         return int(text)
-    log.warning("traces_setting_ignored", reason=f"{name}: takes a number above 0")
+    log.warning("traces_setting_ignored", reason=f"{name}: must be a number above 0")
     return default

@@ -1,4 +1,4 @@
-"""Our spans in OpenTelemetry's terms: its sampler, its resource, its exporter over HTTP. Imported only where it is installed."""
+"""Exports spans with OpenTelemetry's sampler and HTTP exporter. Import it only if OpenTelemetry is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import trace as api
-from opentelemetry.context import Context as Around
+from opentelemetry.context import Context as OtelContext
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from hookline import __version__
-from hookline.observe.attempt_log import told
+from hookline.observe.attempt_log import loggable
 from hookline.observe.spans import Context, Kind, Span
 
 _LOGGER = logging.getLogger("opentelemetry")
@@ -27,12 +27,14 @@ _SCOPE = InstrumentationScope("hookline", __version__)
 
 @contextmanager
 def sending() -> Iterator[Sender]:
-    """As the variables say. From here on its own lines are not logged: there is one for each request that fails, and the
-    last may come after the end."""
-    heard = _Heard()
-    _LOGGER.handlers[:] = [heard]
+    """Start the exporter that the OTEL_* variables configure.
+
+    OpenTelemetry's own log lines are captured from here on: it writes one for each failed request, even after shutdown.
+    """
+    captured = _CapturedLogs()
+    _LOGGER.handlers[:] = [captured]
     _LOGGER.propagate = False
-    sender = Sender(heard)
+    sender = Sender(captured)
     try:
         yield sender
     finally:
@@ -40,38 +42,38 @@ def sending() -> Iterator[Sender]:
 
 
 class Sender:
-    def __init__(self, heard: _Heard) -> None:
-        self._heard = heard
+    def __init__(self, captured: _CapturedLogs) -> None:
+        self._captured = captured
         provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._sampler = provider.sampler
         self._resource = provider.resource
         self._exporter = OTLPSpanExporter()
-        self.faults = tuple(dict.fromkeys(heard.templates))
+        self.faults = tuple(dict.fromkeys(captured.templates))
 
     def sampled(self, parent: Context) -> bool:
-        if self._sampler is DEFAULT_ON:  # says the same, in a tenth of the time
+        if self._sampler is DEFAULT_ON:  # the same result as below, ten times faster
             return parent.sampled or not parent.span_id
         try:
-            judged = self._sampler.should_sample(_around(parent), parent.trace_id, "hookline")
-        except Exception:  # anybody may have written it
+            result = self._sampler.should_sample(_otel_context(parent), parent.trace_id, "hookline")
+        except Exception:  # a custom sampler may raise anything
             return False
-        return judged.decision is Decision.RECORD_AND_SAMPLE
+        return result.decision is Decision.RECORD_AND_SAMPLE
 
     def send(self, spans: Sequence[Span]) -> str | None:
-        self._heard.first = ""
+        self._captured.first = ""
         if self._exporter.export([self._readable(span) for span in spans]) is SpanExportResult.SUCCESS:
             return None
-        return told(self._heard.first) or "unknown"
+        return loggable(self._captured.first) or "unknown"
 
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:
-        """Made directly: a tracer would give it an id of its own."""
+        """Create the span directly, because a tracer would choose another span id."""
         return ReadableSpan(
             name=span.name,
-            context=_place(span.context, is_remote=False),
-            parent=_place(span.parent, is_remote=True) if span.parent.span_id else None,
+            context=_span_context(span.context, is_remote=False),
+            parent=_span_context(span.parent, is_remote=True) if span.parent.span_id else None,
             resource=self._resource,
             attributes=span.attributes,
             events=[Event(name, timestamp=at) for name, at in span.events],
@@ -83,13 +85,13 @@ class Sender:
         )
 
 
-class _Heard(logging.Handler):
-    """What OpenTelemetry has to say."""
+class _CapturedLogs(logging.Handler):
+    """A log handler that keeps OpenTelemetry's warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.first = ""  # since it was emptied; what follows repeats it, or only says that time is over
-        self.templates: list[str] = []  # without what was put into them: it may be a header's value
+        self.first = ""  # the first message since the last reset; later ones repeat it or report a timeout
+        self.templates: list[str] = []  # message templates without arguments, which may contain a header's value
 
     def emit(self, record: logging.LogRecord) -> None:
         if len(self.templates) < 10:
@@ -98,19 +100,19 @@ class _Heard(logging.Handler):
 
 
 def _resource() -> Resource:
-    """The service's name is ours where the variables give none."""
-    found = Resource.create()
-    if str(found.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        found = found.merge(Resource({SERVICE_NAME: "hookline"}))
-    return Resource({SERVICE_VERSION: __version__}).merge(found)
+    """Return the resource from the OTEL_* variables. The default service name is `hookline`."""
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: "hookline"}))
+    return Resource({SERVICE_VERSION: __version__}).merge(resource)
 
 
-def _around(parent: Context) -> Around:
+def _otel_context(parent: Context) -> OtelContext:
     if not parent.span_id:
-        return Around()
-    return api.set_span_in_context(NonRecordingSpan(_place(parent, is_remote=True)), Around())
+        return OtelContext()
+    return api.set_span_in_context(NonRecordingSpan(_span_context(parent, is_remote=True)), OtelContext())
 
 
-def _place(context: Context, *, is_remote: bool) -> SpanContext:
+def _span_context(context: Context, *, is_remote: bool) -> SpanContext:
     state = TraceState.from_header([context.state]) if context.state else None
     return SpanContext(context.trace_id, context.span_id, is_remote, TraceFlags(context.flags), state)

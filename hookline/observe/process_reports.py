@@ -1,33 +1,32 @@
-"""Several processes under one that shows them all: each writes down what it did, the one adds them up.
+"""Metrics of several worker processes, added up by their supervisor.
 
-A process that dies leaves its last word behind, so that a sum never falls; what it did in the moment after that word is lost
-with it. Each life has a file of its own.
+Each process writes its counters to a file of its own about once a second. When a process ends, the supervisor keeps its last
+report, so that a sum never decreases. Events after the last report are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 
 import msgspec
 from msgspec import Struct
 
-from hookline.model.measures import Labels, Measured, Series, Snapshot, added
+from hookline.model.measures import Measured, Series, Snapshot, added
 from hookline.observe.tally import MAX_EVENT_TYPES, Names, Tally
 
-EVERY = 1.0  # seconds between two words of a process
-EVENT_TYPE = "event_type"  # the label that tenants choose
+EVERY = 1.0  # seconds between two reports of a process
+EVENT_TYPE = "event_type"  # the label whose values tenants choose
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What one process, or several, did since they started; and what they are at."""
+    """Counters of one process, or the sum of several, since they started."""
 
     snapshot: Snapshot = {}
     processes: int = 1
     in_flight: int = 0
     slots: int = 0
-    outbox_lag: float = 0.0  # of applications' outboxes
+    outbox_lag: float = 0.0  # seconds for which the oldest row of an application's outbox has waited
 
 
 _decode = msgspec.json.Decoder(Report).decode
@@ -40,45 +39,45 @@ def report(tally: Tally) -> Report:
     )
 
 
-def write(path: Path, said: Report) -> None:
-    """Whole or not at all: whoever reads it finds the last one or this one."""
+def write(path: Path, report: Report) -> None:
+    """Replace the file atomically, so that a reader sees the old report or the new one."""
     draft = path.with_suffix(".draft")
-    draft.write_bytes(_encode(said))
+    draft.write_bytes(_encode(report))
     draft.replace(path)
 
 
 class ProcessReports:
-    """The processes that one has started. Read from a thread; told of births and deaths from the loop."""
+    """The reports of a supervisor's worker processes. A thread reads them while the event loop adds and removes processes."""
 
     def __init__(self, directory: Path, *, event_types: int = MAX_EVENT_TYPES) -> None:
         self._directory = directory
         self._event_type = Names(event_types)
-        self._living: dict[Path, Report] = {}  # the last word of each
-        self._past: Snapshot = {}  # what the dead have done
-        self._lives = 0
-        self._lock = Lock()  # nobody is counted twice, or not at all, in the moment of their death
+        self._running: dict[Path, Report] = {}  # the last report of each running process
+        self._past: Snapshot = {}  # sum of the processes that have ended
+        self._started = 0
+        self._lock = Lock()  # a process that ends must be counted exactly once
 
     def born(self) -> Path:
-        """Where the next process is to write."""
+        """Return the file for the reports of a new process."""
         with self._lock:
-            self._lives += 1
-            path = self._directory / str(self._lives)
-            self._living[path] = Report(processes=0)
+            self._started += 1
+            path = self._directory / str(self._started)
+            self._running[path] = Report(processes=0)
         return path
 
     def died(self, path: Path) -> None:
         with self._lock:
-            last = _read(path) or self._living[path]
+            last = _read(path) or self._running[path]
             self._past = added((self._past, last.snapshot))
-            del self._living[path]
+            del self._running[path]
         path.unlink(missing_ok=True)
         path.with_suffix(".draft").unlink(missing_ok=True)
 
     def together(self, own: Report) -> Report:
-        """All of them, with the one that asks."""
+        """Return the sum of all processes, including the supervisor's `own` report."""
         with self._lock:
-            self._living = {path: _read(path) or last for path, last in self._living.items()}
-            everyone, past = [own, *self._living.values()], self._past
+            self._running = {path: _read(path) or last for path, last in self._running.items()}
+            everyone, past = [own, *self._running.values()], self._past
         return Report(
             snapshot=self._bounded(added([past, *(each.snapshot for each in everyone)])),
             processes=sum(each.processes for each in everyone),
@@ -88,31 +87,23 @@ class ProcessReports:
         )
 
     def _bounded(self, total: Snapshot) -> Snapshot:
-        """Each process names so many event types; together they name no more."""
-        return {name: self._within(measured) for name, measured in total.items()}
+        """Limit the event types of all processes together to the same number as those of one process."""
+        return added([{name: self._relabelled(measured) for name, measured in total.items()}])
 
-    def _within(self, measured: Measured) -> Measured:
+    def _relabelled(self, measured: Measured) -> Measured:
         labels = measured.family.labels
         if EVENT_TYPE not in labels:
             return measured
         at = labels.index(EVENT_TYPE)
-        renamed = (
+        renamed = [
             Series((*each.labels[:at], self._event_type(each.labels[at]), *each.labels[at + 1 :]), each.values)
             for each in measured.series
-        )
-        return Measured(family=measured.family, series=_merged(renamed))
-
-
-def _merged(found: Iterable[Series]) -> list[Series]:
-    rows: dict[Labels, list[float]] = {}
-    for each in found:
-        row = rows.get(each.labels)
-        rows[each.labels] = each.values if row is None else [a + b for a, b in zip(row, each.values, strict=True)]
-    return [Series(labels, values) for labels, values in rows.items()]
+        ]
+        return Measured(family=measured.family, series=renamed)
 
 
 def _read(path: Path) -> Report | None:
-    """None: it has not said anything yet, or nothing that can be read."""
+    """Return the report of a process; None if the file is missing or cannot be decoded."""
     try:
         return _decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):

@@ -1,6 +1,6 @@
-"""What `/metrics` shows, in Prometheus's words: what the process did, what it is at, and the last sample of the database.
+"""The `/metrics` page: counters of the process, its current state, and the last sample of the database.
 
-Nothing is asked of the database here. prometheus-client does the formatting; the counting is ours, at a tenth of its cost.
+This module does not query the database. prometheus-client formats the text. Our own counters are ten times faster than its.
 """
 
 from __future__ import annotations
@@ -32,50 +32,50 @@ _openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 
 
 class FailingEndpoint(Struct, frozen=True, kw_only=True):
-    """One of those that failed most lately."""
+    """An endpoint with many recent failures."""
 
-    name: str  # its id, or a hash of it
+    name: str  # the endpoint's id, or a hash of the id
     attempts: int
     failures: int
 
 
 class Sample(Struct, frozen=True, kw_only=True):
     depths: Depths
-    age: float  # seconds since this process got it
+    age: float  # seconds since this process read it
     endpoints: tuple[FailingEndpoint, ...] = ()
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """All that one reading shows."""
+    """All data of one `/metrics` response."""
 
     report: Report
-    sample: Sample | None  # None: there was none yet
+    sample: Sample | None  # None if the database was not sampled yet
     version: str
     engine: str
 
 
 def render(view: View, *, as_openmetrics: bool) -> bytes:
-    collector = _Shown(view)
+    collector = _ViewCollector(view)
     return _openmetrics(collector) if as_openmetrics else exposition.generate_latest(collector)
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Prometheus asks for both, and says which it likes better."""
-    liked = _liked(accept)
-    return liked.get("application/openmetrics-text", 0.0) > liked.get("text/plain", 0.0)
+    """Return whether the Accept header prefers OpenMetrics to plain text. Prometheus accepts both."""
+    preferences = _preferences(accept)
+    return preferences.get("application/openmetrics-text", 0.0) > preferences.get("text/plain", 0.0)
 
 
 def takes_gzip(accept_encoding: str) -> bool:
-    return _liked(accept_encoding).get("gzip", 0.0) > 0
+    return _preferences(accept_encoding).get("gzip", 0.0) > 0
 
 
-def _liked(accept: str) -> dict[str, float]:
-    liked: dict[str, float] = {}
+def _preferences(accept: str) -> dict[str, float]:
+    preferences: dict[str, float] = {}
     for each in accept.lower().split(","):
         name, *params = (part.strip() for part in each.split(";"))
         given = [param[2:] for param in params if param.startswith("q=")]
-        liked[name] = max(liked.get(name, 0.0), _quality(given[0]) if given else 1.0)
-    return liked
+        preferences[name] = max(preferences.get(name, 0.0), _quality(given[0]) if given else 1.0)
+    return preferences
 
 
 def _quality(text: str) -> float:
@@ -85,7 +85,7 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-class _Shown(Collector):
+class _ViewCollector(Collector):
     def __init__(self, view: View) -> None:
         self._view = view
 
@@ -97,7 +97,7 @@ class _Shown(Collector):
             yield _outbox_lag(self._view.sample.depths, self._view.report)
 
 
-# ── what was counted ──
+# ── counters and histograms ──
 
 
 def _measured(measured: Measured) -> Metric:
@@ -115,40 +115,40 @@ def _measured(measured: Measured) -> Metric:
     return histogram
 
 
-# ── what is ──
+# ── gauges ──
 
 
 def _of_process(view: View) -> Iterator[Metric]:
-    build = InfoMetricFamily("hookline_build", "The release that runs, and its database.")
+    build = InfoMetricFamily("hookline_build", "The running release and its database engine.")
     build.add_metric((), {"version": view.version, "engine": view.engine})
     yield build
     report = view.report
-    yield _one("hookline_processes", "Processes whose counts are in this reading.", report.processes)
-    yield _one("hookline_requests_in_flight", "Webhooks that are being sent.", report.in_flight)
-    yield _one("hookline_slots", "Webhooks that can be sent at a time.", report.slots)
+    yield _one("hookline_processes", "Processes whose counts are included.", report.processes)
+    yield _one("hookline_requests_in_flight", "Requests in flight.", report.in_flight)
+    yield _one("hookline_slots", "Maximum number of requests in flight.", report.slots)
 
 
 def _of_database(sample: Sample) -> Iterator[Metric]:
-    """The same from every process of the fleet: to be put together with max, not with sum."""
+    """Return metrics of the database. Every process reports the same values: aggregate them with max, not with sum."""
     depths = sample.depths
-    yield _one("hookline_sample_age_seconds", "Since the figures of the database were read.", sample.age)
-    yield _one("hookline_sample_duration_seconds", "That their counting took.", depths.seconds)
+    yield _one("hookline_sample_age_seconds", "Time since the database was sampled.", sample.age)
+    yield _one("hookline_sample_duration_seconds", "Time that sampling the database took.", depths.seconds)
     yield _by("hookline_deliveries", "Open deliveries.", "state", depths.states)
     yield _one("hookline_deliveries_due", "Deliveries that are due, in lanes that are not held back.", depths.due)
     yield _one("hookline_deliveries_held", "Deliveries that wait in lanes that are held back.", depths.held)
-    yield _one("hookline_oldest_due_age_seconds", "Since the oldest of those that are due is.", depths.backlog_age)
-    yield _by("hookline_dead_letters_unresolved", "Dead letters that nobody has resolved.", "reason", depths.dead)
+    yield _one("hookline_oldest_due_age_seconds", "Time since the oldest due delivery became due.", depths.backlog_age)
+    yield _by("hookline_dead_letters_unresolved", "Unresolved dead letters.", "reason", depths.dead)
     yield _by("hookline_circuits", "Endpoints by the state of their circuit.", "state", depths.circuits)
     yield _by("hookline_lanes", "Endpoints that are paused, disabled, held or slowed.", "condition", depths.lanes)
     yield _one("hookline_outbox_waiting", "Outbox rows that are not relayed yet, up to 10,000.", depths.outbox_waiting)
     yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
-    yield _by("hookline_alerts_firing", "Alerts that fire.", "severity", _firing(depths))
+    yield _by("hookline_alerts_firing", "Firing alerts.", "severity", _firing(depths))
     yield from _of_endpoints(sample.endpoints)
 
 
 def _outbox_lag(depths: Depths, report: Report) -> Metric:
-    """Of applications' outboxes only those know who relay them."""
-    about = "For how long outbox rows wait, also those of applications' own outboxes that are relayed here."
+    """Return the longest lag of all outboxes. Only the relaying process knows the lag of an application's outbox."""
+    about = "Time for which the oldest outbox row has waited, including outboxes of applications relayed here."
     return _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
 
 
@@ -156,11 +156,14 @@ def _firing(depths: Depths) -> dict[str, int]:
     return {each: sum(alert.get(each, 0) for alert in depths.alerts.values()) for each in SEVERITIES}
 
 
-def _of_endpoints(sickest: Iterable[FailingEndpoint]) -> Iterator[Metric]:
-    tried, failed = {each.name: each.attempts for each in sickest}, {each.name: each.failures for each in sickest}
-    if tried:
-        yield _by("hookline_endpoint_attempts", "Of five minutes, at endpoints that failed most.", "endpoint", tried)
-        yield _by("hookline_endpoint_failures", "Those of them that failed.", "endpoint", failed)
+def _of_endpoints(endpoints: Iterable[FailingEndpoint]) -> Iterator[Metric]:
+    attempts = {each.name: each.attempts for each in endpoints}
+    failures = {each.name: each.failures for each in endpoints}
+    if attempts:
+        about = "Attempts within five minutes at the endpoints that failed most."
+        yield _by("hookline_endpoint_attempts", about, "endpoint", attempts)
+        about = "Failed attempts within five minutes at the endpoints that failed most."
+        yield _by("hookline_endpoint_failures", about, "endpoint", failures)
 
 
 def _one(name: str, about: str, value: float) -> Metric:

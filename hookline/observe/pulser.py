@@ -1,34 +1,32 @@
-"""Makes the pulses of one process from its counters."""
+"""Creates the pulses of one process from its counters."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from operator import itemgetter
 
-from hookline.model.activity import ALL, Did
+from hookline.model.activity import ALL, AttemptCounts
 from hookline.model.measures import Measured, Snapshot
-from hookline.model.pulses import Named, Pulse, Row, sickest
+from hookline.model.pulses import Named, Pulse, Row, most_failing
 from hookline.observe.tally import Tally
 
-REMEMBERED = 360  # beats, an hour: how long one that failed is told of
-MAX_REMEMBERED = 400
+REMEMBERED = 360  # pulses (one hour) in which an endpoint is listed after its last failure
+MAX_REMEMBERED = 400  # endpoints that failed recently
 
 
 class Pulser:
-    """Makes the pulses of one process from its tally."""
-
     def __init__(self, tally: Tally) -> None:
-        self._failed: dict[int, int] = {}  # endpoints that failed lately: for how many beats more they are told of
+        self._failed: dict[int, int] = {}  # number of further pulses that list an endpoint, by its number
         self._tally = tally
         self._before: Snapshot = tally.snapshot()
-        self.did: Did = {}  # by endpoint, in the last beat
+        self.attempt_counts: AttemptCounts = {}  # of the last pulse
 
     def beat(self, at: datetime) -> Pulse:
-        """What happened since the last one."""
+        """Return a pulse with everything counted since the previous one."""
         now = self._tally.snapshot()
         before, self._before = self._before, now
         tally = self._tally
-        self.did, tally.did = tally.did, {}
+        self.attempt_counts, tally.attempt_counts = tally.attempt_counts, {}
 
         def by(name: str, label: str) -> Named:
             return _by(now[name], before.get(name), label)
@@ -61,14 +59,15 @@ class Pulser:
         )
 
     def _endpoints(self) -> dict[int, list[int]]:
-        """Those that failed lately are told of also when they do well: failures alone do not say which part of all they are."""
-        made = {no: [well, retried + dead] for (_, no), (well, retried, dead) in self.did.items() if no != ALL}
+        """Return the attempts of endpoints that failed recently. Successes are included, because alerts need the failure rate."""
+        counts = self.attempt_counts
+        made = {no: [good, retried + dead] for (_, no), (good, retried, dead) in counts.items() if no != ALL}
         self._failed = {no: beats - 1 for no, beats in self._failed.items() if beats > 1}
-        self._failed |= dict.fromkeys(sickest(made), REMEMBERED)
+        self._failed |= dict.fromkeys(most_failing(made), REMEMBERED)
         if len(self._failed) > MAX_REMEMBERED:
             latest = sorted(self._failed.items(), key=itemgetter(1), reverse=True)
             self._failed = dict(latest[:MAX_REMEMBERED])
-        return sickest({no: made[no] for no in self._failed if no in made}, well=True)
+        return most_failing({no: made[no] for no in self._failed if no in made}, healthy=True)
 
 
 def _by(now: Measured, before: Measured | None, label: str) -> Named:
@@ -83,7 +82,7 @@ def _by(now: Measured, before: Measured | None, label: str) -> Named:
 
 
 def _row(now: Measured, before: Measured | None, only: dict[str, str]) -> Row:
-    """All series of a family in one; nothing if nothing happened."""
+    """Return the growth of all matching series of a family as one row; empty if nothing happened."""
     wanted = {now.family.labels.index(name): value for name, value in only.items()}
     earlier = {} if before is None else {series.labels: series.values for series in before.series}
     total: Row = []

@@ -1,12 +1,11 @@
-"""The sampler: figures of the database, read beside everything else, so that reading `/metrics` asks the database nothing.
+"""Samples the database in the background, so that `/metrics` needs no database query.
 
-At most every few seconds, and seldom enough that the counting never takes more than a fiftieth of the time (`Store.depths`).
+The sampler waits a few seconds between samples, or longer if counting is slow: counting takes at most 2 % of the time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
@@ -16,21 +15,21 @@ from hookline import clock
 from hookline.errors import HooklineError
 from hookline.model import Depths
 from hookline.model.labels import EndpointLabels
-from hookline.model.pulses import Pulse, together
+from hookline.model.pulses import most_failing, together
 from hookline.observe.prometheus import FailingEndpoint, Sample
 from hookline.store.outage import pause
 from hookline.store.protocols import COUNTING, Store
 
-EVERY = 5.0  # seconds
-LATELY = timedelta(minutes=5)  # for how long an endpoint's failures are remembered here
-MAX_NAMED = 20  # endpoints
-HASH = 12  # digits
+EVERY = 5.0  # seconds between two samples
+LATELY = timedelta(minutes=5)  # time range in which failures of an endpoint count
+MAX_NAMED = 20  # endpoints with labels of their own
+HASH = 12  # digits of a hashed endpoint id
 
 log = structlog.get_logger()
 
 
 class Sampler:
-    """One for each process that shows metrics."""
+    """Keeps the last sample of the database. Each process that serves metrics has one."""
 
     def __init__(self, store: Store, *, endpoints: EndpointLabels = EndpointLabels.OFF, every: float = EVERY) -> None:
         self._store = store
@@ -48,13 +47,13 @@ class Sampler:
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             await self.take()
-            await pause(self._rest(), stop)
+            await pause(self._interval(), stop)
 
     async def take(self) -> None:
-        """Whatever goes wrong, the last one stays, and its age says so."""
+        """Take a sample. After an error the previous sample is kept, and its age keeps growing."""
         try:
             depths = await self._store.depths(fresh=self._every)
-            self._kept = (clock.monotonic(), depths, await self._sickest(depths))
+            self._kept = (clock.monotonic(), depths, await self._failing(depths))
             self._failed = False
         except HooklineError as error:
             if not self._failed:
@@ -63,13 +62,14 @@ class Sampler:
         except Exception:
             log.exception("sample_failed")
 
-    def _rest(self) -> float:
+    def _interval(self) -> float:
         return self._every if self._kept is None else max(self._every, self._kept[1].seconds * COUNTING)
 
-    async def _sickest(self, depths: Depths) -> tuple[FailingEndpoint, ...]:
+    async def _failing(self, depths: Depths) -> tuple[FailingEndpoint, ...]:
         if self._endpoints == EndpointLabels.OFF:
             return ()
-        worst = sickest(await self._store.pulses(depths.at - LATELY))
+        total = together(await self._store.pulses(depths.at - LATELY), depths.at)
+        worst = most_failing(total.endpoints, MAX_NAMED, healthy=True)
         names = {each.no: each.id for each in await self._store.endpoints_for(worst)}
         return tuple(
             FailingEndpoint(name=self._name(names[no]), attempts=good + bad, failures=bad)
@@ -79,12 +79,6 @@ class Sampler:
 
     def _name(self, endpoint_id: str) -> str:
         return endpoint_id if self._endpoints == EndpointLabels.TOP else hashed(endpoint_id)
-
-
-def sickest(pulses: Sequence[Pulse]) -> dict[int, list[int]]:
-    """Endpoints by number, those with the most failures first: what went well there, and what failed."""
-    found = together(pulses, clock.EPOCH).endpoints
-    return dict(sorted(found.items(), key=lambda each: -each[1][1])[:MAX_NAMED])
 
 
 def hashed(endpoint_id: str) -> str:

@@ -1,6 +1,7 @@
-"""Spans on their way out: a bounded queue, and a thread that sends what is in it.
+"""A bounded queue of spans, and a thread that sends them to the collector.
 
-Nobody waits for it. A collector that is away or slow costs spans, one line when it begins, and one when it is over.
+No other thread waits for it. If the collector is unavailable or slow, spans are dropped. One log line reports the start of the
+problem, and one its end.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from hookline.observe.spans import Span
 
 log = structlog.get_logger()
 
-Send = Callable[[Sequence[Span]], str | None]  # waits for the collector; says what went wrong
+Send = Callable[[Sequence[Span]], str | None]  # waits for the collector; returns an error text or None
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """The defaults are OpenTelemetry's."""
+    """Settings of the queue. The defaults are those of OpenTelemetry."""
 
-    most: int = 2048  # spans that wait; more are dropped
-    batch: int = 512  # in one request
-    delay: int = 5000  # milliseconds before fewer than that are sent
+    limit: int = 2048  # waiting spans; further ones are dropped
+    batch: int = 512  # spans per request
+    delay: int = 5000  # milliseconds after which an incomplete batch is sent
 
 
 class SpanQueue:
     def __init__(self, send: Send, settings: QueueSettings) -> None:
         self._send = send
-        self._most = settings.most
-        self._batch = min(settings.batch, settings.most)
+        self._limit = settings.limit
+        self._batch = min(settings.batch, settings.limit)
         self._delay = settings.delay / 1000
         self._waiting: deque[Span] = deque()
-        self._dropped = 0  # written by `add` alone
-        self._lost = 0  # refused by the collector; written by the thread alone
-        self._away = False
-        self._warned = False  # that spans were dropped, though the collector takes them
+        self._dropped = 0  # only `add` writes it
+        self._lost = 0  # spans that the collector refused; only the sending thread writes it
+        self._away = False  # the last request to the collector failed
+        self._warned = False  # a warning about dropped spans was logged
         self._closing = False
         self._ended = False
         self._full = threading.Event()
@@ -45,15 +46,15 @@ class SpanQueue:
         self._thread.start()
 
     def add(self, spans: Sequence[Span]) -> None:
-        """From one thread only."""
-        room = self._most - len(self._waiting)
+        """Add spans to the queue. Only one thread may call it."""
+        room = self._limit - len(self._waiting)
         self._waiting.extend(spans[: max(0, room)])
         self._dropped += max(0, len(spans) - room)
         if len(self._waiting) >= self._batch:
             self._full.set()
 
     def close(self, timeout: float) -> None:
-        """What waits is sent, if it can be in that time."""
+        """Send the waiting spans, for at most `timeout` seconds, and end the thread."""
         self._closing = True
         self._full.set()
         self._thread.join(timeout)
@@ -69,16 +70,16 @@ class SpanQueue:
     def _empty(self) -> None:
         while self._waiting and not self._ended:
             batch = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
-            self._tell(len(batch), self._sent(batch))
+            self._log_result(len(batch), self._try_send(batch))
 
-    def _sent(self, batch: Sequence[Span]) -> str | None:
+    def _try_send(self, batch: Sequence[Span]) -> str | None:
         try:
             return self._send(batch)
         except Exception as error:
             return type(error).__name__
 
-    def _tell(self, count: int, fault: str | None) -> None:
-        if self._ended:  # nobody listens any more
+    def _log_result(self, count: int, fault: str | None) -> None:
+        if self._ended:  # the process has given up waiting, and may no longer log
             return
         if fault is not None:
             self._lost += count
@@ -91,4 +92,4 @@ class SpanQueue:
             self._away = False
         elif self._dropped and not self._warned:
             self._warned = True
-            log.warning("traces_dropped", count=self._dropped, what="OTEL_TRACES_SAMPLER can choose fewer")
+            log.warning("traces_dropped", count=self._dropped, what="set OTEL_TRACES_SAMPLER to sample fewer spans")

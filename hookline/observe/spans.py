@@ -1,7 +1,7 @@
-"""Spans as plain data: where in a trace a message is, and what its acceptance, deliveries and attempts say of themselves. Pure.
+"""Trace spans as plain data: one per acceptance, delivery and attempt.
 
-No span is kept while it runs: its id is made of the ids that it is about, so that any worker's attempts are children of one
-delivery, and whoever records the end of that delivery can tell its whole span.
+No span is stored while it is open. Its id is derived from the ids of its message, delivery and claim. So attempts of different
+workers are children of the same delivery span, and the worker that records the end can create the whole delivery span.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from enum import Enum
 from msgspec import Struct
 
 from hookline.clock import to_micros
-from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result, Retry
+from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result
 from hookline.model.states import Reason
-from hookline.observe.attempt_log import told
+from hookline.model.verdicts import OUTCOMES
+from hookline.observe.attempt_log import loggable
 from hookline.rules.trace_context import well_formed
 
-SAMPLED = 1  # of a traceparent's flags
+SAMPLED = 1  # the sampled bit in the flags of a traceparent
 
 Value = str | int | bool
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """A place in a trace: what a traceparent and its tracestate say."""
+    """A span context: the content of a traceparent and its tracestate."""
 
     trace_id: int
-    span_id: int  # 0: none, what follows is at the root
+    span_id: int  # 0 means no span: children are root spans
     flags: int = 0
     state: str = ""
 
@@ -41,7 +42,7 @@ class Context(Struct, frozen=True, kw_only=True):
         return Context(trace_id=self.trace_id, span_id=span_id, flags=flags, state=self.state)
 
     def text(self) -> str:
-        """As it is kept with a message, and becomes headers."""
+        """Return the traceparent and tracestate as one string, as a message stores them."""
         parent = f"00-{self.trace_id:032x}-{self.span_id:016x}-{self.flags:02x}"
         return f"{parent} {self.state}" if self.state else parent
 
@@ -53,7 +54,7 @@ class Kind(Enum):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """Finished. Instants are nanoseconds since 1970."""
+    """A finished span. Times are nanoseconds since 1970."""
 
     name: str
     kind: Kind
@@ -62,20 +63,20 @@ class Span(Struct, frozen=True, kw_only=True):
     start: int
     end: int
     attributes: Mapping[str, Value]
-    events: tuple[tuple[str, int], ...] = ()  # names and instants
-    fault: str | None = None  # what went wrong, for people
+    events: tuple[tuple[str, int], ...] = ()  # names and times
+    fault: str | None = None  # error message for operators
 
 
-# ── where ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── span contexts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def of_message(message_id: str, trace: str | None) -> Context:
-    """What its deliveries are children of: the publisher's span, or the root of a trace that is made of the message's id."""
+    """Return the parent of a message's delivery spans: the publisher's span, or a trace derived from the message id."""
     return read(trace) or Context(trace_id=_derived(16, "trace", message_id), span_id=0)
 
 
 def read(trace: str | None) -> Context | None:
-    """None where it is not well formed."""
+    """Parse a stored trace context; None if it is malformed."""
     kept = well_formed(trace)
     if kept is None:
         return None
@@ -85,30 +86,30 @@ def read(trace: str | None) -> Context | None:
 
 
 def of_delivery(message: Context, message_id: str, delivery_id: int, *, manual: bool = False) -> Context:
-    """What its attempts are children of, of a message that is sampled.
+    """Return the parent of a delivery's attempt spans, for a sampled message.
 
-    One that somebody asked for is a replay of what has ended, its span too: its attempts are the message's own children.
+    A replayed delivery has already ended, and so has its span. Attempts of a replay are children of the message's span.
     """
     span_id = message.span_id if manual else _derived(8, "delivery", message_id, delivery_id)
     return message.child(span_id, sampled=True)
 
 
 def of_attempt(message: Context, job: LeasedDelivery) -> Context:
-    """Its claim is what tells it from the delivery's other attempts."""
+    """Return the span context of an attempt. The claim distinguishes it from other attempts of the delivery."""
     return message.child(_derived(8, "attempt", job.message_id, job.delivery_id, job.claim), sampled=True)
 
 
 def _derived(size: int, *parts: str | int) -> int:
-    """The message's id is among them: two deployments may have deliveries of one number in one trace."""
+    """Derive an id from `parts`. They must include the message id, because two deployments may share a trace."""
     text = ":".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=size).digest()) or 1
 
 
-# ── what ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── spans ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def attempt(result: Result, delivery: Context, endpoint: str) -> Span:
-    """From its start to the end of the answer, by the database's clock, as the delivery's; the phases are events."""
+    """Return the span of an attempt, from its start to the end of the response, by the database's clock."""
     job, timing = result.job, result.sent.timing
     end = _end(result)
     start = end - timing.total * 1000
@@ -127,7 +128,7 @@ def attempt(result: Result, delivery: Context, endpoint: str) -> Span:
 
 
 def _of_attempt(result: Result, endpoint: str) -> dict[str, Value]:
-    """Never the URL: there are secrets in the paths of some."""
+    """Return the attributes of an attempt. The URL is not included, because its path may contain a secret."""
     job, sent = result.job, result.sent
     found: dict[str, Value] = {
         "http.request.method": "POST",
@@ -136,7 +137,7 @@ def _of_attempt(result: Result, endpoint: str) -> dict[str, Value]:
         "hookline.event_type": job.event_type,
         "hookline.attempt.id": result.attempt_id,
         "hookline.attempt.number": job.sent + 1,
-        "hookline.outcome": _OUTCOMES[type(result.judgement.verdict)],
+        "hookline.outcome": OUTCOMES[type(result.judgement.verdict)],
     }
     if sent.status is not None:
         found["http.response.status_code"] = sent.status
@@ -154,67 +155,49 @@ def _of_attempt(result: Result, endpoint: str) -> dict[str, Value]:
     return found
 
 
-_OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead"}
-
-
 def _error_type(result: Result) -> str:
     sent = result.sent
     return sent.error.value if sent.error is not None else str(sent.status)
 
 
 def _fault(result: Result) -> str:
-    """Not the words for people where there was an answer: a redirect's name its location, and there are secrets in paths."""
+    """Return the error message. For a response it is only the status, because a redirect's location may contain a secret."""
     sent, verdict = result.sent, result.judgement.verdict
     if sent.status is not None:
         return f"{verdict.reason.value}: {sent.status}" if isinstance(verdict, Dead) else str(sent.status)
-    return told(sent.detail) if sent.detail else _error_type(result)
+    return loggable(sent.detail) if sent.detail else _error_type(result)
 
 
 def delivery(result: Result, message: Context, context: Context, endpoint: str, reason: Reason | None) -> Span:
-    """From acceptance to the end: `reason` says why it died, None that it was delivered."""
-    job = result.job
-    return _delivery(
-        message,
-        context,
-        start=_nanos(job.accepted_at),
-        end=_end(result),
-        reason=reason,
-        attributes={
-            "hookline.message.id": job.message_id,
-            "hookline.endpoint.id": endpoint,
-            "hookline.event_type": job.event_type,
-            "hookline.attempts": job.sent + 1,
-        },
-    )
+    """Return the span of a delivery, from acceptance to its end. `reason` is None if it was delivered."""
+    attempts = result.job.sent + 1
+    return _delivery(result.job, message, context, endpoint, end=_end(result), attempts=attempts, reason=reason)
 
 
 def death(found: Death, message: Context, context: Context, endpoint: str) -> Span:
-    """Of a delivery that died while it waited."""
-    return _delivery(
-        message,
-        context,
-        start=_nanos(found.accepted_at),
-        end=_nanos(found.died_at),
-        reason=found.reason,
-        attributes={
-            "hookline.message.id": found.message_id,
-            "hookline.endpoint.id": endpoint,
-            "hookline.event_type": found.event_type,
-            "hookline.attempts": found.sent,
-        },
-    )
+    """Return the span of a delivery that died while it waited."""
+    end = _nanos(found.died_at)
+    return _delivery(found, message, context, endpoint, end=end, attempts=found.sent, reason=found.reason)
 
 
 def _delivery(
+    found: LeasedDelivery | Death,
     message: Context,
     context: Context,
+    endpoint: str,
     *,
-    start: int,
     end: int,
+    attempts: int,
     reason: Reason | None,
-    attributes: dict[str, Value],
 ) -> Span:
-    attributes["hookline.outcome"] = "delivered" if reason is None else "dead"
+    start = _nanos(found.accepted_at)
+    attributes: dict[str, Value] = {
+        "hookline.message.id": found.message_id,
+        "hookline.endpoint.id": endpoint,
+        "hookline.event_type": found.event_type,
+        "hookline.attempts": attempts,
+        "hookline.outcome": "delivered" if reason is None else "dead",
+    }
     if reason is not None:
         attributes["hookline.reason"] = attributes["error.type"] = reason.value
     return Span(

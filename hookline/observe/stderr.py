@@ -1,4 +1,4 @@
-"""Standard error, for lines that must stop nothing: not for want of room, nor for a reader who has stopped reading."""
+"""Writes log lines to standard error without ever blocking for long, even if the pipe is full or its reader has stopped."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hookline import clock
 
 log = structlog.get_logger(__name__)
 
-ATOMIC = 4096  # bytes: a longer write to a pipe may be cut in two by another process's
-WHOLE = 1 << 20  # to a file, where an appending write of any length is one
-PATIENCE = 1.0  # seconds that a reader has to make room; after them lines are passed over until there is some
-SHARE = 0.1  # of all time, which is as much as a reader who is slow may have
+ATOMIC = 4096  # bytes; output of other processes may be mixed into a longer write to a pipe
+WHOLE = 1 << 20  # bytes per write to a file, where appending writes of any length are atomic
+PATIENCE = 1.0  # seconds to wait until the pipe has room; after that, lines are dropped until it has
+SHARE = 0.1  # largest part of the time that may be spent waiting for a slow reader
 
 
 class StderrWriter:
     def __init__(self) -> None:
-        self._lost = 0  # lines, since the reader stopped
-        self._patience = PATIENCE  # what is left of it
-        self._looked = clock.monotonic()
+        self._lost = 0  # lines dropped since the reader stopped
+        self._patience = PATIENCE  # remaining seconds of waiting
+        self._checked_at = clock.monotonic()
 
     def write(self, lines: bytes) -> None:
-        """Never raises: nobody may read it any more, or the disk may be full."""
+        """Write lines. It never raises, even if the reader is gone or the disk is full."""
         try:
-            sys.stderr.flush()  # what others wrote before comes before
+            sys.stderr.flush()  # keeps the order of earlier output
             number = sys.stderr.fileno()
             if self._has_room(number):
-                self._tell()
+                self._report_lost()
                 self._write(number, lines)
             else:
                 self._lost += lines.count(b"\n")
@@ -39,23 +39,23 @@ class StderrWriter:
             pass
 
     def _write(self, number: int, lines: bytes) -> None:
-        most = longest_write()
+        limit = longest_write()
         while lines and self._has_room(number):
-            lines = lines[os.write(number, lines[:most]) :]
+            lines = lines[os.write(number, lines[:limit]) :]
         self._lost += lines.count(b"\n")
 
     def _has_room(self, number: int) -> bool:
-        """For a piece of `ATOMIC` bytes, if it is a pipe; a file always has."""
+        """Return whether a pipe has room for `ATOMIC` bytes, after waiting if necessary. A file always has room."""
         asked = select.poll()
         asked.register(number, select.POLLOUT)
         began = clock.monotonic()
-        self._patience = min(PATIENCE, self._patience + SHARE * (began - self._looked))
+        self._patience = min(PATIENCE, self._patience + SHARE * (began - self._checked_at))
         found = bool(asked.poll(0 if self._lost else self._patience * 1000))
-        self._looked = clock.monotonic()
-        self._patience = max(0.0, self._patience - (self._looked - began))
+        self._checked_at = clock.monotonic()
+        self._patience = max(0.0, self._patience - (self._checked_at - began))
         return found
 
-    def _tell(self) -> None:
+    def _report_lost(self) -> None:
         if self._lost:
             lost, self._lost = self._lost, 0
             log.warning("log_lines_lost", count=lost)
@@ -65,7 +65,7 @@ standard_error = StderrWriter().write
 
 
 def longest_write() -> int:
-    """Bytes that standard error takes at once, with nobody else's among them."""
+    """Return how many bytes can be written to standard error without output of other processes in between."""
     try:
         found = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""What this process has done since it started: one method for each stage of the flow, called by the batch.
+"""Counters of this process since it started. Each stage of the flow calls one method per batch.
 
-The numbers are what `/metrics` shows and what pulses are made of. Labels are words of ours, never a URL or an id; event types
-are named up to a bound and are `other` beyond it.
+`/metrics` and pulses show these numbers. Labels are fixed words, never a URL or an id. The first event types have labels of
+their own, all others share the label `other`.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from hookline.model import (
     Retry,
     SweepReport,
 )
-from hookline.model.activity import ALL, Did
+from hookline.model.activity import ALL, AttemptCounts
 from hookline.model.states import ErrorKind, Reason
-from hookline.observe.meters import OUTCOMES, Meters
+from hookline.model.verdicts import OUTCOMES
+from hookline.observe.meters import Meters
 
 MAX_EVENT_TYPES = 50
 OTHER = "other"
-MAX_ENDPOINTS = 2_000  # that one pulse tells apart
+MAX_ENDPOINTS = 2_000  # endpoints that are counted separately between two pulses
 
-_Kind = tuple[type, int | None, ErrorKind | None, str]  # of results: the verdict, the answer, the event type
+_Kind = tuple[type, int | None, ErrorKind | None, str]  # verdict, status, error and event type of a result
 
 
 def result_class(status: int | None, error: ErrorKind | None) -> str:
-    """`2xx` ... `5xx`, or what kept an answer from coming."""
+    """Return `2xx` ... `5xx`, or the error if there was no response."""
     if status is None:
         return "none" if error is None else error.value
     return f"{status // 100}xx" if 100 <= status <= 599 else "odd"
 
 
 def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
-    """Without those of lost leases: somebody else has the delivery, and tells what becomes of it.
+    """Return the results without those whose lease was lost. Another worker has that delivery now and will count it.
 
-    Where a COMMIT's answer was lost its results come again as such, and are not counted at all.
+    If the answer to a COMMIT was lost, its results are recorded again, look like lost leases, and are not counted at all.
     """
     if not report.lost:
         return batch
@@ -51,16 +52,16 @@ def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
 
 
 class Names:
-    """The first so many names as they are; the rest share one, so that nobody's choice of names can fill a database."""
+    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create any number of series."""
 
-    def __init__(self, most: int = MAX_EVENT_TYPES) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_EVENT_TYPES) -> None:
+        self._limit = limit
         self._known: set[str] = set()
 
     def __call__(self, name: str) -> str:
         if name in self._known:
             return name
-        if len(self._known) < self._most:
+        if len(self._known) < self._limit:
             self._known.add(name)
             return name
         return OTHER
@@ -70,12 +71,12 @@ class Tally(Meters):
     def __init__(self, *, event_types: int = MAX_EVENT_TYPES) -> None:
         super().__init__()
         self._event_type = Names(event_types)
-        self.did: Did = {}  # since the last pulse
-        self.in_flight = 0  # requests, now
+        self.attempt_counts: AttemptCounts = {}  # attempts since the last pulse
+        self.in_flight = 0  # current number of requests
         self.slots = 0
-        self._behind: dict[str, float] = {}  # applications' outboxes: when each was last empty
+        self._behind: dict[str, float] = {}  # when each application's outbox was last empty
 
-    # ── the flow, left to right ──
+    # ── stages, in the order of the flow ──
 
     def ingested(self, messages: int, seconds: float) -> None:
         self.accepted.add(messages, "api")
@@ -83,25 +84,25 @@ class Tally(Meters):
         self.ingest_seconds.observe(seconds)
 
     def moved(self, report: RelayReport) -> None:
-        """By the relay."""
+        """Count the rows of one relay batch."""
         self.accepted.add(report.relayed, "outbox")
         self.relayed.add(report.relayed, "relayed")
         self.relayed.add(report.repeated, "repeated")
         self.relayed.add(report.set_aside, "set_aside")
 
     def fell_behind(self, outbox: str, emptied_at: float) -> None:
-        """More may wait in it, since a monotonic instant at the earliest."""
+        """Note that an outbox may have waiting rows, none older than `emptied_at` on the monotonic clock."""
         self._behind.setdefault(outbox, emptied_at)
 
     def caught_up(self, outbox: str) -> None:
         self._behind.pop(outbox, None)
 
     def outbox_lag(self) -> float:
-        """Seconds that a row of an application's outbox waits at the most."""
+        """Return the longest time in seconds that a row of an application's outbox can have waited."""
         return monotonic() - min(self._behind.values()) if self._behind else 0.0
 
     def claimed(self, batch: ClaimBatch, seconds: float) -> None:
-        """Only of those that found something: an idle worker's looks would drown them."""
+        """Count a claim that leased deliveries. The many empty claims of an idle worker would hide these numbers."""
         if batch.jobs:
             self.claim_size.observe(len(batch.jobs))
             self.claim_seconds.observe(seconds)
@@ -110,11 +111,11 @@ class Tally(Meters):
         self.record_size.observe(len(batch))
         self.record_seconds.observe(seconds)
         self.stale.add(report.stale)
-        self._tell(kept(batch, report))
+        self._count_results(kept(batch, report))
         self.changed(report.events)
 
     def changed(self, events: Iterable[LaneEvent]) -> None:
-        """Of lanes and endpoints."""
+        """Count events of lanes and endpoints."""
         for event in events:
             self.lane_events.add(1, event.kind.value)
 
@@ -131,42 +132,42 @@ class Tally(Meters):
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self.api_seconds.observe(seconds, method, route, f"{status // 100}xx")
 
-    def stranger(self, status: int) -> None:
-        """Somebody came with a token or key that is no good, and was answered so."""
+    def bad_credentials(self, status: int) -> None:
+        """Count a request with an invalid token or key, and the status of its answer."""
         self.bad_tokens.add(1, str(status))
 
-    # ── one batch of outcomes: looked at once, and what is alike is counted and timed together, for most of a batch is ──
+    # ── batches of outcomes: similar results are counted together, which is faster because most results are alike ──
 
-    def _tell(self, batch: Sequence[Result]) -> None:
+    def _count_results(self, batch: Sequence[Result]) -> None:
         alike: dict[_Kind, list[Result]] = {}
         for result in batch:
             job, sent, verdict = result.job, result.sent, type(result.judgement.verdict)
-            self._row(job.app_no, job.endpoint_no)[_PLACES[verdict]] += 1
+            self._row(job.app_no, job.endpoint_no)[_POSITIONS[verdict]] += 1
             alike.setdefault((verdict, sent.status, sent.error, job.event_type), []).append(result)
         for (verdict, status, error, event_type), results in alike.items():
-            outcome = _OUTCOMES[verdict]
+            outcome = OUTCOMES[verdict]
             self.attempts.add(len(results), outcome, result_class(status, error))
             if error == ErrorKind.BLOCKED:
                 self.refusals.add(len(results), "dialled")
             self._time(outcome, self._event_type(event_type), results)
             if outcome == "retry":
-                self._put_off(results)
+                self._count_retries(results)
             elif outcome == "dead":
-                self._died(results)
+                self._count_deaths(results)
 
     def _row(self, app_no: int, endpoint_no: int) -> list[int]:
-        """Of very many endpoints the last ones are counted together, by application."""
-        held = self.did.get((app_no, endpoint_no))
-        if held is None:
-            key = (app_no, endpoint_no if len(self.did) < MAX_ENDPOINTS else ALL)
-            held = self.did.setdefault(key, [0, 0, 0])
-        return held
+        """Return the counts of an endpoint. Endpoints above the limit are counted together, by application."""
+        row = self.attempt_counts.get((app_no, endpoint_no))
+        if row is None:
+            key = (app_no, endpoint_no if len(self.attempt_counts) < MAX_ENDPOINTS else ALL)
+            row = self.attempt_counts.setdefault(key, [0, 0, 0])
+        return row
 
     def _time(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
         took: list[float] = []
         lags: list[float] = []
-        first: list[float] = []  # of these, the lags of first attempts
-        since: list[float] = []  # they were accepted
+        first: list[float] = []  # lags of first attempts
+        since: list[float] = []  # seconds since acceptance
         used: list[float] = []
         for result in results:
             job, seconds, ended_at = result.job, result.sent.timing.total / 1e6, result.ended_at
@@ -175,7 +176,7 @@ class Tally(Meters):
             if ended_at is None:
                 continue
             since.append(max(0.0, (ended_at - job.accepted_at).total_seconds()))
-            if not job.counted:  # a limited lane is late because it is told to be
+            if not job.counted:  # attempts of a limited lane start late on purpose
                 lag = max(0.0, (ended_at - (result.ready_at or job.due_at)).total_seconds() - seconds)
                 (lags if job.sent else first).append(lag)
         self.attempt_seconds.observe_all(took, outcome, event_type)
@@ -187,15 +188,15 @@ class Tally(Meters):
         if outcome == "delivered":
             self.latency.observe_all(since, event_type)
 
-    def _put_off(self, results: Sequence[Result]) -> None:
+    def _count_retries(self, results: Sequence[Result]) -> None:
         for each in results:
             verdict = each.judgement.verdict
             assert isinstance(verdict, Retry)
-            if not each.job.probe:  # due at once, and held by its circuit
+            if not each.job.probe:  # a failed probe is due at once, but its circuit delays it
                 self.retry_delay.observe(max(0.0, _until(verdict.at, each.ended_at)))
             self.last_attempts.add(float(each.last_left))
 
-    def _died(self, results: Sequence[Result]) -> None:
+    def _count_deaths(self, results: Sequence[Result]) -> None:
         for each in results:
             verdict = each.judgement.verdict
             assert isinstance(verdict, Dead)
@@ -206,5 +207,4 @@ def _until(at: datetime, ended_at: datetime | None) -> float:
     return 0.0 if ended_at is None else (at - ended_at).total_seconds()
 
 
-_OUTCOMES: dict[type, str] = dict(zip((Delivered, Retry, Dead), OUTCOMES, strict=True))
-_PLACES: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # in a row of `Did`
+_POSITIONS: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # index in a row of `AttemptCounts`

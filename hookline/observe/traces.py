@@ -1,6 +1,6 @@
-"""Traces: which spans there are of what this process does. Whoever sends them off is `observe/otel.py`.
+"""Creates the spans of what this process does. `observe/otel.py` sends them.
 
-Nothing here may fail a request or a delivery: a trace is worth less than what it is about.
+An error here must never fail a request or a delivery.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hookline.observe.spans import Context, Kind, Span, Value
 
 log = structlog.get_logger()
 
-Sampled = Callable[[Context], bool]  # whether what follows there is to be told; always the same of one place
-Export = Callable[[Sequence[Span]], None]  # neither waits nor raises
+Sampled = Callable[[Context], bool]  # whether children of this context are exported; always the same for one context
+Export = Callable[[Sequence[Span]], None]  # must neither wait nor raise
 
 
 class Traces:
-    """Of one process."""
+    """Creates and exports the spans of one process."""
 
     def __init__(self, sampled: Sampled, export: Export) -> None:
         self._sampled = sampled
@@ -31,9 +31,9 @@ class Traces:
     # ── accept ──
 
     def accept(self, trace: str | None) -> Accept:
-        """A request that brings messages, under the caller's trace or a new one.
+        """Begin the span of a request that publishes messages, in the caller's trace or a new one.
 
-        Of a new one that is not sampled the messages keep that: a worker would choose again.
+        If a new trace is not sampled, the messages store that decision. Otherwise a worker would decide again.
         """
         parent = spans.read(trace) or Context(trace_id=quick_chance.getrandbits(128) or 1, span_id=0)
         sampled = self._sampled(parent)
@@ -43,10 +43,10 @@ class Traces:
     # ── attempt ──
 
     def outgoing(self, job: LeasedDelivery) -> str | None:
-        """What the receiver's spans are children of: the attempt that is about to be made, or whoever it is made for."""
+        """Return the trace context to send to the receiver: the attempt's span, or the message's if it is not sampled."""
         try:
             return self._outgoing(job)
-        except Exception:  # to the worker it would be a request that cannot be made: a dead letter
+        except Exception:  # an exception here would make the delivery a dead letter
             log.exception("trace_failed")
             return job.trace
 
@@ -57,14 +57,14 @@ class Traces:
         return message.child(message.span_id, sampled=False).text() if message.span_id else None
 
     def recorded(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
-        """The attempts, and the deliveries that they have ended. One whose lease was lost has ended nothing."""
+        """Export the spans of attempts, and of the deliveries that they ended. An attempt with a lost lease ends nothing."""
         try:
             self._export(self._of_batch(batch, report, name_of))
         except Exception:
             log.exception("trace_failed")
 
     def abandoned(self, batch: Iterable[Result], name_of: Callable[[int], str]) -> None:
-        """Attempts that were made, and will be made again."""
+        """Export the spans of attempts whose outcome was not recorded, so that they will be repeated."""
         batch = list(batch)
         lost = tuple(result.attempt_id for result in batch)
         self.recorded(batch, RecordReport(recorded=0, stale=len(lost), lost=lost), name_of)
@@ -91,7 +91,7 @@ class Traces:
     # ── sweep ──
 
     def died(self, deaths: Iterable[Death], names: Mapping[int, str]) -> None:
-        """Deliveries that ended without an attempt."""
+        """Export the spans of deliveries that died while they waited."""
         try:
             self._export([span for death in deaths if not death.manual and (span := self._of_death(death, names))])
         except Exception:
@@ -107,7 +107,7 @@ class Traces:
 
 
 class Accept:
-    """One request that brings messages, until it is answered."""
+    """The open span of one request that publishes messages."""
 
     __slots__ = ("_attributes", "_context", "_export", "_parent", "_start")
 
@@ -120,21 +120,21 @@ class Accept:
 
     @property
     def trace(self) -> str:
-        """That its messages belong to."""
+        """The trace context that the request's messages store."""
         return self._context.text()
 
     def note(self, facts: Mapping[str, Value]) -> None:
-        """What came of it, each under our own prefix."""
+        """Add attributes to the span, with the prefix `hookline.`."""
         self._attributes.update((f"hookline.{name}", value) for name, value in facts.items())
 
     def answered(self, route: str, status: int) -> None:
-        """With 0: the caller has gone away."""
+        """End the span. Status 0 means that the caller disconnected."""
         if not self._context.sampled:
             return
         self._attributes["http.route"] = route
         if status:
             self._attributes["http.response.status_code"] = status
-        fault = "the caller has gone away" if not status else f"status {status}" if status >= 500 else None
+        fault = "the caller disconnected" if not status else f"status {status}" if status >= 500 else None
         if fault is not None:
             self._attributes["error.type"] = str(status) if status else "cancelled"
         span = Span(

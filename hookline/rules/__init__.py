@@ -1,1 +1,1 @@
-"""Decisions: values in, values out. Nothing here waits, reads a clock or talks to a database."""
+"""Decisions as pure functions: they do not wait, read a clock or access a database."""

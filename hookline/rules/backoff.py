@@ -1,4 +1,4 @@
-"""How long to wait before a retry, and how long a policy goes on in all. Pure: chance is an argument."""
+"""Delays before retries, and the total duration of a retry policy. Randomness is an argument."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec.structs import asdict, replace
 
 from hookline.model import PolicyOverride, RetryPolicy, Strategy
 
-# A float power overflows soon after; every policy has long met its cap by then, or never will.
+# A higher exponent overflows a float. Before that, every growing policy has reached its cap.
 _LARGEST_EXPONENT = 1024
-_LONGEST_SUM = 256
-_GRAIN = 24
+_LONGEST_SUM = 256  # retries whose delays are computed one by one
+_QUANTILES = 24  # points that represent the distribution of a delay
 
 
 def delay(policy: RetryPolicy, retry: int, last: float, chance: random.Random) -> float:
-    """Seconds before retry number `retry` (0 is the first), the one before having waited `last`."""
+    """Return the seconds before retry number `retry` (0 is the first). `last` is the previous delay."""
     match policy.strategy:
         case Strategy.FULL_JITTER:
             return chance.uniform(0.0, ceiling(policy, retry))
@@ -29,7 +29,7 @@ def delay(policy: RetryPolicy, retry: int, last: float, chance: random.Random) -
 
 
 def ceiling(policy: RetryPolicy, retry: int) -> float:
-    """The longest that full jitter waits before this retry: `min(cap, base * factor^retry)`."""
+    """Return the longest delay of full jitter before this retry: `min(cap, base * factor^retry)`."""
     try:
         return min(policy.cap, policy.base * policy.factor ** min(retry, _LARGEST_EXPONENT))
     except OverflowError:
@@ -37,7 +37,7 @@ def ceiling(policy: RetryPolicy, retry: int) -> float:
 
 
 def _reach(policy: RetryPolicy, last: float) -> float:
-    """The upper end of decorrelated jitter: three times the last wait, which begins at the base."""
+    """Return the upper limit of decorrelated jitter: three times the last delay, or three times the base at first."""
     return max(policy.base, 3.0 * max(policy.base, min(last, policy.cap)))
 
 
@@ -48,7 +48,7 @@ def _scheduled(policy: RetryPolicy, retry: int) -> float:
 
 
 def merge(base: RetryPolicy, *overrides: PolicyOverride | None) -> RetryPolicy:
-    """The policy with the fields of each override that are set; the later one wins."""
+    """Apply overrides to a policy; later ones win."""
     changes: dict[str, object] = {}
     for override in overrides:
         if override is not None:
@@ -57,7 +57,7 @@ def merge(base: RetryPolicy, *overrides: PolicyOverride | None) -> RetryPolicy:
 
 
 def span(policy: RetryPolicy) -> tuple[float, float]:
-    """Seconds from the first attempt to the last if all fail: expected and longest, both within the time budget."""
+    """Return the seconds from the first to the last attempt if all fail: expected and longest, within the time budget."""
     match policy.strategy:
         case Strategy.FULL_JITTER:
             longest = [ceiling(policy, retry) for retry in range(_retries(policy))]
@@ -71,7 +71,7 @@ def span(policy: RetryPolicy) -> tuple[float, float]:
 
 
 def _retries(policy: RetryPolicy) -> int:
-    """As many as are looked at one by one; those after them are taken to wait as long as the last of these."""
+    """Return how many retries are computed one by one. Later ones count with the delay of the last of these."""
     return max(0, min(policy.max_attempts - 1, _LONGEST_SUM))
 
 
@@ -88,10 +88,12 @@ def _farthest(policy: RetryPolicy) -> Iterator[float]:
 
 
 def _means(policy: RetryPolicy) -> Iterator[float]:
-    """The mean of each wait of decorrelated jitter. Its distribution is carried on as `_GRAIN` quantiles: with a cap, the
-    mean of one wait does not follow from the mean of the one before."""
+    """Yield the mean of each delay of decorrelated jitter.
+
+    With a cap, a mean does not follow from the previous mean, so the distribution is tracked as `_QUANTILES` quantiles.
+    """
     lasts = [0.0]
-    parts = [(part + 0.5) / _GRAIN for part in range(_GRAIN)]
+    parts = [(part + 0.5) / _QUANTILES for part in range(_QUANTILES)]
     while True:
         spans = [(policy.base, _reach(policy, last) - policy.base) for last in lasts]
         waits = sorted(min(policy.cap, low + width * part) for low, width in spans for part in parts)

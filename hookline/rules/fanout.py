@@ -1,4 +1,4 @@
-"""Fan-out: which endpoints get a message, under which policy and for how long. Pure."""
+"""Fan-out: which endpoints get a message, and under which retry policy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import Struct
 
 from hookline.model import Ordering, PolicyOverride, RetryPolicy
 
-_MEMO_MAX = 1024  # event types are the callers' words: what is remembered of them is bounded
+_MEMO_MAX = 1024  # callers choose the event type names, so the cache has a limit
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """An endpoint as the fan-out sees it. Disabled and deleted ones are none."""
+    """The fields of an endpoint that the fan-out needs. Disabled and deleted endpoints are not targets."""
 
     endpoint_no: int
-    event_types: frozenset[str] | None = None  # None: all
-    channels: frozenset[str] | None = None  # None: messages on any channel or none
+    event_types: frozenset[str] | None = None  # None means all event types
+    channels: frozenset[str] | None = None  # None means all messages, with or without a channel
     policy: PolicyOverride | None = None
     ordering: Ordering = Ordering.KEY
 
@@ -29,20 +29,20 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 def matches(target: Target, event_type: str, channels: Collection[str] | None) -> bool:
-    return _takes_type(target, event_type) and _hears(target, channels)
+    return _has_type(target, event_type) and _has_channel(target, channels)
 
 
-def _takes_type(target: Target, event_type: str) -> bool:
+def _has_type(target: Target, event_type: str) -> bool:
     return target.event_types is None or event_type in target.event_types
 
 
-def _hears(target: Target, channels: Collection[str] | None) -> bool:
-    """An endpoint that listens to channels hears only messages on one of them."""
+def _has_channel(target: Target, channels: Collection[str] | None) -> bool:
+    """An endpoint with channels gets only messages on at least one of them."""
     return target.channels is None or not target.channels.isdisjoint(channels or ())
 
 
 def merge(*overrides: PolicyOverride | None) -> PolicyOverride | None:
-    """One override from several, field by field; the later wins. None when nothing is overridden."""
+    """Merge overrides field by field; later ones win. Return None if no field is set."""
     fields = {
         name: value
         for override in overrides
@@ -54,12 +54,12 @@ def merge(*overrides: PolicyOverride | None) -> PolicyOverride | None:
 
 
 def max_age(policy: PolicyOverride | None, retry: RetryPolicy) -> float:
-    """The time budget in seconds: the override's, else the deployment's."""
+    """Return the time budget in seconds: that of the override if set, otherwise that of the deployment."""
     return retry.max_age if policy is None or policy.max_age is None else policy.max_age
 
 
 class Plan:
-    """The endpoints of one application and the policies of its event types, ready for many messages."""
+    """The endpoints of one application and the policies of its event types, prepared for many messages."""
 
     def __init__(self, targets: Iterable[Target], type_policies: Mapping[str, PolicyOverride]) -> None:
         self._targets = tuple(targets)
@@ -69,23 +69,23 @@ class Plan:
     def routes(
         self, event_type: str, channels: Collection[str] | None, policy: PolicyOverride | None = None
     ) -> list[Route]:
-        """Where a message goes; `policy` is its own override."""
-        routes = [route for target, route in self._takers(event_type) if _hears(target, channels)]
+        """Return the endpoints that get a message. `policy` is the message's own override."""
+        routes = [route for target, route in self._targets_for(event_type) if _has_channel(target, channels)]
         if policy is None:
             return routes
         return [msgspec.structs.replace(route, policy=merge(route.policy, policy)) for route in routes]
 
-    def _takers(self, event_type: str) -> tuple[tuple[Target, Route], ...]:
-        found = self._by_type.get(event_type)
-        if found is None:
+    def _targets_for(self, event_type: str) -> tuple[tuple[Target, Route], ...]:
+        cached = self._by_type.get(event_type)
+        if cached is None:
             if len(self._by_type) >= _MEMO_MAX:
                 self._by_type.clear()
-            found = self._by_type[event_type] = tuple(self._match(event_type))
-        return found
+            cached = self._by_type[event_type] = tuple(self._match(event_type))
+        return cached
 
     def _match(self, event_type: str) -> Iterable[tuple[Target, Route]]:
         of_type = self._type_policies.get(event_type)
         for target in self._targets:
-            if _takes_type(target, event_type):
+            if _has_type(target, event_type):
                 policy = merge(of_type, target.policy)
                 yield target, Route(endpoint_no=target.endpoint_no, policy=policy, ordering=target.ordering)

@@ -1,8 +1,8 @@
-"""Where a webhook may go. Pure: nothing here asks DNS.
+"""Protection against requests to private networks (SSRF). This module makes no DNS queries.
 
-Two gates. `Guard.check_url` judges a URL by its spelling when an endpoint is saved, and returns the only form of it that
-is kept: what libcurl is given has one reading. `Guard.allows` judges the address itself at every connect, so that
-a name which changes its answer between two look-ups gains nothing.
+There are two checks. `Guard.check_url` checks a URL when an endpoint is saved, and returns its normalized form, which every
+parser reads in the same way. `Guard.allows` checks the IP address at every connect, so that a DNS name that changes its
+address between two queries (DNS rebinding) cannot get around the guard.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses, ip_address
 from urllib.parse import quote
 
 from hookline.errors import BlockedAddress, ConfigError, InvalidInput
 
 Network = IPv4Network | IPv6Network
 
-MAX_URL = 8000  # what RFC 9110 asks every server to take in a request line
+MAX_URL = 8000  # RFC 9110 recommends that every server accepts a request line of this length
 MAX_HOST = 253
 MAX_HEADERS = 50
 MAX_HEADER_NAME = 128
 MAX_HEADERS_SIZE = 8192
 
 # ── addresses ─────────────────────────────────────────────────────────────────────────────────────────────────────
-# The IANA special-purpose registries, globally reachable entries included: no webhook is received there.
+# All networks in the IANA special-purpose registries. Globally reachable ones are included, because no webhook goes there.
 
 _DENIED_V4 = (
-    "0.0.0.0/8",  # this network; 0.0.0.0 reaches the loopback
+    "0.0.0.0/8",  # "this network"; 0.0.0.0 reaches the loopback interface
     "10.0.0.0/8",  # private
-    "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata
+    "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata service
     "127.0.0.0/8",  # loopback
-    "168.63.129.16/32",  # Azure's wire server, a public address that answers only inside
-    "169.254.0.0/16",  # link-local; 169.254.169.254 and 169.254.170.2 are metadata
+    "168.63.129.16/32",  # Azure's wire server: a public address that is reachable only from inside Azure
+    "169.254.0.0/16",  # link-local; 169.254.169.254 and 169.254.170.2 are metadata services
     "172.16.0.0/12",  # private
-    "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata
+    "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata service
     "192.0.2.0/24",  # documentation
     "192.31.196.0/24",  # AS112
     "192.52.193.0/24",  # automatic multicast tunnels
@@ -50,26 +50,26 @@ _DENIED_V4 = (
     "240.0.0.0/4",  # reserved; 255.255.255.255 is broadcast
 )
 _DENIED_V6 = (
-    "::/3",  # not global unicast. In it:
-    "::/128",  # unspecified; reaches the loopback
+    "::/3",  # not global unicast; contains the next nine networks
+    "::/128",  # unspecified address; reaches the loopback interface
     "::1/128",  # loopback
     "::/96",  # IPv4-compatible
-    "::ffff:0:0/96",  # IPv4-mapped: dials IPv4
+    "::ffff:0:0/96",  # IPv4-mapped: connects over IPv4
     "::ffff:0:0:0/96",  # IPv4-translated
     "64:ff9b::/96",  # NAT64
     "64:ff9b:1::/48",  # NAT64, local use
-    "100::/64",  # discard
-    "100:0:0:1::/64",  # dummy
+    "100::/64",  # discard-only addresses
+    "100:0:0:1::/64",  # dummy prefix
     "2001::/23",  # protocol assignments: Teredo 2001::/32, benchmarks 2001:2::/48, ORCHID 2001:10::/28, 2001:20::/28
     "2001:db8::/32",  # documentation
     "2002::/16",  # 6to4
     "2620:4f:8000::/48",  # AS112
     "3ffe::/16",  # the former 6bone
     "3fff::/20",  # documentation
-    "4000::/2",  # not global unicast. In it:
+    "4000::/2",  # not global unicast; contains 5f00::/16
     "5f00::/16",  # segment routing
-    "8000::/1",  # not global unicast. In it:
-    "fc00::/7",  # private; fd00:ec2::254 and fd20:ce::254 are metadata
+    "8000::/1",  # not global unicast; contains the networks below
+    "fc00::/7",  # private; fd00:ec2::254 and fd20:ce::254 are metadata services
     "fe80::/10",  # link-local
     "fec0::/10",  # site-local
     "ff00::/8",  # multicast
@@ -81,18 +81,12 @@ _LOW = 0xFFFF_FFFF
 
 
 class _Ranges:
-    """Merged networks of one family as numbers: a look-up is one bisection."""
+    """A set of networks of one IP version, as sorted number ranges. Membership is tested by bisection."""
 
     def __init__(self, networks: Iterable[Network]) -> None:
-        merged = sorted((int(net[0]), int(net[-1])) for net in networks)
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in merged:
-            if self._ends and start <= self._ends[-1] + 1:
-                self._ends[-1] = max(self._ends[-1], end)
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
+        merged = list(collapse_addresses(networks))  # type: ignore[type-var]  # all have the same version
+        self._starts = [int(net[0]) for net in merged]
+        self._ends = [int(net[-1]) for net in merged]
 
     def __contains__(self, value: int) -> bool:
         at = bisect_right(self._starts, value) - 1
@@ -104,18 +98,18 @@ _SPECIAL_V6 = _Ranges(map(IPv6Network, _DENIED_V6))
 
 
 def _embedded(value: int) -> tuple[int, ...]:
-    """The IPv4 addresses that an IPv6 address leads to through a translator or tunnel."""
+    """Return the IPv4 addresses that an IPv6 address reaches through a translator or tunnel."""
     low = value & _LOW
     match value >> 32:
-        case 0:  # IPv4-compatible; `::` and `::1` are not
+        case 0:  # IPv4-compatible, except `::` and `::1`
             return (low,) if value > 1 else ()
         case 0xFFFF | 0xFFFF_0000 | 0x0064_FF9B_0000_0000_0000_0000:  # mapped, translated, NAT64
             return (low,)
-    if value >> 80 == 0x0064_FF9B_0001:  # NAT64 for local use, a /96: see `Guard.__init__`
+    if value >> 80 == 0x0064_FF9B_0001:  # NAT64 for local use, with a /96 prefix: see `Guard.__init__`
         return (low,)
     if value >> 112 == 0x2002:  # 6to4
         return (value >> 80 & _LOW,)
-    if value >> 96 == 0x2001_0000:  # Teredo: its server, and its client with every bit flipped
+    if value >> 96 == 0x2001_0000:  # Teredo: the server's address, and the client's address with all bits inverted
         return (value >> 64 & _LOW, ~value & _LOW)
     if value >> 32 & 0xFDFF_FFFF == 0x5EFE:  # ISATAP, under any prefix
         return (low,)
@@ -123,7 +117,7 @@ def _embedded(value: int) -> tuple[int, ...]:
 
 
 # ── names and ports ───────────────────────────────────────────────────────────────────────────────────────────────
-# Each stands for itself and for every name below it.
+# Each entry covers the name itself and all of its subdomains.
 
 _LOOPBACK_NAMES = frozenset(
     {"localhost", "localdomain", "localhost4", "localhost6", "localdomain4", "localdomain6", "ip6-localhost"}
@@ -137,14 +131,14 @@ _PRIVATE_NAMES = frozenset(
     {"local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa", "svc", "consul", "localnet"}
 )
 
-# The ports that browsers refuse (the "bad ports" of the WHATWG's Fetch): other protocols that an HTTP request could speak.
+# Ports that browsers refuse ("bad ports" of the WHATWG Fetch standard): an HTTP request could attack other protocols there.
 _BAD_PORTS = frozenset(
     {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
     | {110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530}
     | {531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190}
     | {5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 )
-# Services of the inside of a network. None is above 32767: from there on, kernels hand out ports for any purpose.
+# Ports of services in private networks. All are below 32768, because kernels assign higher ports to any program.
 _INSIDE_PORTS = frozenset({
     445, 873, 3260,  # files: SMB, rsync, iSCSI
     1080, 3128, 8009,  # proxies: SOCKS, Squid, AJP
@@ -162,11 +156,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Guard:
-    """Denies every special-purpose address but those in the networks of `allow`, and `REFUSED_PORTS` but `allow_ports`."""
+    """Refuses special-purpose addresses and `REFUSED_PORTS`, except the networks in `allow` and the ports in `allow_ports`."""
 
     def __init__(self, allow: Sequence[Network] = (), allow_ports: Iterable[int] = ()) -> None:
         for net in allow:
-            # A translator's prefix says where the IPv4 address is; only in a /96 is it always in the last 32 bits.
+            # The length of a NAT64 prefix decides which bits hold the IPv4 address. Only with /96 are they the last 32 bits.
             if net.version == 6 and net.prefixlen < 96 and net.subnet_of(_NAT64_LOCAL):
                 raise ConfigError(f"{net} is NAT64: allow the translator's own /96 prefix")
         self._allow_v4 = _Ranges(net for net in allow if net.version == 4)
@@ -177,11 +171,11 @@ class Guard:
         self._verdicts = lru_cache(maxsize=8192)(self._judge)
 
     def allows(self, address: str, port: int = 443) -> bool:
-        """Whether this IP address may be dialled, at this port. Text that is not an address may not."""
+        """Return whether Hookline may connect to this IP address and port. False for text that is not an IP address."""
         return port not in self._ports and self._verdicts(address)
 
     def check_url(self, url: str) -> str:
-        """The URL in the one form that is stored and dialled, or `InvalidInput` or `BlockedAddress`."""
+        """Return the normalized URL, which is stored and called. Raise `InvalidInput` or `BlockedAddress` if it is refused."""
         _check_characters(url)
         scheme, authority, target = _split(url)
         host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
@@ -206,7 +200,7 @@ class Guard:
         return value not in _SPECIAL_V4 or value in self._allow_v4
 
     def _allows_v6(self, value: int) -> bool:
-        """To open a translator's prefix does not open the private addresses behind it."""
+        """Check an IPv6 address. Allowing a translator's prefix does not allow the private IPv4 addresses behind it."""
         if value in _SPECIAL_V6 and value not in self._allow_v6:
             return False
         return all(self._allows_v4(inner) for inner in _embedded(value))
@@ -235,7 +229,7 @@ class Guard:
         elif tails & _METADATA_NAMES:
             allowed = _METADATA in self._allow_v4
         elif tails & _PRIVATE_NAMES or len(labels) == 1:
-            allowed = self._opens_any  # where it leads is judged when it is dialled
+            allowed = self._opens_any  # its address is checked at connect time
         else:
             return
         if not allowed:
@@ -246,14 +240,14 @@ def _overlap(one: Network, other: Network) -> bool:
     return one.version == other.version and one.overlaps(other)
 
 
-# ── spelling ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── URL syntax ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?]+)(?P<target>.*)", re.I | re.A)
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]+)(?P<port>:[0-9]{1,5})?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Controls, invisible formatting, surrogates, private and unassigned characters, every kind of space.
+# Unicode categories of control, formatting, surrogate, private, unassigned and space characters.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 
 
@@ -263,7 +257,7 @@ def _check_characters(url: str) -> None:
     for letter in url:
         if unicodedata.category(letter) in _UNSEEN:
             raise InvalidInput(f"has the character U+{ord(letter):04X}; give it percent-encoded", field="url")
-    if "\\" in url:  # libcurl reads it as part of the authority, browsers as a slash
+    if "\\" in url:  # libcurl treats it as part of the host, browsers treat it as a slash
         raise InvalidInput("has a backslash", field="url")
     if "#" in url:
         raise InvalidInput("has a fragment (#...), which is never sent", field="url")
@@ -299,8 +293,8 @@ def _ipv6(host: str) -> IPv6Address:
 
 
 def _ascii_name(host: str) -> str:
-    """Lower case, in ASCII, without the root's dot; only letters, digits, hyphens and underscores, so all parsers agree."""
-    import idna  # a large table, and most names need none of it
+    """Return the host name in lower case ASCII, without a final dot. All URL parsers read such a name in the same way."""
+    import idna  # imported here because it loads a large table that most names do not need
 
     if len(host) > MAX_HOST + 1:
         raise InvalidInput(f"the host is longer than {MAX_HOST} characters", field="url")
@@ -315,9 +309,9 @@ def _ascii_name(host: str) -> str:
 
 
 def _ipv4(name: str) -> IPv4Address | None:
-    """As browsers and libcurl read it: one to four numbers, decimal, octal or hexadecimal, the last one fills the rest.
+    """Parse an IPv4 address as browsers and libcurl do: one to four decimal, octal or hexadecimal numbers.
 
-    A name whose last label is a number is an address or an error, never a name.
+    The last number fills the remaining bytes. If the last label is a number, the host is an address or an error, never a name.
     """
     labels = name.split(".")
     if not _NUMBER.fullmatch(labels[-1]):
@@ -342,7 +336,7 @@ def _number(label: str) -> int:
 
 
 def _encode_target(target: str) -> str:
-    """Path and query as they were given; what a request line cannot hold is percent-encoded."""
+    """Return path and query unchanged, except that characters not allowed in a request line are percent-encoded."""
     if _STRAY_PERCENT.search(target):
         raise InvalidInput("has a % that two hexadecimal digits do not follow", field="url")
     if not target.startswith("/"):
@@ -353,30 +347,31 @@ def _encode_target(target: str) -> str:
 # ── custom headers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# No obs-text: a receiver's framework may read it as Latin-1 or as UTF-8. No tab: some proxies fold on it.
+# Bytes above 127 are refused because frameworks decode them as Latin-1 or as UTF-8. Tabs are refused because some proxies
+# fold header lines at them.
 _VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _REFUSED_HEADERS = frozenset(
     {"host", "user-agent", "content-length", "content-type", "content-encoding", "accept-encoding", "expect", "date"}
     | {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "via"}
-    | {"cookie", "cookie2", "set-cookie", "metadata", "metadata-flavor"}  # the last two unlock cloud metadata
+    | {"cookie", "cookie2", "set-cookie", "metadata", "metadata-flavor"}  # the last two allow access to cloud metadata
     | {"stripe-signature", "x-hub-signature", "x-hub-signature-256", "x-github-delivery", "signature"}
 )
 _REFUSED_PREFIXES = ("webhook-", "svix-", "hookline-", "x-hookline-", "proxy-", "sec-", "x-aws-", "x-amz-", "x-goog")
 
 
-# Headers that let a receiver know who calls are named with one of these, give or take.
+# Header names that contain one of these usually carry credentials.
 _SENSITIVE = re.compile(
     "auth|token|secret|key|passw|passphrase|passcode|pwd|cred|cookie|session|sign|jwt|bearer|hmac|otp|pin$", re.I
 )
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a custom header's value is never shown again: rather one too many than one too few."""
+    """Return whether the value of this custom header is never shown again. In doubt, it is not shown."""
     return _SENSITIVE.search(name) is not None
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Custom headers of an endpoint: `InvalidInput` unless each can be sent as it is and none changes the request."""
+    """Raise `InvalidInput` unless an endpoint's custom headers can be sent unchanged and do not alter the request itself."""
     if len(headers) > MAX_HEADERS:
         raise InvalidInput(f"more than {MAX_HEADERS}", field="headers")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_SIZE:
@@ -390,7 +385,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def _check_header(name: str, value: str) -> None:
-    """The value may be a secret: it is in no error."""
+    """Check one header. Error messages never contain the value, because it may be a secret."""
     if len(name) > MAX_HEADER_NAME or not _TOKEN.fullmatch(name):
         raise InvalidInput(f"{name[:MAX_HEADER_NAME]!r} is not a header name", field="headers")
     if name.lower() in _REFUSED_HEADERS or name.lower().startswith(_REFUSED_PREFIXES):

@@ -1,4 +1,4 @@
-"""Decides what follows from an attempt: delivered, retry, or dead with a reason. See `docs/explanation/lifecycle.md`."""
+"""The verdict on one attempt: delivered, a retry, or a dead letter with its reason. See `docs/explanation/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hookline.model.states import ErrorKind, Health, Reason
 from hookline.rules import backoff
 from hookline.rules.redaction import ANSWERED, ERRORS
 
-HOLDING = frozenset({429, 503})  # a Retry-After on these is meant for everybody, so it holds the lane
-PASSING = frozenset({408, 425, 429})  # of the 4xx: the same request may be taken later
-AT_ONCE = 1.0  # a Retry-After of less is none that an endpoint can have meant: the header counts whole seconds
-LAST_CALL = 60.0  # seconds before the end of the time budget in which a last attempt is made
+HOLDING = frozenset({429, 503})  # a Retry-After with these statuses concerns all requests, so it holds the whole lane
+RETRYABLE = frozenset({408, 425, 429})  # 4xx statuses after which the same request may succeed later
+AT_ONCE = 1.0  # a Retry-After below one second is ignored, because the header has whole seconds
+LAST_CALL = 60.0  # the last attempt is made at most this many seconds before the time budget ends
 
-_FAR = 10 * 365 * 86400.0  # seconds: any instant further off is as good as this one, and fits a datetime
+_FAR = 10 * 365 * 86400.0  # longest delay in seconds; a longer one might overflow a datetime
 _DELIVERED = Judgement(verdict=Delivered(), health=Health.GOOD)
 
 
 def judge(sent: Sent, job: LeasedDelivery, policy: RetryPolicy, *, now: datetime, chance: random.Random) -> Judgement:
-    """Decide for one attempt. `job.attempts` does not count this one yet."""
+    """Return the judgement of one attempt. `job.attempts` does not include this attempt yet."""
     if sent.status is None:
         return _judge_error(_Case(sent, job, policy, now, chance))
     if 200 <= sent.status <= 299:
@@ -31,7 +31,7 @@ def judge(sent: Sent, job: LeasedDelivery, policy: RetryPolicy, *, now: datetime
 
 
 class _Case:
-    """One attempt and all that its judgement may look at."""
+    """One attempt and the other inputs of its judgement."""
 
     def __init__(
         self, sent: Sent, job: LeasedDelivery, policy: RetryPolicy, now: datetime, chance: random.Random
@@ -56,11 +56,11 @@ def _judge_error(case: _Case) -> Judgement:
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
         case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
-            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # it told us nothing good
+            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # only a success counts for a probe
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
-            # Not at once: what ends our sender again and again would use up every attempt of all that it held.
+            # Do not retry at once. A fault that kills the sender process repeatedly would use up all attempts of its deliveries.
             return Judgement(verdict=_retry(case, None), health=Health.NONE)
         case _:
             return Judgement(verdict=_retry(case, None), health=Health.BAD)
@@ -70,10 +70,10 @@ def _judge_status(case: _Case, status: int) -> Judgement:
     if status == 410:
         return Judgement(verdict=_give_up(Reason.ENDPOINT_GONE, case), health=Health.GOOD, gone=True)
     if not 400 <= status <= 599:
-        # A redirect, or no final status at all: no message will fare better, so the fault is the endpoint's.
+        # A redirect, or a status that is not final. Every message would get it, so it counts against the endpoint.
         return Judgement(verdict=_retry(case, None), health=Health.BAD)
     asked = case.retry_after()
-    if status >= 500 or status in PASSING:
+    if status >= 500 or status in RETRYABLE:
         hold = case.at(asked) if asked and status in HOLDING else None
         too_fast = status == 429 or (status == 503 and asked is not None)
         return Judgement(verdict=_retry(case, asked), health=Health.BAD, hold_until=hold, slow_down=too_fast)
@@ -95,9 +95,9 @@ def _give_up(reason: Reason, case: _Case, why: str = "") -> Dead:
 
 
 def _retry(case: _Case, asked: float | None) -> Verdict:
-    """After the backoff, but never before the endpoint asked for it. Asked for less, it still gets the backoff:
+    """Retry after the backoff, or after the endpoint's Retry-After if that is longer.
 
-    an endpoint that says "one second" through an hour's outage would use up every attempt in the first minute.
+    A shorter Retry-After is ignored: with "1 second" during a long outage, all attempts would be used up within a minute.
     """
     if case.job.probe:
         return _retry_probe(case, asked or 0.0)
@@ -114,19 +114,22 @@ def _back_off(case: _Case, asked: float | None) -> Retry | Dead:
 
 
 def _retry_then(case: _Case, asked: float) -> Verdict:
-    """When the endpoint asked for it; where that is at once, after the backoff, or every attempt would be used up in a moment."""
+    """Retry after the Retry-After. If that is below a second, use the backoff, so that the attempts are not used up at once."""
     if asked < AT_ONCE:
         return _exhausted(case) or _back_off(case, asked)
     return _exhausted(case) or _within_budget(case, asked, case.job.last_delay)
 
 
 def _retry_fresh(case: _Case) -> Verdict:
-    """At once. It counts, so that a connection that always breaks cannot go on for ever."""
+    """Retry at once on a new connection. The attempt counts, so that a connection that always breaks ends the retries."""
     return _exhausted(case) or _within_budget(case, 0.0, case.job.last_delay, fresh=True)
 
 
 def _retry_probe(case: _Case, asked: float) -> Verdict:
-    """A failed probe uses up no attempt. Due now, it is behind all that was due before: the next probe is another delivery."""
+    """Retry a failed probe without counting the attempt.
+
+    It becomes due now, behind all deliveries that were due before, so the next probe uses another delivery.
+    """
     return _within_budget(case, asked, case.job.last_delay, spends=False)
 
 
@@ -138,17 +141,17 @@ def _exhausted(case: _Case) -> Dead | None:
 
 
 def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = True, fresh: bool = False) -> Retry | Dead:
-    """After exactly `wait`. Not earlier, even to make use of what is left of the budget: the endpoint asked for it."""
+    """Retry after exactly `wait` seconds, or give up if the time budget ends before. The endpoint asked for this delay."""
     if (at := case.at(wait)) < case.job.expires_at:
         return Retry(at=at, delay=drawn, spends=spends, fresh=fresh)
     return _out_of_time(case)
 
 
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
-    """The backoff leads past the time budget: one last attempt shortly before its end, rather than none.
+    """Schedule one last attempt shortly before the time budget ends, if the backoff would go beyond it.
 
-    It lies in the first half of a span that depends on the delivery alone, and is made only from before that span: there
-    cannot be a second. Jittered, because deliveries that were accepted together end together.
+    The attempt falls into the first half of the final `margin`, and is only scheduled before the margin begins. So there is
+    at most one. It has jitter, because deliveries that were accepted together end together.
     """
     margin = min(LAST_CALL, case.policy.max_age / 10)
     if case.now >= case.job.expires_at - timedelta(seconds=margin):
@@ -177,21 +180,21 @@ _SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 def retry_after(value: str | None, now: datetime, cap: float) -> float | None:
-    """Seconds to wait, from 0 to `cap`; None where there is no Retry-After that makes sense."""
+    """Return the seconds of a Retry-After header, from 0 to `cap`; None if it is missing or malformed."""
     value = (value or "").strip()
     if _SECONDS.fullmatch(value):
-        return min(cap, float(value[:400]))  # of more digits the first 400 make infinity as well
+        return min(cap, float(value[:400]))  # 400 digits already give infinity
     at = http_date(value, now)
     return None if at is None else min(cap, max(0.0, (at - now).total_seconds()))
 
 
 def http_date(text: str, now: datetime) -> datetime | None:
-    """An HTTP date in any of its three forms, or None."""
+    """Parse an HTTP date in any of its three formats; return None if it is malformed."""
     found = next(filter(None, (pattern.fullmatch(text) for pattern in _DATES)), None)
     if found is None or found["month"] not in _MONTHS:
         return None
     month = _MONTHS.index(found["month"]) + 1
-    hour, minute, second = int(found["hour"]), int(found["minute"]), min(59, int(found["second"]))  # 60: a leap second
+    hour, minute, second = int(found["hour"]), int(found["minute"]), min(59, int(found["second"]))  # leap second: 60
     try:
         return datetime(_year(found["year"], now), month, int(found["day"]), hour, minute, second, tzinfo=UTC)
     except ValueError:
@@ -199,21 +202,21 @@ def http_date(text: str, now: datetime) -> datetime | None:
 
 
 def _year(digits: str, now: datetime) -> int:
-    """Of two digits, the year that is not more than 50 years ahead."""
+    """Return the full year. A year of two digits is never more than 50 years in the future."""
     if len(digits) == 4:
         return int(digits)
     year = now.year - now.year % 100 + int(digits)
     return year - 100 if year > now.year + 50 else year
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── descriptions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _LONGEST_QUOTE = 300
 
 
 def describe(sent: Sent) -> str:
-    """One line for people: what came of the attempt."""
+    """Describe the result of the attempt in one line for operators."""
     if sent.status is not None:
         return _describe_status(sent, sent.status)
     said, link = ERRORS[sent.error] if sent.error is not None else ("no answer", "from")
@@ -238,6 +241,6 @@ def _phrase(status: int) -> str:
 
 
 def quote(text: str) -> str:
-    """What an endpoint said, fit for one line."""
+    """Return text from an endpoint as one short line, with unprintable characters replaced."""
     text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[: _LONGEST_QUOTE + 1])
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"

@@ -1,7 +1,7 @@
-"""Operational webhooks: what an organization is told of its own endpoints and deliveries, and in which words. Pure.
+"""Operational webhooks: events that tell an organization about changes of its own endpoints and deliveries.
 
-An event is a row of the outbox, written in the transaction of the change that it tells of: neither lost nor invented. Its
-receiver is an endpoint like any other, in an application that the management organization has for each organization.
+An event is an outbox row, written in the same transaction as the change that it reports. So no event is lost and none is
+false. Its receiver is an ordinary endpoint: the management organization has one application for each organization.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from hookline.model import Dead, Delivered, LaneEvent, LaneEventKind, Result, Re
 from hookline.model.states import Reason
 from hookline.rules import redaction
 
-# As Svix's server has it. What happens to its own endpoints is not told: an event about an event would make another.
+# The same id as in Svix's server. Changes of this organization's own endpoints cause no events, because each event would
+# cause another one.
 MANAGEMENT = "org_00000000000SvixManagement00"
-ALERTS = "hookline.alerts"  # the uid of the application there whose messages are alerts
-LONGEST = 64 * 1024  # bytes of an event: more than any has
-FAILING = 4  # the failed attempt of a delivery that is told of, as Svix does
+ALERTS = "hookline.alerts"  # uid of the management organization's application whose messages are alerts
+LONGEST = 64 * 1024  # maximum size of an event in bytes; real events are smaller
+FAILING = 4  # number of the failed attempt that causes `message.attempt.failing`, as in Svix
 
-_MANUAL = 1  # the trigger of what was sent again by hand
+_MANUAL = 1  # trigger of a delivery that a person sent again
 
 
 class Kind(StrEnum):
-    """The event's type. Svix's names; those that it does not have are in the same style."""
+    """The event type. The names are Svix's; types that Svix does not have follow the same style."""
 
     ENDPOINT_CREATED = "endpoint.created"
     ENDPOINT_UPDATED = "endpoint.updated"
@@ -52,16 +53,16 @@ DESCRIPTIONS: Mapping[Kind, str] = {
     Kind.ENDPOINT_CREATED: "An endpoint was created.",
     Kind.ENDPOINT_UPDATED: "An endpoint was changed.",
     Kind.ENDPOINT_DELETED: "An endpoint was deleted.",
-    Kind.ENDPOINT_DISABLED: "An endpoint was disabled, by hand or because it was gone or failing for long.",
+    Kind.ENDPOINT_DISABLED: "An endpoint was disabled: by a person, or because it was gone (410) or failed for a long time.",
     Kind.ENDPOINT_ENABLED: "A disabled endpoint was enabled.",
-    Kind.ENDPOINT_PAUSED: "An endpoint was paused, by hand or because too many of its deliveries died.",
+    Kind.ENDPOINT_PAUSED: "An endpoint was paused: by a person, or because too many of its deliveries died.",
     Kind.ENDPOINT_RESUMED: "A paused endpoint was resumed.",
-    Kind.CIRCUIT_OPENED: "An endpoint failed again and again, or somebody opened its circuit: nothing but probes is sent to it.",
-    Kind.CIRCUIT_CLOSED: "An endpoint is well again, or its circuit was reset.",
+    Kind.CIRCUIT_OPENED: "An endpoint failed repeatedly, or a person opened its circuit. Only probes are sent to it.",
+    Kind.CIRCUIT_CLOSED: "An endpoint is healthy again, or its circuit was reset.",
     Kind.ATTEMPT_FAILING: "The fourth attempt of a delivery failed.",
-    Kind.ATTEMPT_EXHAUSTED: "A delivery died: it is a dead letter now.",
+    Kind.ATTEMPT_EXHAUSTED: "A delivery died. It is a dead letter now.",
     Kind.ATTEMPT_RECOVERED: "A delivery that had been failing, or was replayed, succeeded.",
-    Kind.DEAD_REPLAYED: "Dead letters of an endpoint were replayed: they are deliveries again.",
+    Kind.DEAD_REPLAYED: "Dead letters of an endpoint were replayed. They are deliveries again.",
     Kind.DEAD_RESOLVED: "Dead letters of an endpoint were resolved, with a note.",
 }
 
@@ -75,11 +76,11 @@ _OF_LANES = {
 }
 
 
-# ── what happened ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── changes to report ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class EndpointEvent(Struct, frozen=True, kw_only=True):
-    """Something happened to an endpoint."""
+    """A change of an endpoint."""
 
     kind: Kind
     endpoint_no: int
@@ -89,31 +90,31 @@ class EndpointEvent(Struct, frozen=True, kw_only=True):
 
 class LastAttempt(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
-    response_status_code: int  # 0: there was no answer
+    response_status_code: int  # 0 means that there was no response
     timestamp: datetime
 
 
 class DeliveryEvent(Struct, frozen=True, kw_only=True):
-    """Something happened to a delivery."""
+    """A change of a delivery."""
 
     kind: Kind
     endpoint_no: int
     delivery_id: int
     message_id: str
     accepted_at: datetime
-    sent: int  # attempts until now
-    at: datetime  # of this turn; with the delivery it tells it from all others
-    reason: Reason | None = None  # of a death
-    last: LastAttempt | None = None  # None: to be looked up, if any was sent
+    sent: int  # number of attempts so far
+    at: datetime  # time of the change; together with the delivery id it identifies the event
+    reason: Reason | None = None  # set if the delivery died
+    last: LastAttempt | None = None  # if None and `sent` > 0, the store must read the last attempt
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Something was done to several dead letters of an endpoint at once."""
+    """A change of several dead letters of one endpoint."""
 
     kind: Kind
     endpoint_no: int
     count: int
-    first: int  # the smallest number among them; with the instant it tells this batch from all others
+    first: int  # lowest delivery id in the batch; together with `at` it identifies the event
     at: datetime
     note: str | None = None
 
@@ -134,7 +135,7 @@ def deleted(endpoint_nos: Iterable[int]) -> list[EndpointEvent]:
 
 
 def circuit_reset(endpoint_no: int, cause: str) -> list[EndpointEvent]:
-    """For a circuit that was not closed: to forget the failures of one that is tells nobody anything."""
+    """Return the event for a reset of a circuit that was not closed. A reset of a closed circuit causes no event."""
     return [EndpointEvent(kind=Kind.CIRCUIT_CLOSED, endpoint_no=endpoint_no, cause=cause, by_hand=True)]
 
 
@@ -149,16 +150,16 @@ def of_lanes(events: Iterable[LaneEvent], *, by_hand: bool = False) -> list[Endp
 
 
 def _cause(event: LaneEvent, by_hand: bool) -> str:
-    """An organization may pass on to its customers what it is told."""
+    """Return the cause without operator-only details, because an organization may show events to its customers."""
     return event.cause if by_hand else redaction.cause(event.cause)
 
 
 def of_results(results: Iterable[Result]) -> list[DeliveryEvent]:
-    return [_turn(result, kind) for result in results if (kind := _kind(result)) is not None]
+    return [_delivery_event(result, kind) for result in results if (kind := _kind(result)) is not None]
 
 
 def recovers(result: Result) -> bool:
-    """Delivered after it had been failing, or after it was dead and was replayed."""
+    """Return whether the delivery succeeded after several failures, or after it was dead and was replayed."""
     job = result.job
     replayed = job.trigger == _MANUAL and job.sent > job.attempts
     return (job.sent >= FAILING or replayed) and isinstance(result.judgement.verdict, Delivered)
@@ -174,7 +175,7 @@ def _kind(result: Result) -> Kind | None:
             return Kind.ATTEMPT_RECOVERED if recovers(result) else None
 
 
-def _turn(result: Result, kind: Kind) -> DeliveryEvent:
+def _delivery_event(result: Result, kind: Kind) -> DeliveryEvent:
     job, sent, verdict = result.job, result.sent, result.judgement.verdict
     return DeliveryEvent(
         kind=kind,
@@ -189,32 +190,32 @@ def _turn(result: Result, kind: Kind) -> DeliveryEvent:
     )
 
 
-# ── the event ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """Whom it happened to, as it is now. Only those have one whose organization listens."""
+    """The changed endpoint and its application. Only endpoints of organizations that receive operational webhooks have one."""
 
     org_id: str
     app_id: str
     app_uid: str | None
     endpoint_id: str
     endpoint_uid: str | None
-    revision: int  # of the endpoint
-    epoch: int  # of its lane
+    revision: int  # the endpoint's revision
+    epoch: int  # the epoch of the endpoint's lane
     failing_since: datetime | None
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What a `DeliveryEvent` does not carry."""
+    """Details that a `DeliveryEvent` does not have. The store reads them."""
 
-    event_ids: Mapping[str, str | None] = {}  # by message
-    traces: Mapping[str, str | None] = {}  # by message
-    last: Mapping[int, LastAttempt] = {}  # by delivery
+    event_ids: Mapping[str, str | None] = {}  # event id of each message
+    traces: Mapping[str, str | None] = {}  # trace context of each message
+    last: Mapping[int, LastAttempt] = {}  # last attempt of each delivery
 
 
 def room(org_id: str | None, max_payload: int) -> int:
-    """How long the payload of an outbox row may be. A deployment's limit is for its publishers, not for what it is told."""
+    """Return the maximum payload size of an outbox row. The deployment's limit does not apply to operational events."""
     return max(max_payload, LONGEST) if org_id == MANAGEMENT else max_payload
 
 
@@ -231,13 +232,13 @@ class CauseData(EndpointData, frozen=True, kw_only=True, rename="camel"):
 
 class DisabledData(CauseData, frozen=True, kw_only=True, rename="camel"):
     fail_since: datetime | None
-    trigger: str  # manual | automatic
+    trigger: str  # manual or automatic
 
 
 class AttemptData(EndpointData, frozen=True, kw_only=True, rename="camel"):
     msg_id: str
     msg_event_id: str | None
-    last_attempt: LastAttempt | None  # None: it died before any was made
+    last_attempt: LastAttempt | None  # None if the delivery died before its first attempt
 
 
 class ExhaustedData(AttemptData, frozen=True, kw_only=True, rename="camel"):
@@ -251,28 +252,28 @@ class BatchData(EndpointData, frozen=True, kw_only=True, rename="camel"):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """A row of the outbox."""
+    """An operational event as an outbox row."""
 
-    org_id: str  # who is told
+    org_id: str  # the organization that receives the event
     kind: Kind
-    event_id: str  # the same change has the same one
+    event_id: str  # derived from the change, so that a repeated event has the same id
     payload: bytes
-    trace: str | None  # of the message that it is about
+    trace: str | None  # trace context of the message that the event is about
 
 
-def told(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
-    """The events, in the order of what happened; those whose organization does not listen are left out."""
+def to_events(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
+    """Return the events in the order of the changes, without those whose organization receives no operational webhooks."""
     return [_event(note, subject, known) for note in notes if (subject := subjects.get(note.endpoint_no)) is not None]
 
 
 def of_deliveries(notes: Iterable[Note], subjects: Mapping[int, Subject]) -> list[DeliveryEvent]:
-    """Those of which more must be known."""
+    """Return the changes of deliveries that become events. The store must read more details for them."""
     return [note for note in notes if isinstance(note, DeliveryEvent) and note.endpoint_no in subjects]
 
 
-def without_attempt(turns: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
-    """Those whose last attempt is to be looked up."""
-    return [turn for turn in turns if turn.last is None and turn.sent]
+def without_attempt(events: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
+    """Return the changes whose last attempt the store must read."""
+    return [event for event in events if event.last is None and event.sent]
 
 
 def _event(note: Note, subject: Subject, known: Known) -> Event:
@@ -303,7 +304,10 @@ def _data(note: Note, who: EndpointData, subject: Subject, known: Known) -> Endp
 
 
 def _key(note: Note, subject: Subject) -> str:
-    """Each change of an endpoint raises its revision, and each of a circuit its lane's epoch."""
+    """Return the part of the event id that identifies the change.
+
+    Each change of an endpoint raises its revision, and each change of a circuit raises its lane's epoch.
+    """
     if isinstance(note, DeliveryEvent):
         return f"{note.delivery_id}.{to_micros(note.at)}"
     if isinstance(note, Batch):
@@ -319,13 +323,13 @@ def _endpoint_data(note: EndpointEvent, who: EndpointData, subject: Subject) -> 
     return who if note.cause is None else CauseData(**asdict(who), cause=note.cause)
 
 
-def _attempt_data(turn: DeliveryEvent, who: EndpointData, known: Known) -> AttemptData:
+def _attempt_data(event: DeliveryEvent, who: EndpointData, known: Known) -> AttemptData:
     data = AttemptData(
         **asdict(who),
-        msg_id=turn.message_id,
-        msg_event_id=known.event_ids.get(turn.message_id),
-        last_attempt=turn.last or known.last.get(turn.delivery_id),
+        msg_id=event.message_id,
+        msg_event_id=known.event_ids.get(event.message_id),
+        last_attempt=event.last or known.last.get(event.delivery_id),
     )
-    if turn.reason is None:
+    if event.reason is None:
         return data
-    return ExhaustedData(**asdict(data), reason=turn.reason, dead_letter_id=f"{ids.DEAD_LETTER}{turn.delivery_id}")
+    return ExhaustedData(**asdict(data), reason=event.reason, dead_letter_id=f"{ids.DEAD_LETTER}{event.delivery_id}")

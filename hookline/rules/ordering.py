@@ -1,19 +1,20 @@
-"""Order by key: which deliveries of one endpoint wait for each other, and how the next one gets its turn. Pure.
+"""Ordered delivery: deliveries with the same ordering key at one endpoint are sent one at a time.
 
-A delivery with a key is made `queued`, outside the due index. A *queue* is all that is open of one key at one endpoint; its
-rows stand in the order of the database's sequence of messages. Only a claim promotes: under the lane's lock, the first of a queue
-that has nothing active becomes `pending`, and is claimed like any other.
+A *queue* is all open deliveries of one key at one endpoint, in the order of the messages' sequence numbers. A delivery with a
+key starts as `queued`, outside the due index. Only a claim promotes: while it holds the lane's lock, it makes the first
+delivery of a queue `pending` if no delivery of that queue is active. Then it is claimed like any other.
 
-How a claim knows where to look, and why nothing is forgotten: whoever changes a queue (ingest, replay and resend put a row into
-it; record, claim and sweep take one out of it; resolve and retention lift what blocks it) inserts a wake token that names the
-queue, in the same transaction. Say that ingest adds the row Q while record ends H, the last active one, and neither sees the
-other. Both commit, each with a token that names the queue. A claim that consumes the token of whichever committed last sees
-that commit, and so the earlier one too: Q is there and H is gone, and Q is promoted. A claim that came in between consumed a
-token too early, and lost nothing by it: the other token is still to come. Two claims on one lane follow each other by its
-lock, and each looks with a snapshot that it took under the lock. If all this were wrong, the unique index on what is active
-would still refuse a second one, and the audit would find a queue without a head.
+Every transaction that changes a queue also inserts a wake token that names the queue. Ingest, replay and resend add rows;
+record, claim and sweep remove rows; resolve and retention remove what blocks a queue. A claim reads these tokens to find the
+queues that it must check.
 
-Of two messages whose requests overlap in time neither came first; whichever is promoted first goes first.
+No delivery is forgotten, even if two transactions do not see each other. Example: ingest adds row Q while record ends H, the
+last active delivery. Each commits with a token. The claim that consumes the token of the later commit sees both commits: Q
+exists and H has ended, so Q is promoted. A claim between the two commits promotes nothing, but the second token still
+follows. Two claims on one lane run one after the other because of its lock, and each takes its snapshot under the lock. As a
+last protection, a unique index refuses a second active delivery, and the search for stuck lanes finds a queue without one.
+
+If the requests of two messages overlap in time, their order is not defined.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ import msgspec
 
 from hookline.model import Ordering
 
-WHOLE_ENDPOINT = ""  # the queue of a fifo endpoint; a message's own key is never empty
+WHOLE_ENDPOINT = ""  # the queue of a fifo endpoint; the key of a message is never empty
 
-_KEY, _FIFO = Ordering.KEY, Ordering.FIFO  # looked up once: ingest asks for every delivery
+_KEY, _FIFO = Ordering.KEY, Ordering.FIFO  # faster than attributes; ingest needs them for every delivery
 _keys = msgspec.json.Decoder(list[str])
 
 
 def queue_of(ordering: Ordering, key: str | None) -> str | None:
-    """Where a delivery stands in line at an endpoint; None: nowhere."""
+    """Return the queue of a delivery at an endpoint; None if its order does not matter."""
     if ordering is _KEY:
         return key
     return WHOLE_ENDPOINT if ordering is _FIFO else None
 
 
 def written(keys: Iterable[str | None]) -> str | None:
-    """As a token carries them; None when there is none. Two such texts with a comma between them are one."""
+    """Encode keys for a wake token; None if there are none. Two encoded texts can be joined with a comma."""
     named = dict.fromkeys(key for key in keys if key is not None)
     return msgspec.json.encode(list(named)).decode()[1:-1] if named else None
 
 
 def read(keys: str | None) -> list[str]:
-    """Each once."""
+    """Decode the keys of a wake token, without duplicates."""
     return [] if keys is None else list(dict.fromkeys(_keys.decode(f"[{keys}]")))

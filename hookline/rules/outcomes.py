@@ -1,4 +1,4 @@
-"""What a batch of results means to lanes, deliveries and attempts. Pure; both engines build their writes from it."""
+"""Converts a batch of results into changes of lanes, deliveries and attempts. Both database engines use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec.structs import asdict, replace
 
 from hookline.model import (
     Dead,
-    Delivered,
     Judgement,
     LeasedDelivery,
     RecordReport,
@@ -21,16 +20,17 @@ from hookline.model import (
     Verdict,
 )
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import OUTCOMES
 from hookline.rules.lane.circuit import LaneOutcome
 
-DETAIL_LIMIT = 2000  # characters of a cause, an error or a reason that are kept
-LONGEST = 1e9  # seconds of a delay: no policy waits for thirty years
+DETAIL_LIMIT = 2000  # stored characters of a cause, an error or a reason
+LONGEST = 1e9  # longest delay in seconds, about thirty years; no policy waits longer
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-MAX_MICROS = (1 << 31) - 1  # of a phase of an attempt
+MAX_MICROS = (1 << 31) - 1  # longest phase of an attempt that the database can store
 
 
 def outcomes_of(results: Iterable[Result]) -> dict[int, list[LaneOutcome]]:
-    """By endpoint, in the order of completion."""
+    """Group the outcomes by endpoint, in the order of completion."""
     outcomes: dict[int, list[LaneOutcome]] = {}
     for result in results:
         outcomes.setdefault(result.job.endpoint_no, []).append(outcome_of(result))
@@ -53,7 +53,7 @@ def outcome_of(result: Result) -> LaneOutcome:
 
 
 def released_outcomes(jobs: Iterable[LeasedDelivery]) -> dict[int, list[LaneOutcome]]:
-    """Jobs that were given back unsent say nothing about their endpoint; they only free their room."""
+    """Return the outcomes of deliveries that were released unsent. They free their slots and do not affect health."""
     outcomes: dict[int, list[LaneOutcome]] = {}
     for job in jobs:
         outcome = LaneOutcome(health=Health.NONE, epoch=job.epoch, counted=job.counted, probe=job.probe)
@@ -62,14 +62,14 @@ def released_outcomes(jobs: Iterable[LeasedDelivery]) -> dict[int, list[LaneOutc
 
 
 def cause_of(result: Result) -> str:
-    """One line for people: what the endpoint did."""
+    """Describe the endpoint's response in one line for operators."""
     sent = result.sent
     what = f"status {sent.status}" if sent.status is not None else str(sent.error or "no answer")
     return clean(f"{what}: {sent.detail}" if sent.detail else what)
 
 
 def moves_lane(result: Result) -> bool:
-    """Whether the lane must be written for this result, however healthy it is now."""
+    """Return whether recording this result requires a write to the lane, even to a healthy one."""
     judgement, job = result.judgement, result.job
     return (
         judgement.health == Health.BAD or judgement.hold_until is not None or judgement.gone or job.counted or job.probe
@@ -77,11 +77,8 @@ def moves_lane(result: Result) -> bool:
 
 
 def outcome_name(result: Result) -> str:
-    """As the attempt keeps it."""
-    verdict = result.judgement.verdict
-    if isinstance(verdict, Delivered):
-        return "delivered"
-    return "retry" if isinstance(verdict, Retry) else "dead"
+    """Return the outcome as the attempts table stores it."""
+    return OUTCOMES[type(result.judgement.verdict)]
 
 
 def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result]]:
@@ -90,18 +87,12 @@ def halves(results: Sequence[Result]) -> tuple[Sequence[Result], Sequence[Result
 
 
 def joined(first: RecordReport, second: RecordReport) -> RecordReport:
-    """The report of both halves of a batch."""
-    return RecordReport(
-        recorded=first.recorded + second.recorded,
-        stale=first.stale + second.stale,
-        events=first.events + second.events,
-        refused=first.refused + second.refused,
-        lost=first.lost + second.lost,
-    )
+    """Combine the reports of both halves of a batch."""
+    return RecordReport(**{name: getattr(first, name) + getattr(second, name) for name in first.__struct_fields__})
 
 
 def bare(result: Result) -> Result:
-    """The same result without anything that the endpoint sent, and with what is left brought into bounds."""
+    """Return the result without anything that the endpoint sent, and with all numbers and times within storable limits."""
     sent, judgement = result.sent, result.judgement
     hold = judgement.hold_until
     return replace(
@@ -112,13 +103,13 @@ def bare(result: Result) -> Result:
             headers={},
             body=b"",
             address="",
-            started_at=_legal(sent.started_at),
+            started_at=_clamped(sent.started_at),
             timing=Timing(**{phase: min(max(micros, 0), MAX_MICROS) for phase, micros in asdict(sent.timing).items()}),
         ),
         judgement=replace(
             judgement,
             verdict=_bounded(judgement.verdict),
-            hold_until=None if hold is None else _legal(hold),
+            hold_until=None if hold is None else _clamped(hold),
         ),
     )
 
@@ -127,16 +118,19 @@ def _bounded(verdict: Verdict) -> Verdict:
     if not isinstance(verdict, Retry):
         return verdict
     delay = 0.0 if math.isnan(verdict.delay) else min(max(verdict.delay, 0.0), LONGEST)
-    return replace(verdict, at=_legal(verdict.at), delay=delay)
+    return replace(verdict, at=_clamped(verdict.at), delay=delay)
 
 
-def _legal(at: datetime) -> datetime:
+def _clamped(at: datetime) -> datetime:
     return min(max(at, EARLIEST), LATEST)
 
 
 def buried(result: Result, attempt_id: str) -> Result:
-    """What is written where even the bare result is refused: left leased it would be sent with every lease, for ever."""
-    job, detail = result.job, "the database refused what came of the attempt"
+    """Return the dead letter that replaces a result that the database refuses even without the endpoint's data.
+
+    If nothing were written, the lease would expire and the delivery would be sent again without end.
+    """
+    job, detail = result.job, "the database refused to store the result of the attempt"
     return Result(
         job=job,
         attempt_id=attempt_id,
@@ -146,22 +140,22 @@ def buried(result: Result, attempt_id: str) -> Result:
 
 
 def refused(result: Result, burial: RecordReport) -> RecordReport:
-    """The report of a result that was buried instead; one whose claim no longer held is only stale."""
+    """Return the report for a result that `buried` replaced. If its claim was lost, it is only stale."""
     if not burial.recorded:
         return replace(burial, lost=(result.attempt_id,))
     return replace(burial, recorded=0, refused=(result.job.delivery_id,))
 
 
 def lost_of(results: Sequence[Result], held: Collection[str]) -> tuple[str, ...]:
-    """The attempts of those whose claim no longer held."""
+    """Return the ids of the attempts whose claim was lost."""
     if len(held) == len(results):
         return ()
-    ours = frozenset(held)
-    return tuple(result.attempt_id for result in results if result.attempt_id not in ours)
+    recorded = frozenset(held)
+    return tuple(result.attempt_id for result in results if result.attempt_id not in recorded)
 
 
 def clean(text: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogate, not too long."""
+    """Make the text storable in both databases: shorten it, and replace NUL and lone surrogates."""
     if len(text) > DETAIL_LIMIT:
         text = text[:DETAIL_LIMIT]
     if text.isascii() and "\x00" not in text:

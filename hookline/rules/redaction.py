@@ -1,7 +1,7 @@
-"""What customers are told of a failure. Pure.
+"""Removes operator-only details from texts before customers see them.
 
-What is kept of an attempt is written for those who run the deployment: addresses, resolvers, certificates. A customer gets
-fixed words for the kind of failure, and never a piece of that text. What is not recognised is left out.
+Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer gets a fixed text for each
+kind of failure, and never a part of the stored text. Text that is not recognised is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hookline.model.states import ErrorKind
 
 T = TypeVar("T")
 
-ERRORS = {  # what happened, and the word that leads to the address where one was dialled
+ERRORS = {  # the description of each error, and the preposition before the address
     ErrorKind.REFUSED: ("connection refused", "by"),
     ErrorKind.RESET: ("connection reset", "by"),
     ErrorKind.DNS: ("the name could not be resolved", ""),
@@ -33,17 +33,17 @@ ERRORS = {  # what happened, and the word that leads to the address where one wa
 }
 BLOCKED = "this address is not allowed"
 CUT_OFF = "the body was cut off"
-ANSWERED = "the endpoint answered "  # how `judge` begins what it says of a status
+ANSWERED = "the endpoint answered "  # `judge` begins the description of a status with this
 
 _PHASES = ("connecting", "TLS handshake", "waiting for the response", "reading the response")
-_CERTIFICATES = (  # what libcurl says of a certificate that a customer can mend
+_CERTIFICATES = (  # libcurl's messages about certificate errors that a customer can fix
     "certificate has expired",
     "certificate is not yet valid",
     "self-signed certificate",
     "unable to get local issuer certificate",
     "no alternative certificate subject name matches",
 )
-_ENDED = (  # how deliveries end without an attempt
+_ENDED = (  # reasons for a death without an attempt
     "the time budget ended while it waited",
     "the endpoint was deleted",
     "the payload is gone",
@@ -54,89 +54,89 @@ _LAST_ONE = re.compile(
 )
 _STATUS = re.compile(r"(status \d{3})(: .*)?", re.DOTALL)
 _KINDS = {kind.value: kind for kind in ErrorKind}
-_BY_ITSELF = re.compile(r"more than \d+ dead letters in a day|failing since [-\d: ]+ UTC")
+_AUTOMATIC = re.compile(r"more than \d+ dead letters in a day|failing since [-\d: ]+ UTC")
 
 
 # ── texts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def failure(kind: ErrorKind, detail: str) -> str:
-    """Of an attempt without an answer: `detail` is what operators are told."""
+    """Describe an attempt without a response for customers. `detail` is the text for operators."""
     if kind == ErrorKind.BLOCKED:
         return BLOCKED
-    said, phase = ERRORS[kind][0], detail.partition(":")[0]
+    description, phase = ERRORS[kind][0], detail.partition(":")[0]
     known = (text for text in _CERTIFICATES if text in detail) if kind == ErrorKind.TLS else iter(())
-    return ": ".join([phase] * (phase in _PHASES) + [said, *known])
+    return ": ".join([phase] * (phase in _PHASES) + [description, *known])
 
 
 def death(detail: str) -> str:
-    """Of a dead letter, as `judge` and the sweep word it."""
-    found = _LAST_ONE.match(detail)
-    why, said = (detail[: found.end()], detail[found.end() :]) if found else ("", detail)
-    return why + _said(said)
+    """Redact the detail of a dead letter. It knows the texts that `judge` and the sweep write."""
+    match = _LAST_ONE.match(detail)
+    why, last = (detail[: match.end()], detail[match.end() :]) if match else ("", detail)
+    return why + _result(last)
 
 
-def _said(text: str) -> str:
+def _result(text: str) -> str:
     if text.startswith(ANSWERED) or text in _ENDED:
         return text
-    kind = next((kind for kind, (said, _) in ERRORS.items() if text.startswith(said)), None)
+    kind = next((kind for kind, (description, _) in ERRORS.items() if text.startswith(description)), None)
     return "" if kind is None else failure(kind, "")
 
 
 def cause(text: str) -> str:
-    """Of what happened to a lane by itself, and of its last error: `status 503`, `refused: connecting: ...`."""
-    if found := _STATUS.fullmatch(text):
-        return found[1]
-    if _BY_ITSELF.fullmatch(text):
+    """Redact the cause of an automatic lane event, or a lane's last error: `status 503`, `refused: connecting: ...`."""
+    if match := _STATUS.fullmatch(text):
+        return match[1]
+    if _AUTOMATIC.fullmatch(text):
         return text
     kind, _, detail = text.partition(": ")
     return failure(_KINDS[kind], detail) if kind in _KINDS else ""
 
 
 def refusal(text: str) -> str:
-    """Of a URL that the guard refuses: without what only operators can set."""
+    """Redact the guard's refusal of a URL: remove the setting that only operators can change."""
     return text.partition(";")[0]
 
 
-# ── what is read for a customer ───────────────────────────────────────────────────────────────────────────────────
+# ── stored objects ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _attempt(found: Attempt) -> Attempt:
-    if found.error is not None:
-        detail = failure(found.error, found.detail)
+def _attempt(attempt: Attempt) -> Attempt:
+    if attempt.error is not None:
+        detail = failure(attempt.error, attempt.detail)
     else:
-        detail = CUT_OFF if found.detail.startswith(CUT_OFF) else ""
-    return replace(found, detail=detail, address="")
+        detail = CUT_OFF if attempt.detail.startswith(CUT_OFF) else ""
+    return replace(attempt, detail=detail, address="")
 
 
-def _delivery(found: Delivery) -> Delivery:
-    return found if found.detail is None else replace(found, detail=death(found.detail))
+def _delivery(delivery: Delivery) -> Delivery:
+    return delivery if delivery.detail is None else replace(delivery, detail=death(delivery.detail))
 
 
-def _letter(found: DeadLetter) -> DeadLetter:
-    return replace(found, detail=death(found.detail))
+def _letter(letter: DeadLetter) -> DeadLetter:
+    return replace(letter, detail=death(letter.detail))
 
 
-def _event(found: LaneEvent) -> LaneEvent:
-    """What a person gave as the cause is meant to be read."""
-    return found if found.actor is not None else replace(found, cause=cause(found.cause))
+def _event(event: LaneEvent) -> LaneEvent:
+    """Redact the cause of an automatic event. A cause that a person wrote is kept."""
+    return event if event.actor is not None else replace(event, cause=cause(event.cause))
 
 
-def _lane(found: LaneView) -> LaneView:
-    return found if found.last_error is None else replace(found, last_error=cause(found.last_error))
+def _lane(lane: LaneView) -> LaneView:
+    return lane if lane.last_error is None else replace(lane, last_error=cause(lane.last_error))
 
 
-def _endpoint(found: Endpoint) -> Endpoint:
-    """Disabled by itself, with the cause of an event, or by a person, whose words stay."""
-    known = cause(found.status_reason or "")
-    return replace(found, status_reason=known) if known else found
+def _endpoint(endpoint: Endpoint) -> Endpoint:
+    """Redact the status reason if it is an automatic cause. A reason that a person wrote is kept."""
+    known = cause(endpoint.status_reason or "")
+    return replace(endpoint, status_reason=known) if known else endpoint
 
 
-def _task(found: Task) -> Task:
-    """What it cannot be done for is said of the endpoint; all else is a fault of ours, in the words of a library."""
-    if found.error is None or found.error.startswith("the endpoint "):
-        return found
-    return replace(found, error="it failed here; ask whoever runs this")
+def _task(task: Task) -> Task:
+    """Keep errors about the endpoint. All others are internal errors, possibly with the text of a library."""
+    if task.error is None or task.error.startswith("the endpoint "):
+        return task
+    return replace(task, error="internal error; ask the operator of this service")
 
 
 RULES: dict[type, Callable[[Any], Any]] = {
@@ -151,17 +151,17 @@ RULES: dict[type, Callable[[Any], Any]] = {
 
 
 def for_customer(value: T) -> T:
-    """The same, whatever it is and however deep they lie in it, with the texts that a customer may read."""
-    shown: Any = value
+    """Return a copy of the value in which all texts are redacted, including those in nested structs, lists and dicts."""
+    redacted: Any = value
     if isinstance(value, Struct):
-        shown = _struct(value)
+        redacted = _struct(value)
     elif isinstance(value, list | tuple):
-        made: Callable[..., Any] = getattr(value, "_make", type(value))  # a named tuple is made in its own way
-        shown = made([for_customer(each) for each in value])
+        make: Callable[..., Any] = getattr(value, "_make", type(value))  # a named tuple has its own constructor
+        redacted = make([for_customer(each) for each in value])
     elif isinstance(value, dict):
-        shown = {key: for_customer(each) for key, each in value.items()}
-    found: T = shown
-    return found
+        redacted = {key: for_customer(each) for key, each in value.items()}
+    result: T = redacted
+    return result
 
 
 def _struct(value: Struct) -> Any:

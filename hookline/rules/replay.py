@@ -1,7 +1,7 @@
-"""Replay: what a task works through, and which of it is sent again. Pure; the stores look and act.
+"""Replay: which dead letters and messages a task sends again. The store reads the rows and carries out the decision.
 
-A task walks over dead letters in the order in which they died, or over messages in the order of their ids, and looks at a
-bounded number in each step, whether they match or not.
+A task reads dead letters in the order in which they died, or messages in the order of their ids. Each step reads a limited
+number of rows, whether they match or not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from hookline.model import DeadFilter, Endpoint, Task, TaskKind, TaskWork
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.rules.fanout import Target, matches
 
-# Between the clock that made a message's id and the database's. One that is further off signs nothing that a receiver takes.
+# Largest difference between the clock that made a message id and the database's clock. With a larger one, receivers would
+# reject the signatures anyway.
 CLOCKS_APART = timedelta(hours=1)
 
 
@@ -25,7 +26,7 @@ CLOCKS_APART = timedelta(hours=1)
 
 
 class Letter(Struct, frozen=True, kw_only=True):
-    """A dead letter as a walk sees it."""
+    """The fields of a dead letter that a replay task reads."""
 
     id: int
     died_at: datetime
@@ -33,17 +34,20 @@ class Letter(Struct, frozen=True, kw_only=True):
     event_type: str
     reason: Reason
     resolved: bool
-    sendable: bool  # its endpoint takes deliveries, and its payload is there
+    sendable: bool  # the endpoint accepts deliveries, and the payload still exists
 
 
 def died_before(task: Task) -> datetime:
-    """What dies while the task runs is not its business, or a sick endpoint's letters would go round for ever."""
+    """Return the time before which a delivery must have died to be replayed.
+
+    It is at most the task's start. Otherwise the task would replay letters of a failing endpoint again and again.
+    """
     until = task.work.died_until
     return task.created_at if until is None else min(until, task.created_at)
 
 
 def wanted(work: TaskWork, letter: Letter) -> bool:
-    """Within the span in which letters died, which bounds the walk itself."""
+    """Return whether the task must handle this dead letter. The caller already limits the time of death."""
     return (
         not letter.resolved
         and (work.since is None or letter.accepted_at >= work.since)
@@ -54,7 +58,7 @@ def wanted(work: TaskWork, letter: Letter) -> bool:
 
 
 def filter_of(task: Task) -> DeadFilter | None:
-    """What a task wants of the dead letters, where a filter can say it: then the database counts them by itself."""
+    """Return a filter that selects the task's dead letters, so that the database can count them. None if no filter can."""
     work = task.work
     types = (None,) if work.event_types is None else work.event_types
     if task.kind not in (TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD) or len(types) != 1:
@@ -70,7 +74,7 @@ def filter_of(task: Task) -> DeadFilter | None:
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """What one step does with the dead letters that it saw."""
+    """The dead letters that one step replays or resolves."""
 
     act: list[int]
     skipped: int
@@ -81,36 +85,36 @@ class Chosen(Struct, frozen=True, kw_only=True):
 
 
 def choose(task: Task, letters: Iterable[Letter]) -> Chosen:
-    found = [letter for letter in letters if wanted(task.work, letter)]
-    act = [letter.id for letter in found if letter.sendable or task.kind == TaskKind.RESOLVE_DEAD]
-    return Chosen(act=act, skipped=len(found) - len(act))
+    matching = [letter for letter in letters if wanted(task.work, letter)]
+    act = [letter.id for letter in matching if letter.sendable or task.kind == TaskKind.RESOLVE_DEAD]
+    return Chosen(act=act, skipped=len(matching) - len(act))
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """A message as a walk sees it, with what became of it at the endpoint."""
+    """A message as a replay task reads it, with the state of its deliveries to the endpoint."""
 
     id: str
     created_at: datetime
     event_type: str
     channels: tuple[str, ...] | None
     tags: tuple[str, ...] | None
-    whole: bool  # its payload is there
+    whole: bool  # the payload still exists
     open: bool
     delivered: bool
     dead_id: int | None
 
 
 class Act(Enum):
-    DELIVER = "deliver"  # a delivery of its own
-    REPLAY = "replay"  # the dead letter that it left
+    DELIVER = "deliver"  # create a new delivery
+    REPLAY = "replay"  # replay the existing dead letter
     SKIP = "skip"
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """When the messages were accepted."""
+    """The time range in which the messages were accepted."""
 
     since: datetime
     until: datetime
@@ -123,7 +127,10 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def missing_window(since: datetime, until: datetime, now: datetime, retention_days: int) -> Window:
-    """Not before what retention has left: a message may outlive the note of its delivery."""
+    """Return the time range, shortened to the retention period.
+
+    Older deliveries may be deleted while their message still exists, so that it would wrongly look undelivered.
+    """
     return Window(since=max(since, now - timedelta(days=retention_days)), until=until)
 
 
@@ -136,7 +143,7 @@ def target(endpoint: Endpoint) -> Target:
 
 
 def missed(to: Target, window: Window, seen: Seen) -> bool:
-    """It matches the endpoint now, and never had a delivery to it."""
+    """Return whether the message matches the endpoint now and never had a delivery to it."""
     return (
         window.since <= seen.created_at < window.until
         and not (seen.open or seen.delivered or seen.dead_id is not None)
@@ -146,7 +153,7 @@ def missed(to: Target, window: Window, seen: Seen) -> bool:
 
 
 def again(work: TaskWork, window: Window, seen: Seen) -> Act | None:
-    """A bulk replay: what was delivered or died there is sent once more; None where that was not asked for."""
+    """Return how a bulk replay handles a message; None if the message does not match the task."""
     if not (window.since <= seen.created_at < window.until and _fits(work, seen)):
         return None
     if seen.dead_id is not None and work.outcome != DeliveryState.DELIVERED:
@@ -167,7 +174,7 @@ def _fits(work: TaskWork, seen: Seen) -> bool:
 
 
 class Resent(Struct, frozen=True, kw_only=True):
-    """What one step does with the messages that it saw."""
+    """The messages and dead letters that one step sends again."""
 
     deliver: list[str]
     replay: list[int]
@@ -196,7 +203,7 @@ ON_MESSAGES = frozenset({TaskKind.REPLAY_MISSING, TaskKind.BULK_REPLAY})
 
 
 def refusal(status: EndpointStatus) -> str | None:
-    """Why nothing would be sent to an endpoint, however much is replayed; None where something would."""
+    """Return why a replay to this endpoint would send nothing; None if it would send."""
     match status:
         case EndpointStatus.DELETED:
             return "the endpoint was deleted"

@@ -1,22 +1,18 @@
-"""One delivery as an HTTP request: what its headers say, and the signature, made anew for each attempt."""
+"""The headers of one delivery's HTTP request, with a new signature for each attempt."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from hookline.model import Endpoint, LeasedDelivery
 from hookline.rules.trace_context import PARENT, STATE, header_lines
 from hookline.signing import Signer
 
-if TYPE_CHECKING:
-    pass  # `hookline.testing` makes requests without a store
-
-_JSON = "Content-Type: application/json"  # the sender itself says who we are, and that we accept anything
+_JSON = "Content-Type: application/json"  # the sender adds User-Agent and Accept
 
 
 class Target:
-    """An endpoint, prepared once per revision: its constant headers and its keys."""
+    """The constant headers and the signing keys of one revision of an endpoint."""
 
     __slots__ = ("_constant", "_own_trace", "_signer", "endpoint")
 
@@ -25,11 +21,13 @@ class Target:
         custom = [f"{name}: {value}" for name, value in endpoint.headers.items()]
         names = {name.lower() for name in endpoint.headers}
         self._constant = custom if "content-type" in names else [_JSON, *custom]
-        self._own_trace = not names.isdisjoint((PARENT, STATE))  # set for the endpoint: nothing is added to it
+        self._own_trace = not names.isdisjoint(
+            (PARENT, STATE)
+        )  # a custom header sets the trace context, so none is added
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: LeasedDelivery, now: datetime, trace: str | None = None) -> list[str]:
-        """All header lines of this attempt. `trace` is its own, where it has a span; else the message's goes on."""
+        """Return all header lines of this attempt. `trace` is the attempt's span; without one, the message's trace is sent."""
         trace = trace or job.trace
         traced = [] if trace is None or self._own_trace else header_lines(trace)
         return [

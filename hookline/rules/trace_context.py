@@ -1,7 +1,7 @@
-"""The trace that a message belongs to: W3C Trace Context, kept as one text, the traceparent and a tracestate after a space. Pure.
+"""The W3C Trace Context of a message. It is stored as one string: the traceparent, a space, and the tracestate.
 
-It comes from anywhere: a caller's headers, a row that was written by hand. What is not well formed is dropped, as the
-specification asks: a message is worth more than its trace, and what is kept becomes headers of a request.
+The input is untrusted: request headers, or rows written by hand. Malformed parts are dropped, as the specification requires,
+because the stored string becomes headers of outgoing requests. A malformed trace never causes a message to be refused.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 
 PARENT, STATE = "traceparent", "tracestate"
-MAX_MEMBERS = 32  # of a tracestate
-MAX_STATE = 512  # characters of it that are passed on
-_LONG = 128  # characters of a member that is among the first to go
+MAX_MEMBERS = 32  # members of a tracestate
+MAX_STATE = 512  # characters of a tracestate that are passed on
+_LONG = 128  # members longer than this are removed first
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _MEMBER = re.compile(
@@ -22,7 +22,7 @@ _MEMBER = re.compile(
 
 
 def well_formed(trace: object) -> str | None:
-    """What can be kept of it: all, the traceparent alone, or nothing."""
+    """Return the valid part of a trace context: all of it, only the traceparent, or None."""
     if not isinstance(trace, str):
         return None
     parent, _, state = trace.partition(" ")
@@ -38,7 +38,10 @@ def joined(parent: str, state: str) -> str | None:
 
 
 def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Of a request, names in lower case. Two traceparents are none; several tracestates are one."""
+    """Read the trace context from request headers with lower-case names. Several tracestates are joined.
+
+    The result is None unless there is exactly one traceparent.
+    """
     found = [(name, value.decode("latin-1")) for name, value in headers if name in (b"traceparent", b"tracestate")]
     parents = [value for name, value in found if name == b"traceparent"]
     if len(parents) != 1:
@@ -47,7 +50,7 @@ def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def header_lines(trace: str) -> list[str]:
-    """Judged once more: a line break in it would be a header of somebody's choosing."""
+    """Return the header lines of a request. The trace is checked again, because a line break in it could inject a header."""
     kept = well_formed(trace)
     if kept is None:
         return []
@@ -56,12 +59,12 @@ def header_lines(trace: str) -> list[str]:
 
 
 def trace_id(trace: str) -> str:
-    """What people look for, of one that is well formed."""
+    """Return the trace id of a well-formed trace context."""
     return trace[3:35]
 
 
 def _parent(text: str) -> str | None:
-    """Of a later version what this one knows of it, in this one's form."""
+    """Return a valid traceparent. One of a later version is converted to version 00."""
     found = _PARENT.fullmatch(text)
     if found is None:
         return None
@@ -74,7 +77,7 @@ def _parent(text: str) -> str | None:
 
 
 def _state(text: str) -> str:
-    """All of it or nothing, where a member is wrong; whole members less, where it is too long."""
+    """Return a valid tracestate: empty if any member is malformed, with fewer members if it is too long."""
     members = [member for part in text.split(",") if (member := part.strip(" \t"))]
     if len(members) > MAX_MEMBERS:
         return ""
@@ -85,7 +88,7 @@ def _state(text: str) -> str:
 
 
 def _shortened(members: list[str]) -> list[str]:
-    """The long ones go first, then those at the end, as the specification asks."""
+    """Remove members until the tracestate is short enough: long ones first, then from the end, as the specification says."""
     kept = dict(enumerate(members))
     order = sorted(kept, key=lambda place: (len(members[place]) <= _LONG, -place))
     while len(",".join(kept.values())) > MAX_STATE:

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: 250ms, 30s, 16KiB."""
+"""Parsing and formatting of durations and sizes such as 250ms, 30s and 16KiB."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
 def seconds_of(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    return float(found[1]) * _SECONDS[found[2] or "s"] if found else math.nan
+    """Parse a duration; return NaN if the text is none."""
+    match = _DURATION.fullmatch(text)
+    return float(match[1]) * _SECONDS[match[2] or "s"] if match else math.nan
 
 
 def span(seconds: float) -> str:
-    """60 → `1m`: the longest unit that leaves a whole number."""
+    """Format a duration in the largest unit that gives a whole number: 60 → `1m`."""
     for unit in ("d", "h", "m", "s"):
         if seconds and seconds % _SECONDS[unit] == 0:
             return f"{seconds / _SECONDS[unit]:.0f}{unit}"
@@ -46,8 +47,8 @@ def duration(lowest: float, highest: float) -> Parser:
 
 def size(lowest: int, highest: int) -> Parser:
     def parse(text: str) -> int:
-        found = _SIZE.fullmatch(text)
-        value = int(found[1][:20]) * _BYTES[found[2] or "B"] if found else -1
+        match = _SIZE.fullmatch(text)
+        value = int(match[1][:20]) * _BYTES[match[2] or "B"] if match else -1
         if not lowest <= value <= highest:
             raise ValueError(f"a size from {volume(lowest)} to {volume(highest)}, such as 16384 or 16KiB")
         return value

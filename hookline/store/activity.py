@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, Did, EndpointWork, add
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, EndpointWork, add
 from hookline.store.rows import Reading, Row
 
 KEPT = {MINUTE: 2 * 3_600, QUARTER: 7 * 86_400}  # seconds, by grain
@@ -13,7 +13,7 @@ MAX_RETIRED = 20_000  # rows of one grain at a time
 
 def counted(deeds: Sequence[EndpointWork]) -> list[tuple[tuple[int, int], list[int]]]:
     """The numbers of each row: of each endpoint, and of each application in all; in the order of their keys."""
-    did: Did = {}
+    did: AttemptCounts = {}
     for deed in deeds:
         made = [deed.delivered, deed.retried, deed.dead]
         add(did, {(deed.app_no, ALL): made})

@@ -54,7 +54,7 @@ async def identify(services: WebContext, scope: Scope) -> Caller:
         return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:
         wait = services.limits.stranger(_address(scope))
-        services.tally.stranger(429 if wait else 401)
+        services.tally.bad_credentials(429 if wait else 401)
         if not wait:
             raise
         words = "too many bad tokens or keys from your address; slow down"

@@ -84,7 +84,7 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
     lines = (await cli("alerts", "list")).out.splitlines()
     assert len(lines) == 2
     assert (
-        "2 dead letters wait for somebody (more than 1); most: permanent_failure\thookline dead stats --all-orgs"
+        "there are 2 unresolved dead letters (limit 1); most frequent reason: permanent_failure\thookline dead stats --all-orgs"
         in lines[1]
     )
     assert "\tfires\t" in (await cli("alerts", "history")).out

@@ -86,7 +86,7 @@ async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: R
     (said,) = msgspec.json.decode(slack.body).values()
     assert set(msgspec.json.decode(slack.body)) == {"text"}
     assert said.splitlines()[0] == "*[Hookline] warning: Dead letters*"
-    assert "2 dead letters wait for somebody (more than 1)" in said
+    assert "here are 2 unresolved dead letters (limit 1)" in said
 
 
 async def test_the_end_is_told_with_how_long_it_lasted(scene: Scene, receiver: Receiver) -> None:

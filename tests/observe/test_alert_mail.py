@@ -33,7 +33,7 @@ ALERT = Alert(
     fired_at=AT,
     value=123,
     threshold=100,
-    text="123 dead letters wait for somebody (more than 100); most: blocked_address",
+    text="there are 123 unresolved dead letters (limit 100); most frequent reason: blocked_address",
 )
 CHANNELS = Channels(emails=("ops@example.com", "night@example.com"), email_from="hookline@example.com")
 
@@ -68,8 +68,8 @@ async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
     assert found.message["Subject"] == "[Hookline] critical: Dead letters"
     assert found.message["Auto-Submitted"] == "auto-generated"
     text = found.message.get_content()
-    assert "123 dead letters wait for somebody (more than 100); most: blocked_address." in text
-    assert "Since 2026-03-04 05:03:07 UTC. Look at it: hookline dead stats --all-orgs" in text
+    assert "There are 123 unresolved dead letters (limit 100); most frequent reason: blocked_address." in text
+    assert "Since 2026-03-04 05:03:07 UTC. Details: hookline dead stats --all-orgs" in text
 
 
 def test_one_that_is_over_says_how_long_it_lasted() -> None:

@@ -26,7 +26,7 @@ from hookline.model.alerts import (
     Update,
 )
 from hookline.rules.alerts.conditions import RULES
-from hookline.rules.alerts.transitions import MAX_TOLD, judge
+from hookline.rules.alerts.transitions import MAX_SINGLE, judge
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WARNING, CRITICAL = Severity.WARNING, Severity.CRITICAL
@@ -149,20 +149,20 @@ def test_of_too_many_those_that_fire_already_stay_and_the_rest_is_one() -> None:
     changes = judge(many, known(*firing))
     fired = [change.reading for change in changes if isinstance(change, Fire)]
     assert sum(isinstance(change, Update) for change in changes) == 5
-    assert len(fired) == MAX_TOLD - 5 + 1
+    assert len(fired) == MAX_SINGLE - 5 + 1
     (rest,) = [each for each in fired if each.subject == OTHERS]
-    assert rest.value == 50 - MAX_TOLD
+    assert rest.value == 50 - MAX_SINGLE
     assert {each.subject for each in fired} == {OTHERS} | {f"ep_{number}" for number in range(35, 50)}
 
 
 def test_as_one_of_the_told_ends_none_of_the_others_is_told_as_new() -> None:
     still = [reading(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(1, 50)]
-    firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MAX_TOLD)]
+    firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MAX_SINGLE)]
     others = replace(alert(AlertName.CIRCUIT_OPEN, subject=OTHERS), id=99)
     changes = judge(still, known(*firing, others))
     assert [change for change in changes if isinstance(change, Fire)] == []
     (rest,) = [each.alert for each in changes if isinstance(each, Update) and each.alert.subject == OTHERS]
-    assert rest.value == len(still) - (MAX_TOLD - 1)
+    assert rest.value == len(still) - (MAX_SINGLE - 1)
 
 
 severities = st.sampled_from([None, WARNING, CRITICAL])

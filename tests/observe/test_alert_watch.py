@@ -66,7 +66,7 @@ async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene,
         await Fleet(scene, only(backlog=2), store=second).look()
     assert [line["event"] for line in logs] == ["alert_firing", "alert_resolved"]
     assert logs[0]["text"].startswith("3 deliveries are due and not sent")
-    assert re.match(r"it lasted \d+ min .*; last: 3 deliveries are due and not sent", logs[1]["text"])
+    assert re.match(r"it lasted \d+ min .*; last value: 3 deliveries are due and not sent", logs[1]["text"])
     assert await scene.raw.count("alert_pending") == 0
 
 

@@ -51,18 +51,18 @@ def test_the_documented_alerts_are_those_that_there_are() -> None:
 def test_every_rule_says_where_to_look() -> None:
     assert set(RULES) == set(AlertName)
     for name in AlertName:
-        assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", wording.look(alert(name.value)))
-        assert wording.look(alert(name.value, OTHERS)) == "hookline top"
-    assert wording.look(alert("a rule of tomorrow")) == "hookline doctor"
+        assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", wording.command(alert(name.value)))
+        assert wording.command(alert(name.value, OTHERS)) == "hookline top"
+    assert wording.command(alert("a rule of tomorrow")) == "hookline doctor"
 
 
 def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
-    assert wording.look(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    assert wording.command(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
-    assert wording.look(elsewhere) == "hookline endpoints show ep_17 --org org_9"
-    assert wording.look(replace(elsewhere, subject=OTHERS)) == "hookline top"
+    assert wording.command(elsewhere) == "hookline endpoints show ep_17 --org org_9"
+    assert wording.command(replace(elsewhere, subject=OTHERS)) == "hookline top"
     said = wording.lines(Notice(alert=elsewhere, at=AT), None)[1]
-    assert said.endswith("Look at it: hookline endpoints show ep_17 --org org_9")
+    assert said.endswith("Details: hookline endpoints show ep_17 --org org_9")
 
 
 def test_slack_sees_text_and_nothing_else() -> None:

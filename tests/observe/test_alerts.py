@@ -40,7 +40,7 @@ async def test_it_tells_since_when_the_circuit_is_open_not_since_when_it_is_seen
     await fleet.look()
     (alert,) = await fleet.firing()
     assert alert.began_at == (await scene.lane(endpoint)).opened_at
-    assert re.search(r" is open for 10 min \d+ s: nothing but probes is sent to it", alert.text), alert.text
+    assert re.search(r" is open for 10 min \d+ s: only probes are sent to it", alert.text), alert.text
 
 
 async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None:
@@ -67,7 +67,7 @@ async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
     assert {alert.subject for alert in firing} <= {OTHERS} | {endpoint.id for endpoint in endpoints}
     (rest,) = [alert for alert in firing if alert.subject == OTHERS]
     assert rest.value == 3
-    assert rest.text.startswith("3 more of these; one of them: the circuit of endpoint ")
+    assert rest.text.startswith("3 more of these; the worst: the circuit of endpoint ")
     for endpoint in endpoints[20:]:
         await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.look()

@@ -33,7 +33,7 @@ async def test_a_backlog_above_1000_fires_after_a_minute(scene: Scene) -> None:
         1001,
         1000,
     )
-    assert alert.text.startswith("1,001 deliveries are due and not sent (more than 1,000), the oldest for ")
+    assert alert.text.startswith("1,001 deliveries are due and not sent (limit 1,000), the oldest for ")
     assert (alert.fired_at - alert.began_at).total_seconds() >= 60
 
 
@@ -128,7 +128,7 @@ async def test_first_attempts_that_begin_a_minute_late_fire(scene: Scene, slow: 
     assert await fleet.names() == (["first_attempt_latency"] if fires else [])
     if fires:  # no more is known than between which bounds of the histogram it was
         (alert,) = await fleet.firing()
-        assert alert.text == "5 % of first attempts begin more than 1 min after they were due (limit 1 min)"
+        assert alert.text == "5 % of first attempts started more than 1 min after they were due (limit 1 min)"
     await fleet.settle(300)
     assert await fleet.firing() == []  # those five minutes are over
 
@@ -172,7 +172,7 @@ async def test_an_outbox_row_that_waits_for_a_minute_fires(scene: Scene) -> None
     await fleet.looks(30)
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
-    assert alert.text.startswith("the oldest of 1 outbox rows waits for 1 min ")
+    assert alert.text.startswith("the oldest of 1 outbox rows has waited for 1 min ")
     moved: RelayReport = await scene.store.relay(10)
     assert moved.relayed == 1
     await fleet.settle()
@@ -192,7 +192,7 @@ async def test_an_applications_outbox_that_is_not_relayed_for_a_minute_fires(sce
     await fleet.look()
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
-    assert alert.text.startswith("a worker has not come to the end of an application's outbox for 1 min ")
+    assert alert.text.startswith("a worker has not emptied an application's outbox for 1 min ")
     fleet.tally.caught_up("sqlite:////srv/shop.db")
     await fleet.beat()
     await fleet.settle(60)

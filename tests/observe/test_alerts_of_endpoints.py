@@ -58,7 +58,7 @@ async def test_an_endpoint_that_dies_at_once_fires_although_its_circuit_leaves_i
     await scene.age(900)
     await fleet.look()
     (alert,) = await fleet.firing()
-    assert alert.text.startswith(f"nothing was tried at endpoint {endpoint.id} of application ")
+    assert alert.text.startswith(f"no attempt was made at endpoint {endpoint.id} of application ")
     assert alert.text.endswith(" within 15 min: its circuit is open")
     await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.settle()

@@ -35,7 +35,7 @@ async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
     await scene.store.resolve(everything, "looked at", limit=20)
     assert await severities() == [Severity.WARNING]
     (alert,) = await fleet.firing()
-    assert alert.text == "66 dead letters wait for somebody (more than 10); most: permanent_failure"
+    assert alert.text == "there are 66 unresolved dead letters (limit 10); most frequent reason: permanent_failure"
     await scene.store.resolve(everything, "looked at", limit=100)
     await fleet.settle()
     assert await fleet.firing() == []

@@ -19,7 +19,7 @@ from hookline.engine.recorder import Recorder
 from hookline.model import Dead, LeasedDelivery, Result
 from hookline.model.states import ErrorKind, Health, Reason
 from hookline.observe import stderr
-from hookline.observe.attempt_log import AttemptLog, LogSettings, chunks, told
+from hookline.observe.attempt_log import AttemptLog, LogSettings, chunks, loggable
 from hookline.observe.stderr import ATOMIC, longest_write
 from hookline.store.outage import Outage
 from tests.support import factory
@@ -162,9 +162,9 @@ async def test_a_text_of_an_endpoint_makes_no_line_of_its_own_and_moves_no_curso
 
 def test_urls_lose_what_may_be_secret() -> None:
     said = "moved to https://user:pass@host/path?token=s3cret#frag; redirects are not followed"
-    assert told(said) == "moved to https://…@host/path?…; redirects are not followed"
-    assert told("really? yes") == "really? yes"
-    assert told("x" * 1000) == "x" * 300 + "…"
+    assert loggable(said) == "moved to https://…@host/path?…; redirects are not followed"
+    assert loggable("really? yes") == "really? yes"
+    assert loggable("x" * 1000) == "x" * 300 + "…"
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────

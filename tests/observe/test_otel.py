@@ -37,7 +37,7 @@ def collector() -> Iterator[Collector]:
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr("hookline.observe.otel.LAST_WORDS", 60.0)  # a busy machine may take more than a moment
+    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a busy machine may take more than a moment
 
 
 def some_span(number: int = 1) -> Span:
@@ -118,7 +118,7 @@ def test_a_setting_that_is_wrong_is_said_without_its_value(
     with capture_logs() as lines, tracing() as traces:
         accepts(traces)
     assert {line["event"] for line in lines} == {"traces_setting_ignored"}
-    assert "OTEL_BSP_MAX_QUEUE_SIZE: takes a number above 0" in [line["reason"] for line in lines]
+    assert "OTEL_BSP_MAX_QUEUE_SIZE: must be a number above 0" in [line["reason"] for line in lines]
     assert len(lines) == 3
     assert "my-secret-key" not in repr(lines)
     assert len(collector.spans) == 1
@@ -178,7 +178,7 @@ def test_nothing_waits_for_a_collector_that_does_not_answer(monkeypatch: pytest.
         }
         for name, value in given.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("hookline.observe.otel.LAST_WORDS", 0.1)
+        monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 0.1)
         with capture_logs(), tracing() as traces:
             accepts(traces)
             mute.wait_for(1)
@@ -197,7 +197,7 @@ def test_what_finds_no_room_is_dropped_and_said_once() -> None:
         return None
 
     with capture_logs() as lines:
-        queue = SpanQueue(slow, QueueSettings(most=5, batch=2, delay=1))
+        queue = SpanQueue(slow, QueueSettings(limit=5, batch=2, delay=1))
         queue.add([some_span(1)])
         assert at_it.wait(60)
         queue.add([some_span(number) for number in range(2, 11)])

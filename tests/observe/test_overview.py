@@ -69,13 +69,13 @@ def test_latencies_and_attempts_add_up_over_processes() -> None:
 
 def test_the_sickest_come_first_and_the_well_not_at_all() -> None:
     seen = overview(
-        [pulse(20, endpoints={1: [5, 1], 2: [0, 9], 3: [7, 0]}), pulse(10, endpoints={1: [0, 2]})], NOW, most=2
+        [pulse(20, endpoints={1: [5, 1], 2: [0, 9], 3: [7, 0]}), pulse(10, endpoints={1: [0, 2]})], NOW, limit=2
     )
-    assert [(sick.endpoint_no, sick.good, sick.failed) for sick in seen.sick] == [(2, 0, 9), (1, 5, 3)]
-    assert seen.sick[1].part == 3 / 8
+    assert [(sick.endpoint_no, sick.good, sick.failed) for sick in seen.failing] == [(2, 0, 9), (1, 5, 3)]
+    assert seen.failing[1].part == 3 / 8
 
 
 def test_nothing_was_told() -> None:
     seen = overview([], NOW)
-    assert (seen.processes, seen.sick, seen.attempts, seen.latency.p50) == (0, [], [], None)
+    assert (seen.processes, seen.failing, seen.attempts, seen.latency.p50) == (0, [], [], None)
     assert {rate.recent for rate in seen.rates.values()} == {0}

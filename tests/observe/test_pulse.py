@@ -14,7 +14,7 @@ from hookline.errors import StoreUnavailable
 from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
 from hookline.model.activity import ALL, MINUTE, EndpointWork
 from hookline.model.measures import SECONDS
-from hookline.model.pulses import Pulse, sickest, together
+from hookline.model.pulses import Pulse, most_failing, together
 from hookline.model.states import EndpointStatus
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import MAX_ENDPOINTS, OTHER, Names, Tally
@@ -45,11 +45,11 @@ async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> No
     assert pulse.died == 2
     assert pulse.relayed == {"relayed": 2, "set_aside": 1}
     assert pulse.endpoints == {endpoint.no: [1, 2]}
-    assert pulser.did == {(scene.app.no, endpoint.no): [1, 1, 1]}
+    assert pulser.attempt_counts == {(scene.app.no, endpoint.no): [1, 1, 1]}
     assert sum(pulse.used[:-1]) == 1
     after = pulser.beat(AT)
     assert (after.attempted, after.accepted, after.endpoints, after.used) == (0, 0, {}, [])
-    assert pulser.did == {}
+    assert pulser.attempt_counts == {}
 
 
 async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -> None:
@@ -63,10 +63,10 @@ async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -
     for batch in (jobs, jobs[-5:]):
         tally.recorded([factory.dead(each) for each in batch], RecordReport(recorded=len(batch), stale=0), 0.01)
     pulse = pulser.beat(AT)
-    assert len(pulser.did) == MAX_ENDPOINTS + 1
-    assert pulser.did[job.app_no, ALL] == [0, 0, 6]
-    assert pulser.did[job.app_no, MAX_ENDPOINTS] == [0, 0, 2]
-    assert sum(sum(row) for row in pulser.did.values()) == len(jobs) + 5
+    assert len(pulser.attempt_counts) == MAX_ENDPOINTS + 1
+    assert pulser.attempt_counts[job.app_no, ALL] == [0, 0, 6]
+    assert pulser.attempt_counts[job.app_no, MAX_ENDPOINTS] == [0, 0, 2]
+    assert sum(sum(row) for row in pulser.attempt_counts.values()) == len(jobs) + 5
     assert ALL not in pulse.endpoints
 
 
@@ -106,11 +106,11 @@ def test_pulses_add_up() -> None:
 
 
 def test_only_the_sickest_endpoints_are_told_apart() -> None:
-    assert sickest({1: [5, 0], 2: [0, 3], 3: [1, 9], 4: [0, 1]}, most=2) == {3: [1, 9], 2: [0, 3]}
+    assert most_failing({1: [5, 0], 2: [0, 3], 3: [1, 9], 4: [0, 1]}, limit=2) == {3: [1, 9], 2: [0, 3]}
 
 
 def test_names_are_bounded() -> None:
-    name = Names(most=2)
+    name = Names(limit=2)
     assert [name(each) for each in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
 
 

@@ -46,8 +46,8 @@ async def test_the_more_there_is_to_count_the_less_often_it_counts(scene: Scene)
     for seconds, rest in ((0.01, 5.0), (0.1, 5.0), (2.0, 2.0 * COUNTING)):
         store.seconds = seconds
         await sampler.take()
-        assert sampler._rest() == pytest.approx(rest)
-        assert seconds / sampler._rest() <= 0.02
+        assert sampler._interval() == pytest.approx(rest)
+        assert seconds / sampler._interval() <= 0.02
     assert store.asked == [5.0, 5.0, 5.0]
 
 

@@ -41,7 +41,7 @@ def environment(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     for name, value in collector.settings().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("hookline.observe.otel.LAST_WORDS", 60.0)  # a busy machine may take more than a moment
+    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a busy machine may take more than a moment
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hookline.model import CircuitPolicy, Lane, LaneEventKind
 from hookline.model.states import Circuit, Health
 from hookline.rules.lane.admission import Admission, admit, after_claim, effective_rate
 from hookline.rules.lane.circuit import LaneOutcome, fold
-from hookline.rules.lane.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgotten, quicker, slower
+from hookline.rules.lane.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, lower_pace, raise_pace, without_pace
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=3, recovery_rate=8.0, recovery_step=1.0, recovery_done=64)
@@ -41,11 +41,11 @@ def paced(pace: float, **fields: object) -> Lane:
 
 
 def complained(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
-    return slower(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
+    return lower_pace(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
 
 
 def answered(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
-    return quicker(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
+    return raise_pace(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
 
 
 # ── slower ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,8 +200,8 @@ def test_a_complaint_never_raises_it_and_a_good_answer_never_lowers_it(lane, cla
     assert FLOOR <= down.pace <= lane.pace
     assert down.pace >= min(lane.pace, lane.throttle_rate or lane.pace) / 2
     assert up.pace is None or lane.pace <= up.pace <= 2 * lane.pace
-    assert (up.pace is None) == (up == forgotten(lane))
-    assert replace(forgotten(down), tat=lane.tat) == replace(forgotten(lane), tat=lane.tat)
+    assert (up.pace is None) == (up == without_pace(lane))
+    assert replace(without_pace(down), tat=lane.tat) == replace(without_pace(lane), tat=lane.tat)
 
 
 # ── against endpoints that refuse ─────────────────────────────────────────────────────────────────────────────────

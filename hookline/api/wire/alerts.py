@@ -32,7 +32,7 @@ def alert(found: Alert) -> AlertOut:
         value=found.value,
         threshold=found.threshold,
         text=found.text,
-        look=wording.look(found),
+        look=wording.command(found),
         began_at=found.began_at,
         fired_at=found.fired_at,
         resolved_at=found.resolved_at,

@@ -117,7 +117,7 @@ def _onward(context: PageContext, alert: Alert) -> Safe:
     """The page, where there is one for it, and the command."""
     path = _PAGES.get(alert.name)
     link = None if path is None else tag("div", tag("a", path[1], href=context.link(path[0], app=None)))
-    return join(link, tag("code", wording.look(alert)))
+    return join(link, tag("code", wording.command(alert)))
 
 
 def _state(alert: Alert) -> Safe:

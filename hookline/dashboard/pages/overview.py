@@ -49,7 +49,7 @@ async def _whole(context: PageContext) -> Picture:
         names=await alerts.names_of(context, firing),
         living=living(await store.pulses(now - ALIVE), now),
         steps=steps,
-        looks=(await store.alert_looks(span.length.total_seconds())).looks if span.length <= LOOKS_KEPT else (),
+        looks=(await store.alert_looks(span.length.total_seconds())).checks if span.length <= LOOKS_KEPT else (),
     )
     return Picture(
         series=_outcomes(context, steps),

@@ -19,7 +19,7 @@ from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model.alerts import Change, EarlierChecks, Notice, Remembered, Severity
 from hookline.model.pulses import Pulse
 from hookline.rules.alerts import conditions, wording
-from hookline.rules.alerts.conditions import Sight, Thresholds
+from hookline.rules.alerts.conditions import FleetState, Thresholds
 from hookline.rules.alerts.transitions import judge
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
@@ -85,7 +85,7 @@ class Watch:
         if not self._settled:
             await self._settle()
         every = self._settings.every
-        seen = await self._store.alert_looks(conditions.looked_back(self._settings.thresholds.backlog_growing))
+        seen = await self._store.alert_looks(conditions.history_needed(self._settings.thresholds.backlog_growing))
         wait = until_due(seen, every)
         if wait > 0:
             return wait
@@ -107,19 +107,19 @@ class Watch:
 
     # ── see ──
 
-    async def _sight(self, seen: EarlierChecks) -> Sight:
+    async def _sight(self, seen: EarlierChecks) -> FleetState:
         store, thresholds, now = self._store, self._settings.thresholds, seen.now
         pulses = await self._pulses(seen)
         failed = conditions.failed_lately(pulses, now, thresholds)
         usual = 0.0
         if thresholds.dead_letters_growing and conditions.deaths(pulses, now) > conditions.LEAST_DEATHS:
             usual = conditions.usual_deaths(await store.pulses(now - DAY, minutes=True), now)
-        return Sight(
+        return FleetState(
             now=now,
             depths=await store.depths(fresh=self._settings.fresh),
             pulses=pulses,
-            looks=seen.looks,
-            unwell=await store.unwell(failed, MAX_UNWELL),
+            checks=seen.checks,
+            unhealthy=await store.unwell(failed, MAX_UNWELL),
             usual_deaths=usual,
         )
 
@@ -132,7 +132,7 @@ class Watch:
 
     # ── judge, tell ──
 
-    async def _judge(self, sight: Sight) -> list[Notice] | None:
+    async def _judge(self, sight: FleetState) -> list[Notice] | None:
         readings = conditions.readings(sight, self._settings.thresholds)
         channels = self._settings.channels
 
@@ -147,7 +147,7 @@ class Watch:
         )
 
     def _tell(self, notice: Notice) -> None:
-        said = wording.said(notice)
+        said = wording.log_fields(notice)
         if notice.resolved:
             log.info("alert_resolved", **said)
         elif notice.alert.severity == Severity.CRITICAL:
@@ -160,7 +160,7 @@ class Watch:
 
 def until_due(seen: EarlierChecks, every: float) -> float:
     """Seconds. A last look that lies ahead was made by a clock that has been set back since: it does not count."""
-    if not seen.looks:
+    if not seen.checks:
         return 0.0
-    ago = (seen.now - seen.looks[-1].at).total_seconds()
+    ago = (seen.now - seen.checks[-1].at).total_seconds()
     return every - ago if 0 <= ago < every else 0.0

@@ -1,1 +1,1 @@
-"""Decisions about alerts: their conditions, transitions and wording."""
+"""Alert rules: their conditions, state transitions and texts."""

@@ -1,6 +1,6 @@
-"""The rules: what is seen of the fleet in, readings out. Pure.
+"""The alert conditions: the state of the fleet in, readings out.
 
-`deploy/prometheus/rules.yml` says the same in Prometheus's words, under the same names and with the same defaults.
+`deploy/prometheus/rules.yml` has the same rules for Prometheus, with the same names and defaults.
 """
 
 from __future__ import annotations
@@ -18,99 +18,101 @@ from hookline.model.pulses import Pulse, together
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
 
-EASE = 0.8  # of its threshold: an alert that fires is over below this part of it
-LATENCY_WINDOW = 300.0  # seconds
-RATE_WINDOW = 900.0  # of retries, last attempts and leases
-DEATHS_WINDOW = 3600.0
-LAG_WINDOW = 30.0  # in which each process has told how far it is behind
-GROWTH_PARTS = 5  # of the time in which a backlog must grow: the least of each must be above that of the one before
+EASE = 0.8  # a firing alert ends when the value falls below this part of its threshold
+LATENCY_WINDOW = 300.0  # seconds in which the latency of first attempts is measured
+RATE_WINDOW = 900.0  # seconds in which retries, last attempts and expired leases are counted
+DEATHS_WINDOW = 3600.0  # seconds in which deaths are counted
+LAG_WINDOW = 30.0  # seconds in which every process has sent a pulse with its outbox lag
+GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the time
 
-# Below these, chance alone could fire an alert.
-LEAST_GROWTH = 100  # deliveries
+# With fewer than these, chance alone could fire an alert.
+LEAST_GROWTH = 100  # number of deliveries
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # of one endpoint, if its circuit was not open all the time
+LEAST_ATTEMPTS = 5  # attempts at one endpoint, unless its circuit was open all the time
 
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})
 
 
 class Thresholds(Struct, frozen=True, kw_only=True):
-    """An alert fires above these; 0: never."""
+    """An alert fires when its value is above the threshold. 0 turns the alert off."""
 
     backlog: int = 1_000  # deliveries that are due
-    backlog_growing: float = 300.0  # seconds
-    latency: float = 60.0  # seconds, of 95 % of first attempts
+    backlog_growing: float = 300.0  # seconds for which the backlog grows
+    latency: float = 60.0  # start delay of first attempts in seconds (p95)
     dead_letters: int = 10
     dead_letters_critical: int = 100
-    dead_letters_growing: float = 3.0  # times the usual
-    retries: float = 0.5  # part of them that fails
-    endpoint: float = 0.5  # likewise, of one endpoint's attempts
-    endpoint_for: float = 900.0  # seconds
+    dead_letters_growing: float = 3.0  # multiple of the usual number of deaths per hour
+    retries: float = 0.5  # failed part of all retries
+    endpoint: float = 0.5  # failed part of one endpoint's attempts
+    endpoint_for: float = 900.0  # seconds for which an endpoint must fail
     circuits: bool = True
     last_attempts: int = 20
-    outbox_lag: float = 60.0  # seconds
+    outbox_lag: float = 60.0  # seconds for which the oldest outbox row has waited
     leases: int = 10
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What does not depend on what is seen."""
+    """The constant part of an alert rule."""
 
     title: str
-    look: str  # the command to begin with
-    lasts: float = 0.0  # seconds before it fires
-    settles: float = 120.0  # seconds that it must be over before it is resolved
+    command: str  # the command that shows more about the alert
+    lasts: float = 0.0  # seconds for which the condition must hold before the alert fires
+    settles: float = 120.0  # seconds after the end of the condition before the alert is resolved
 
 
 RULES: Mapping[AlertName, Rule] = {
-    AlertName.BACKLOG: Rule(title="Backlog", look="hookline top", lasts=60.0),
-    AlertName.BACKLOG_GROWING: Rule(title="Backlog grows", look="hookline top"),
-    AlertName.FIRST_ATTEMPT_LATENCY: Rule(title="First attempts are late", look="hookline top"),
-    AlertName.DEAD_LETTERS: Rule(title="Dead letters", look="hookline dead stats --all-orgs"),
-    AlertName.DEAD_LETTERS_GROWING: Rule(title="More deaths than usual", look="hookline dead stats --all-orgs"),
-    AlertName.RETRIES_FAILING: Rule(title="Retries fail", look="hookline top"),
-    AlertName.ENDPOINT_FAILING: Rule(title="Endpoint fails", look="hookline endpoints show {subject}"),
-    AlertName.CIRCUIT_OPEN: Rule(title="Circuit open", look="hookline endpoints show {subject}", settles=0.0),
-    AlertName.LAST_ATTEMPTS: Rule(title="Deliveries at their last attempt", look="hookline top"),
-    AlertName.OUTBOX_LAG: Rule(title="Outbox lags", look="hookline outbox status"),
-    AlertName.LEASES_EXPIRED: Rule(title="Leases expire", look="hookline doctor"),
+    AlertName.BACKLOG: Rule(title="Backlog", command="hookline top", lasts=60.0),
+    AlertName.BACKLOG_GROWING: Rule(title="Backlog growing", command="hookline top"),
+    AlertName.FIRST_ATTEMPT_LATENCY: Rule(title="First attempts late", command="hookline top"),
+    AlertName.DEAD_LETTERS: Rule(title="Dead letters", command="hookline dead stats --all-orgs"),
+    AlertName.DEAD_LETTERS_GROWING: Rule(
+        title="More dead letters than usual", command="hookline dead stats --all-orgs"
+    ),
+    AlertName.RETRIES_FAILING: Rule(title="Retries failing", command="hookline top"),
+    AlertName.ENDPOINT_FAILING: Rule(title="Endpoint failing", command="hookline endpoints show {subject}"),
+    AlertName.CIRCUIT_OPEN: Rule(title="Circuit open", command="hookline endpoints show {subject}", settles=0.0),
+    AlertName.LAST_ATTEMPTS: Rule(title="Deliveries at their last attempt", command="hookline top"),
+    AlertName.OUTBOX_LAG: Rule(title="Outbox lagging", command="hookline outbox status"),
+    AlertName.LEASES_EXPIRED: Rule(title="Leases expired", command="hookline doctor"),
 }
-_UNKNOWN = Rule(title="Alert", look="hookline doctor", settles=0.0)
+_UNKNOWN = Rule(title="Alert", command="hookline doctor", settles=0.0)
 
 
 def rule_of(name: str) -> Rule:
-    """A row may be of another release, which has other rules."""
+    """Return the rule of an alert. A row of another release may have an unknown name."""
     return RULES.get(AlertName(name), _UNKNOWN) if name in set(AlertName) else _UNKNOWN
 
 
-class Sight(Struct, frozen=True, kw_only=True):
-    """What there is to judge by."""
+class FleetState(Struct, frozen=True, kw_only=True):
+    """The state of the fleet that the alert rules evaluate."""
 
     now: datetime
     depths: Depths
-    pulses: Sequence[Pulse]  # of the last hour, oldest first: by the minute, and the latest as they came
-    looks: Sequence[EarlierCheck] = ()  # earlier ones, oldest first
-    unwell: Sequence[UnhealthyEndpoint] = ()  # whose circuit is not closed; and those whose attempts have failed
-    usual_deaths: float = 0.0  # in an hour; only where there were some lately
+    pulses: Sequence[Pulse]  # of the last hour, oldest first: sums per minute, then single pulses
+    checks: Sequence[EarlierCheck] = ()  # earlier evaluations, oldest first
+    unhealthy: Sequence[UnhealthyEndpoint] = ()  # endpoints whose circuit is not closed, or whose attempts failed
+    usual_deaths: float = 0.0  # deaths per hour; only set if deliveries died recently
 
 
-def readings(sight: Sight, thresholds: Thresholds) -> list[Reading]:
-    return [reading for rule in _ASKED for reading in rule(sight, thresholds)]
+def readings(fleet: FleetState, thresholds: Thresholds) -> list[Reading]:
+    return [reading for rule in _RULES for reading in rule(fleet, thresholds)]
 
 
 def window(pulses: Sequence[Pulse], now: datetime, seconds: float, *, ago: float = 0.0) -> list[Pulse]:
-    """Those of a stretch of time that ended so long ago."""
+    """Return the pulses of a time range that ended `ago` seconds before now."""
     end = now - timedelta(seconds=ago)
     since = end - timedelta(seconds=seconds)
     return [pulse for pulse in pulses if since < pulse.at and (not ago or pulse.at <= end)]
 
 
-def deaths(sight_pulses: Sequence[Pulse], now: datetime) -> float:
-    return sum(pulse.died for pulse in window(sight_pulses, now, DEATHS_WINDOW))
+def deaths(pulses: Sequence[Pulse], now: datetime) -> float:
+    return sum(pulse.died for pulse in window(pulses, now, DEATHS_WINDOW))
 
 
 def usual_deaths(day: Sequence[Pulse], now: datetime) -> float:
-    """In an hour, of the day before the last hour; of as much of it as there is."""
+    """Return the average number of deaths per hour in the day before the last hour, or in as much of it as is known."""
     before = [pulse for pulse in day if pulse.at <= now - timedelta(seconds=DEATHS_WINDOW)]
     if not before:
         return 0.0
@@ -118,32 +120,29 @@ def usual_deaths(day: Sequence[Pulse], now: datetime) -> float:
     return sum(pulse.died for pulse in before) * DEATHS_WINDOW / max(covered, DEATHS_WINDOW)
 
 
-def failed_lately(sight_pulses: Sequence[Pulse], now: datetime, thresholds: Thresholds) -> list[int]:
-    """Endpoints of which more must be known to judge them."""
-    total = _attempts_by_endpoint(window(sight_pulses, now, thresholds.endpoint_for)) if thresholds.endpoint else {}
+def failed_lately(pulses: Sequence[Pulse], now: datetime, thresholds: Thresholds) -> list[int]:
+    """Return the endpoints that failed often enough for the store to read their state."""
+    total = _attempts_by_endpoint(window(pulses, now, thresholds.endpoint_for)) if thresholds.endpoint else {}
     return sorted(no for no, (good, failed) in total.items() if failed > (good + failed) * thresholds.endpoint * EASE)
 
 
-# ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── rules about the whole deployment ──────────────────────────────────────────────────────────────────────────────
 
 
-def _backlog(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    due = sight.depths.due
-    text = f"{due:,} deliveries are due and not sent (more than {at.backlog:,}), the oldest for {_age(sight)}"
+def _backlog(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    due = fleet.depths.due
+    age = lasting(fleet.depths.backlog_age)
+    text = f"{due:,} deliveries are due and not sent (limit {at.backlog:,}), the oldest for {age}"
     yield from _above(AlertName.BACKLOG, due, at.backlog, text)
 
 
-def _age(sight: Sight) -> str:
-    return lasting(sight.depths.backlog_age)
-
-
-def _backlog_growing(sight: Sight, at: Thresholds) -> Iterator[Reading]:
+def _backlog_growing(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     if not at.backlog_growing:
         return
-    least = _least_by_part(sight, at.backlog_growing)
+    least = _least_by_part(fleet, at.backlog_growing)
     if least is None:
         return
-    due = sight.depths.due
+    due = fleet.depths.due
     grown, grows = due - least[0], least[-1] > least[-2]
     steadily = all(after > before for before, after in pairwise(least))
     yield Reading(
@@ -156,46 +155,47 @@ def _backlog_growing(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     )
 
 
-def looked_back(growing: float) -> float:
-    """Seconds of earlier looks that the rule needs."""
+def history_needed(growing: float) -> float:
+    """Return how many seconds of earlier checks the rule for a growing backlog needs."""
     return growing * (GROWTH_PARTS + 1) / GROWTH_PARTS
 
 
-def _least_by_part(sight: Sight, seconds: float) -> list[int] | None:
-    """The least backlog of each part of that time, and of one before; None: of a part nothing is known."""
+def _least_by_part(fleet: FleetState, seconds: float) -> list[int] | None:
+    """Return the lowest backlog in each part of the time, and in one part before; None if a part has no check."""
     parts: list[list[int]] = [[] for _ in range(GROWTH_PARTS + 1)]
-    for look in (*sight.looks, EarlierCheck(sight.now, sight.depths.due)):
-        ago = (sight.now - look.at).total_seconds()
-        if 0 <= ago < looked_back(seconds):
-            parts[GROWTH_PARTS - int(ago * GROWTH_PARTS / seconds)].append(look.backlog)
+    for check in (*fleet.checks, EarlierCheck(fleet.now, fleet.depths.due)):
+        ago = (fleet.now - check.at).total_seconds()
+        if 0 <= ago < history_needed(seconds):
+            parts[GROWTH_PARTS - int(ago * GROWTH_PARTS / seconds)].append(check.backlog)
     return [min(part) for part in parts] if all(parts) else None
 
 
-def _latency(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    total = together(window(sight.pulses, sight.now, LATENCY_WINDOW), sight.now)
+def _latency(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    total = together(window(fleet.pulses, fleet.now, LATENCY_WINDOW), fleet.now)
     slow = total.first_latency_at(0.95)
     if slow is None or count(total.first_latency) < LEAST_FIRST_ATTEMPTS:
         return
     known = lasting(at_least(0.95, total.first_latency, SECONDS))
-    text = f"5 % of first attempts begin more than {known} after they were due (limit {lasting(at.latency)})"
+    text = f"5 % of first attempts started more than {known} after they were due (limit {lasting(at.latency)})"
     yield from _above(AlertName.FIRST_ATTEMPT_LATENCY, slow, at.latency, text)
 
 
-def _dead_letters(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    dead = sum(sight.depths.dead.values())
+def _dead_letters(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    dead = sum(fleet.depths.dead.values())
     limits = {Severity.WARNING: at.dead_letters, Severity.CRITICAL: at.dead_letters_critical}
     held = {severity: limit for severity, limit in limits.items() if limit}
     if not held:
         return
     severity = _worst(severity for severity, limit in held.items() if dead > limit)
     passed = held[severity] if severity else min(held.values())
+    reason = max(fleet.depths.dead, key=fleet.depths.dead.__getitem__, default="none")
     yield Reading(
         name=AlertName.DEAD_LETTERS,
         value=dead,
         threshold=passed,
         severity=severity,
         lingering=_worst(severity for severity, limit in held.items() if dead > limit * EASE),
-        text=f"{dead:,} dead letters wait for somebody (more than {passed:,}); most: {_most(sight.depths.dead)}",
+        text=f"there are {dead:,} unresolved dead letters (limit {passed:,}); most frequent reason: {reason}",
     )
 
 
@@ -203,21 +203,17 @@ def _worst(severities: Iterator[Severity]) -> Severity | None:
     return max(severities, key=lambda severity: severity.rank, default=None)
 
 
-def _most(dead: Mapping[str, int]) -> str:
-    return max(dead, key=lambda reason: dead[reason], default="none")
-
-
-def _dead_letters_growing(sight: Sight, at: Thresholds) -> Iterator[Reading]:
+def _dead_letters_growing(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     if not at.dead_letters_growing:
         return
-    died = deaths(sight.pulses, sight.now)
-    limit = max(float(LEAST_DEATHS), at.dead_letters_growing * sight.usual_deaths)
-    text = f"{died:,.0f} deliveries died within an hour; usual are {sight.usual_deaths:,.0f} (limit {limit:,.0f})"
+    died = deaths(fleet.pulses, fleet.now)
+    limit = max(float(LEAST_DEATHS), at.dead_letters_growing * fleet.usual_deaths)
+    text = f"{died:,.0f} deliveries died within an hour; the usual number is {fleet.usual_deaths:,.0f} (limit {limit:,.0f})"
     yield from _above(AlertName.DEAD_LETTERS_GROWING, died, limit, text)
 
 
-def _retries(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    made = together(window(sight.pulses, sight.now, RATE_WINDOW), sight.now).retries
+def _retries(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    made = together(window(fleet.pulses, fleet.now, RATE_WINDOW), fleet.now).retries
     number = sum(made.values())
     if number < LEAST_RETRIES:
         return
@@ -226,26 +222,26 @@ def _retries(sight: Sight, at: Thresholds) -> Iterator[Reading]:
     yield from _above(AlertName.RETRIES_FAILING, failing, at.retries, text)
 
 
-def _last_attempts(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    number = sum(pulse.last_attempts for pulse in window(sight.pulses, sight.now, RATE_WINDOW))
-    text = f"{number:,.0f} deliveries came to their last attempt within {lasting(RATE_WINDOW)} (limit {at.last_attempts:,})"
+def _last_attempts(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    number = sum(pulse.last_attempts for pulse in window(fleet.pulses, fleet.now, RATE_WINDOW))
+    text = f"{number:,.0f} deliveries reached their last attempt within {lasting(RATE_WINDOW)} (limit {at.last_attempts:,})"
     yield from _above(AlertName.LAST_ATTEMPTS, number, at.last_attempts, text)
 
 
-def _outbox(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    own, waiting = sight.depths.outbox_lag, sight.depths.outbox_waiting
-    others = max((pulse.outbox_lag for pulse in window(sight.pulses, sight.now, LAG_WINDOW)), default=0.0)
+def _outbox(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    own, waiting = fleet.depths.outbox_lag, fleet.depths.outbox_waiting
+    others = max((pulse.outbox_lag for pulse in window(fleet.pulses, fleet.now, LAG_WINDOW)), default=0.0)
     text = (
-        f"the oldest of {waiting:,} outbox rows waits for {lasting(own)}"
+        f"the oldest of {waiting:,} outbox rows has waited for {lasting(own)}"
         if own >= others
-        else f"a worker has not come to the end of an application's outbox for {lasting(others)}"
+        else f"a worker has not emptied an application's outbox for {lasting(others)}"
     )
     yield from _above(AlertName.OUTBOX_LAG, max(own, others), at.outbox_lag, f"{text} (limit {lasting(at.outbox_lag)})")
 
 
-def _leases(sight: Sight, at: Thresholds) -> Iterator[Reading]:
-    number = sum(pulse.leases for pulse in window(sight.pulses, sight.now, RATE_WINDOW))
-    text = f"{number:,.0f} leases ran out within {lasting(RATE_WINDOW)} (limit {at.leases:,}): a worker has died or stalled"
+def _leases(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
+    number = sum(pulse.leases for pulse in window(fleet.pulses, fleet.now, RATE_WINDOW))
+    text = f"{number:,.0f} leases expired within {lasting(RATE_WINDOW)} (limit {at.leases:,}): a worker has died or stalled"
     yield from _above(AlertName.LEASES_EXPIRED, number, at.leases, text)
 
 
@@ -261,15 +257,15 @@ def _above(name: AlertName, value: float, limit: float, text: str) -> Iterator[R
         )
 
 
-# ── of single endpoints ───────────────────────────────────────────────────────────────────────────────────────────
+# ── rules about single endpoints ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _circuits(sight: Sight, at: Thresholds) -> Iterator[Reading]:
+def _circuits(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     if not at.circuits:
         return
-    for lane in sight.unwell:
+    for lane in fleet.unhealthy:
         if lane.circuit != Circuit.CLOSED and lane.status == EndpointStatus.ACTIVE:
-            lasts = "" if lane.opened_at is None else f" for {lasting((sight.now - lane.opened_at).total_seconds())}"
+            lasts = "" if lane.opened_at is None else f" for {lasting((fleet.now - lane.opened_at).total_seconds())}"
             yield Reading(
                 name=AlertName.CIRCUIT_OPEN,
                 subject=lane.endpoint_id,
@@ -279,25 +275,25 @@ def _circuits(sight: Sight, at: Thresholds) -> Iterator[Reading]:
                 threshold=0.0,
                 severity=Severity.WARNING if lane.circuit in _SHUT else None,
                 lingering=Severity.WARNING,
-                text=f"the circuit of {_named(lane)} is open{lasts}: nothing but probes is sent to it",
+                text=f"the circuit of {_named(lane)} is open{lasts}: only probes are sent to it",
             )
 
 
-_Attempts = tuple[int, int]  # that went well, and that failed
-PARTS = 3  # of the time in which an endpoint must fail: none of them may look well, nor the one before
+_Attempts = tuple[int, int]  # number of successful and of failed attempts
+PARTS = 3  # an endpoint must fail in each of this many equal parts of the time, and in the part before
 
 
-def _endpoints(sight: Sight, at: Thresholds) -> Iterator[Reading]:
+def _endpoints(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     if not at.endpoint:
         return
     seconds = at.endpoint_for / PARTS
     parts = [
-        _attempts_by_endpoint(window(sight.pulses, sight.now, seconds, ago=seconds * part))
+        _attempts_by_endpoint(window(fleet.pulses, fleet.now, seconds, ago=seconds * part))
         for part in reversed(range(PARTS + 1))
     ]
-    for lane in sight.unwell:
+    for lane in fleet.unhealthy:
         if lane.status == EndpointStatus.ACTIVE:
-            yield _endpoint(lane, [part.get(lane.endpoint_no, (0, 0)) for part in parts], at, sight.now)
+            yield _endpoint(lane, [part.get(lane.endpoint_no, (0, 0)) for part in parts], at, fleet.now)
 
 
 def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Thresholds, now: datetime) -> Reading:
@@ -319,8 +315,8 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
 
 def _tried(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
     within = lasting(at.endpoint_for)
-    if not made:  # it fires already, and the next probe is far
-        return f"nothing was tried at {_named(lane)} within {within}: its circuit is open"
+    if not made:  # the alert fires already, and no probe was due in this time
+        return f"no attempt was made at {_named(lane)} within {within}: its circuit is open"
     return f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {within} (limit {at.endpoint:.0%})"
 
 
@@ -330,7 +326,7 @@ def _fails_throughout(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], made:
 
 
 def _shut_for(lane: UnhealthyEndpoint, at: Thresholds, now: datetime) -> bool:
-    """One that dies at once trips its circuit, and has a probe or two in all that time: too few to be counted."""
+    """Return whether the circuit was open all the time. Such an endpoint gets only a few probes, too few to be counted."""
     if lane.circuit not in _SHUT or lane.opened_at is None:
         return False
     return (now - lane.opened_at).total_seconds() >= at.endpoint_for
@@ -354,7 +350,7 @@ def _named(lane: UnhealthyEndpoint) -> str:
     return f"endpoint {lane.endpoint_id} of application {lane.app_uid or lane.app_id}"
 
 
-_ASKED: tuple[Callable[[Sight, Thresholds], Iterator[Reading]], ...] = (
+_RULES: tuple[Callable[[FleetState, Thresholds], Iterator[Reading]], ...] = (
     _backlog,
     _backlog_growing,
     _latency,

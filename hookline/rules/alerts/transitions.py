@@ -1,4 +1,4 @@
-"""When a rule fires, and when it is over: what was remembered and what was read in, changes out. Pure."""
+"""When an alert fires and when it is resolved: stored alerts and new readings in, changes out."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from hookline.model.alerts import (
 )
 from hookline.rules.alerts.conditions import RULES, rule_of
 
-MAX_TOLD = 20  # of one rule, one by one: if more endpoints fail at once, it is not about the endpoints
+# Maximum number of single alerts per rule. If more endpoints fail at once, the cause is probably not in the endpoints.
+MAX_SINGLE = 20
 
 _Key = tuple[str, str]
 
 
 def judge(readings: Iterable[Reading], known: Remembered) -> list[Change]:
     firing = {(alert.name, alert.subject): alert for alert in known.firing}
-    seen = {(reading.name.value, reading.subject): reading for reading in _told(readings, firing)}
+    seen = {(reading.name.value, reading.subject): reading for reading in _limited(readings, firing)}
     pending = {(each.name, each.subject): each.began_at for each in known.pending}
     changes: list[Change] = []
     for key, alert in firing.items():
-        changes.append(_go_on(alert, seen.get(key), known.now))
+        changes.append(_continue(alert, seen.get(key), known.now))
     for key, reading in seen.items():
         if key not in firing:
             changes += _begin(reading, pending.get(key), known.now)
@@ -42,7 +43,10 @@ def judge(readings: Iterable[Reading], known: Remembered) -> list[Change]:
 
 
 def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterator[Change]:
-    """Not firing yet. What has to last is remembered from the first time that it was seen, unless it says since when it is."""
+    """Handle a reading whose alert does not fire yet. It fires when the condition has lasted long enough.
+
+    The condition began at `reading.since` if known, otherwise at the first bad reading.
+    """
     name, subject = reading.name.value, reading.subject
     if reading.severity is None:
         if began_at is not None:
@@ -58,7 +62,7 @@ def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterat
         yield Begin(name=name, subject=subject)
 
 
-def _go_on(alert: Alert, reading: Reading | None, now: datetime) -> Change:
+def _continue(alert: Alert, reading: Reading | None, now: datetime) -> Change:
     if reading is None or reading.lingering is None:
         return _clear(alert, now)
     severity = _severity(alert.severity, reading.severity, reading.lingering)
@@ -76,52 +80,51 @@ def _go_on(alert: Alert, reading: Reading | None, now: datetime) -> Change:
 
 
 def _severity(held: Severity, worth: Severity | None, lingering: Severity) -> Severity:
-    """It rises at once, and falls only when the value is well below what it rose at."""
+    """Return the new severity. It rises at once, and falls only when the value is well below the threshold."""
     kept = min(held, lingering, key=lambda severity: severity.rank)
     return kept if worth is None else max(kept, worth, key=lambda severity: severity.rank)
 
 
 def _clear(alert: Alert, now: datetime) -> Change:
-    """Over; resolved if it has been over for long enough. What it last saw while it fired stays."""
+    """Handle an alert whose condition has ended. It is resolved after a waiting time, and keeps its last bad value."""
     since = alert.clear_since or now
     if now - since >= timedelta(seconds=rule_of(alert.name).settles):
         return Resolve(alert=replace(alert, clear_since=since, resolved_at=now))
     return Update(alert=replace(alert, clear_since=since))
 
 
-# ── many at once ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── limiting the number of alerts ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(readings: Iterable[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
-    """Of each rule as many as are told one by one; those that fire already come first. The rest together, as one."""
+def _limited(readings: Iterable[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
+    """Keep at most `MAX_SINGLE` readings per rule, those that fire already first, and combine the others into one."""
     by_name: dict[str, list[Reading]] = {}
     for reading in readings:
         by_name.setdefault(reading.name, []).append(reading)
-    return [reading for found in by_name.values() for reading in _crowd(found, firing)]
+    return [reading for same_rule in by_name.values() for reading in _limit(same_rule, firing)]
 
 
-def _crowd(found: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
-    if len(found) <= MAX_TOLD:
-        return list(found)
+def _limit(readings: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
+    if len(readings) <= MAX_SINGLE:
+        return list(readings)
 
     def place(reading: Reading) -> tuple[bool, bool, float]:
         return (not _fires(reading, firing), reading.severity is None, -reading.value)
 
-    ordered = sorted(found, key=place)
-    # While the others fire as one, none of them moves up as one of the told ends: it would be told as if it were new.
-    alone = (
-        sum(_fires(reading, firing) for reading in ordered) if (ordered[0].name.value, OTHERS) in firing else MAX_TOLD
-    )
-    told = ordered[: min(alone, MAX_TOLD)]
-    rest = [reading for reading in ordered[len(told) :] if reading.severity is not None]
-    return [*told, *([_together(rest)] if rest else [])]
+    ordered = sorted(readings, key=place)
+    # While the combined alert fires, a reading that it covers does not get a single alert, because that would look like news.
+    combined = (ordered[0].name.value, OTHERS) in firing
+    alone = sum(_fires(reading, firing) for reading in ordered) if combined else MAX_SINGLE
+    single = ordered[: min(alone, MAX_SINGLE)]
+    rest = [reading for reading in ordered[len(single) :] if reading.severity is not None]
+    return [*single, *([_combined(rest)] if rest else [])]
 
 
 def _fires(reading: Reading, firing: Mapping[_Key, Alert]) -> bool:
     return (reading.name.value, reading.subject) in firing
 
 
-def _together(rest: Sequence[Reading]) -> Reading:
+def _combined(rest: Sequence[Reading]) -> Reading:
     worst = max(rest, key=lambda reading: reading.value)
     return replace(
         worst,
@@ -130,5 +133,5 @@ def _together(rest: Sequence[Reading]) -> Reading:
         since=None,
         value=float(len(rest)),
         threshold=0.0,
-        text=f"{len(rest):,} more of these; one of them: {worst.text}",
+        text=f"{len(rest):,} more of these; the worst: {worst.text}",
     )

@@ -1,4 +1,4 @@
-"""What is said about an alert, for each channel. Pure. Of tenants' own texts only ids and uids are in it."""
+"""The texts of alert notifications, for each channel. They contain no texts of tenants except ids and uids."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hookline.model.alerts import OTHERS, Alert, Notice, Outgoing, Severity
 from hookline.rules.alerts.conditions import rule_of
 from hookline.rules.checks.text import lasting
 
-FIRING, RESOLVED = "alert.firing", "alert.resolved"  # the event's type
-WEBHOOK, SLACK = "webhook", "slack"  # channels; also the uids of the endpoints that they lead to
+FIRING, RESOLVED = "alert.firing", "alert.resolved"  # event types
+WEBHOOK, SLACK = "webhook", "slack"  # names of the channels, and uids of their endpoints
 EMAIL = "email"
 
 
 class Channels(Struct, frozen=True, kw_only=True):
-    """Where alerts are told, beside the log. Not for a log itself: the addresses may hold a password."""
+    """Where alert notifications go, in addition to the log. Do not log this: the addresses may contain a password."""
 
     webhook_url: str | None = None
     slack_url: str | None = None
     emails: tuple[str, ...] = ()
     email_from: str = ""
     smtp_url: str | None = None
-    public_url: str | None = None  # of the dashboard
+    public_url: str | None = None  # URL of the dashboard
 
     @property
     def urls(self) -> dict[str, str | None]:
@@ -38,7 +38,7 @@ class Channels(Struct, frozen=True, kw_only=True):
         return f"Channels({', '.join(used) or 'log'})"
 
 
-# ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── text ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def title(notice: Notice) -> str:
@@ -49,30 +49,26 @@ def title(notice: Notice) -> str:
 
 
 def lines(notice: Notice, public_url: str | None) -> list[str]:
-    """What, since when, how bad, and where to look; of one that is over, how long it lasted."""
+    """Return the text of a notification: the condition, its start and a command; if resolved, its duration."""
     alert = notice.alert
     if notice.resolved:
         return [
             f"It lasted {_lasted(notice)}, from {_instant(alert.began_at)} to {_instant(notice.at)}.",
-            f"Last: {alert.text}",
+            f"Last value: {alert.text}",
         ]
-    found = [_sentence(alert.text), f"Since {_instant(alert.began_at)}. Look at it: {look(alert)}"]
-    return found if public_url is None else [*found, f"Dashboard: {public_url}/"]
+    text = [_sentence(alert.text), f"Since {_instant(alert.began_at)}. Details: {command(alert)}"]
+    return text if public_url is None else [*text, f"Dashboard: {public_url}/"]
 
 
 def _lasted(notice: Notice) -> str:
     return lasting((notice.at - notice.alert.began_at).total_seconds())
 
 
-def look(alert: Alert) -> str:
-    """The command to begin with."""
-    command = rule_of(alert.name).look
-    return "hookline top" if alert.subject == OTHERS else command.format(subject=_found(alert))
-
-
-def _found(alert: Alert) -> str:
-    """As a command finds it."""
-    return f"{alert.subject}{org_option(alert.org_id)}"
+def command(alert: Alert) -> str:
+    """Return the command that shows more about the alert."""
+    if alert.subject == OTHERS:
+        return "hookline top"
+    return rule_of(alert.name).command.format(subject=f"{alert.subject}{org_option(alert.org_id)}")
 
 
 def _sentence(text: str) -> str:
@@ -87,7 +83,7 @@ def _instant(at: datetime) -> str:
 
 
 class AlertData(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`data` of the webhook."""
+    """The `data` object of the webhook's payload."""
 
     id: int
     name: str
@@ -99,14 +95,14 @@ class AlertData(Struct, frozen=True, kw_only=True, rename="camel"):
     began_at: datetime
     fired_at: datetime
     resolved_at: datetime | None
-    duration_seconds: float | None  # of one that is resolved
+    duration_seconds: float | None  # only set for a resolved alert
     look: str
     dashboard_url: str | None
     test: bool
 
 
 def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
-    """One message for each channel that Hookline delivers to itself."""
+    """Return one message for each configured channel that is a Hookline endpoint."""
     made = {WEBHOOK: _webhook, SLACK: _slack}
     return [
         Outgoing(
@@ -121,9 +117,9 @@ def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
 
 
 def _event_id(notice: Notice, channel: str) -> str:
-    """One for each turn: an alert may become critical, less so, and critical again, and each time is told."""
-    turn = "test" if notice.test else "resolved" if notice.resolved else notice.alert.severity.value
-    return f"alert.{notice.alert.id}.{turn}.{notice.at:%Y%m%d%H%M%S%f}.{channel}"
+    """Return the event id. It includes the time, because an alert may become critical more than once."""
+    state = "test" if notice.test else "resolved" if notice.resolved else notice.alert.severity.value
+    return f"alert.{notice.alert.id}.{state}.{notice.at:%Y%m%d%H%M%S%f}.{channel}"
 
 
 def _webhook(notice: Notice, public_url: str | None) -> bytes:
@@ -140,7 +136,7 @@ def _webhook(notice: Notice, public_url: str | None) -> bytes:
         fired_at=alert.fired_at,
         resolved_at=alert.resolved_at,
         duration_seconds=(notice.at - alert.began_at).total_seconds() if notice.resolved else None,
-        look=look(alert),
+        look=command(alert),
         dashboard_url=None if public_url is None else f"{public_url}/",
         test=notice.test,
     )
@@ -153,7 +149,7 @@ def _slack(notice: Notice, public_url: str | None) -> bytes:
 
 
 def _escaped(text: str) -> str:
-    """As Slack wants it: these three begin what is not text there."""
+    """Escape the three characters that have a special meaning in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -164,13 +160,13 @@ def mail(notice: Notice, channels: Channels) -> EmailMessage:
     message["To"] = ", ".join(channels.emails)
     message["Date"] = format_datetime(notice.at)
     message["Message-ID"] = f"<{_event_id(notice, EMAIL)}.{notice.at:%Y%m%d%H%M%S}@hookline>"
-    message["Auto-Submitted"] = "auto-generated"  # so that nobody's absence notice answers
+    message["Auto-Submitted"] = "auto-generated"  # prevents automatic replies
     message.set_content("\n\n".join(lines(notice, channels.public_url)) + "\n")
     return message
 
 
-def said(notice: Notice) -> dict[str, object]:
-    """For the log."""
+def log_fields(notice: Notice) -> dict[str, object]:
+    """Return the fields of the log line."""
     alert = notice.alert
     return {
         "alert": alert.name,
@@ -178,6 +174,6 @@ def said(notice: Notice) -> dict[str, object]:
         "severity": alert.severity.value,
         "value": alert.value,
         "threshold": alert.threshold,
-        "text": f"it lasted {_lasted(notice)}; last: {alert.text}" if notice.resolved else alert.text,
+        "text": f"it lasted {_lasted(notice)}; last value: {alert.text}" if notice.resolved else alert.text,
         "began_at": alert.began_at.isoformat(),
     }

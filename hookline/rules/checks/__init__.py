@@ -1,1 +1,1 @@
-"""Checks of what callers give: texts, messages, the catalogue."""
+"""Input validation: text and numbers, messages, applications, endpoints and event types."""

@@ -1,6 +1,7 @@
-"""What callers give, checked before it comes to a store. Pure; each check raises `InvalidInput` with one clear line.
+"""Checks of applications, endpoints, event types and API keys, before they reach the store.
 
-A check returns what is to be stored: the URL in its one form, a secret where none was given.
+Each check raises `InvalidInput` with a message of one line, or returns the value to store: for an endpoint, with a
+normalized URL and with a new secret if none was given.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def check_event_type_name(name: str) -> str:
 
 
 def check_uid(uid: str, prefix: str) -> str:
-    """A caller's own name for a thing whose ids begin with `prefix`: wherever an id is taken, the uid is too."""
+    """Check a uid. Callers may use it instead of the id, so it must not begin with the ids' `prefix`."""
     return check_own_name("uid", uid, prefix)
 
 
@@ -81,7 +82,7 @@ def _metadata(metadata: Mapping[str, str]) -> None:
 
 
 def check_application(given: A) -> A:
-    """New or changed."""
+    """Check a new application, or a change of one."""
     if isinstance(given.name, str):
         check_text("name", given.name, 1024, shortest=1)
     if isinstance(given.uid, str):
@@ -98,7 +99,7 @@ def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
     if new.expires_at is not None:
         check_instant("expires_at", new.expires_at)
         if new.expires_at <= now:
-            raise InvalidInput("is over already", field="expires_at")
+            raise InvalidInput("is in the past", field="expires_at")
     return new
 
 
@@ -117,7 +118,7 @@ def check_event_type(event_type: EventType) -> EventType:
 
 
 def _check_schemas(schemas: dict[str, Any]) -> None:
-    """Their size and form; `hookline.schema` has the rest."""
+    """Check the size and form of the schemas. `services/schemas` checks that they are valid JSON Schema."""
     for version in schemas:
         check_name("schemas", version)
     try:
@@ -144,7 +145,7 @@ def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
 
 
 def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> EndpointChange:
-    """Fields that are UNSET stay so. A new scheme must fit the secrets that stay."""
+    """Check a change of an endpoint. A new signature scheme must suit the secrets that are kept."""
     _check_fields(change)
     if change.secrets is not UNSET or change.scheme is not UNSET:
         secrets = current.secrets if change.secrets is UNSET else change.secrets
@@ -157,12 +158,12 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
 
 
 def moves(change: EndpointChange, current: Endpoint) -> bool:
-    """Whether requests would go to another scheme, host or port. The change is checked already."""
+    """Return whether the change sends requests to another scheme, host or port. The change must be checked already."""
     return change.url is not UNSET and urlsplit(change.url)[:2] != urlsplit(current.url)[:2]
 
 
 def check_nothing_hidden(current: Endpoint) -> None:
-    """The owner of the new host would receive values that are shown nowhere."""
+    """Refuse a new host while the endpoint has secret headers: the owner of the new host would receive their values."""
     hidden = [name for name in current.headers if is_sensitive(name)]
     if hidden:
         raise InvalidInput(
@@ -172,7 +173,7 @@ def check_nothing_hidden(current: Endpoint) -> None:
         )
 
 
-# What each field of an endpoint takes, new or changed; None and UNSET are never asked.
+# The check of each field of a new or changed endpoint. It is not called for None and UNSET.
 _FIELDS: dict[str, Callable[[Any], object]] = {
     "uid": lambda uid: check_uid(uid, ids.ENDPOINT),
     "description": lambda text: check_text("description", text, 4096),
@@ -180,7 +181,7 @@ _FIELDS: dict[str, Callable[[Any], object]] = {
     "event_types": lambda names: check_names("event_types", names, MAX_EVENT_TYPES, 256),
     "channels": lambda names: check_names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
     "throttle_rate": lambda rate: check_number("throttle_rate", rate, 0.001, 65_535),
-    "concurrency": lambda most: check_whole("concurrency", most, 1, 10_000),
+    "concurrency": lambda limit: check_whole("concurrency", limit, 1, 10_000),
     "headers": check_headers,
     "metadata": _metadata,
     "policy": check_policy,
@@ -208,7 +209,7 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
 
 
 def _check_strength(secrets: Sequence[Secret], before: Sequence[Secret], scheme: Scheme) -> None:
-    """Of those that were not there before."""
+    """Check the strength of the secrets that are new. Existing ones are kept even if they are weak."""
     known = {secret.key for secret in before}
     for secret in secrets:
         if secret.key not in known:
@@ -216,7 +217,7 @@ def _check_strength(secrets: Sequence[Secret], before: Sequence[Secret], scheme:
 
 
 def check_cause(cause: str) -> str:
-    """Why somebody paused, resumed or reset an endpoint: kept in its history."""
+    """Check the reason that a person gives for pausing, resuming or resetting an endpoint."""
     return check_text("cause", cause, 500, shortest=1)
 
 
@@ -235,7 +236,7 @@ def check_note(note: str) -> str:
 
 
 def check_chosen(field: str, value: str | None) -> str | None:
-    """A channel or tag to choose messages by."""
+    """Check a channel or tag that selects messages."""
     return None if value is None else check_text(field, value, 128, shortest=1)
 
 

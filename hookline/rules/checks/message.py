@@ -1,6 +1,6 @@
-"""Messages and retry policies, checked before they come to a store or an outbox. Pure, and light enough for a sender to import.
+"""Checks of messages and retry policies, before they reach the store or an outbox.
 
-Each check raises `InvalidInput` with one clear line.
+Each check raises `InvalidInput` with a message of one line. Publishers import this module, so it needs only msgspec.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hookline.rules.checks.text import (
 from hookline.rules.trace_context import well_formed
 
 DAY = 86_400.0
-MAX_PAYLOAD = 1024 * 1024  # unless the deployment sets another, up to ...
-LARGEST_PAYLOAD = 64 * 1024 * 1024
-MAX_DELAY = timedelta(days=30)  # of `deliver_at`
+MAX_PAYLOAD = 1024 * 1024  # default limit in bytes
+LARGEST_PAYLOAD = 64 * 1024 * 1024  # highest limit that a deployment may set
+MAX_DELAY = timedelta(days=30)  # how far `deliver_at` may be in the future
 MAX_MESSAGE_CHANNELS = 5
 MAX_TAGS = 10
 MAX_SCHEDULE = 50
 
-# Lowest and highest value of each number in a retry policy, in seconds where it is a time.
+# Lowest and highest value of each number in a retry policy. Durations are in seconds.
 POLICY_BOUNDS: Mapping[str, tuple[float, float]] = {
     "base": (0.001, DAY),
     "factor": (1, 100),
@@ -64,7 +64,7 @@ def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
 
 
 def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
-    """An override that has a schedule alone is for a deployment whose strategy is fixed."""
+    """An override may set only a schedule, for a deployment whose strategy is already `fixed`."""
     schedule = policy.schedule or ()
     if policy.strategy == Strategy.FIXED and not schedule:
         raise InvalidInput("the fixed strategy needs at least one delay", field="policy.schedule")
@@ -84,9 +84,9 @@ def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
 def check_message(
     new: NewMessage, *, now: datetime, max_payload: int = MAX_PAYLOAD, decoded: bool = False
 ) -> NewMessage:
-    """As it is to be kept: without a trace that is not well formed, which is no reason to refuse a message.
+    """Check a message and return it as it will be stored. A malformed trace context is dropped, not refused.
 
-    `decoded`: the payload was cut out of a JSON text that has been read, so that it need not be read again.
+    `decoded`: the payload is part of JSON text that the caller has already parsed, so it is not parsed again.
     """
     check_name("event type", new.event_type)
     check_payload(new.payload, max_payload, decoded=decoded)
@@ -107,12 +107,12 @@ def check_message(
     return new if new.trace is None else replace(new, trace=well_formed(new.trace))
 
 
-def check_payload(payload: bytes, most: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
-    """Valid JSON in UTF-8. Nothing is decoded into objects: the bytes that came are the bytes that are sent."""
-    if len(payload) > most:
-        raise InvalidInput(f"{len(payload)} bytes, more than {most}", field="payload")
+def check_payload(payload: bytes, limit: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
+    """Check that the payload is JSON in UTF-8. No objects are created, because the same bytes will be sent."""
+    if len(payload) > limit:
+        raise InvalidInput(f"{len(payload)} bytes, more than {limit}", field="payload")
     try:
-        payload.decode()  # `Raw` skips over strings without looking at their encoding
+        payload.decode()  # msgspec's `Raw` does not check the encoding of strings
         if not decoded:
             _raw.decode(payload)
     except UnicodeDecodeError:

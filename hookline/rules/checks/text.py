@@ -1,4 +1,4 @@
-"""Names, texts, numbers and instants that callers give. Pure; each check raises `InvalidInput` with one clear line."""
+"""Checks of names, text, numbers and times in requests. Each check raises `InvalidInput` with a message of one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from hookline.errors import InvalidInput
 
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # instants beyond these do not survive a change of time zone
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # earlier or later times may overflow when converted to another time zone
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 
 _NAME = re.compile(r"[a-zA-Z0-9\-_.]+", re.A)
@@ -25,26 +25,26 @@ def check_own_name(field: str, value: str, prefix: str) -> str:
 def check_name(field: str, value: str, longest: int = 256) -> str:
     if not 1 <= len(value) <= longest or not _NAME.fullmatch(value):
         raise InvalidInput(f"{shown(value)} is not 1 to {longest} of the characters a-z A-Z 0-9 - _ .", field=field)
-    if value in (".", ".."):  # a step of a path that every client resolves away: nothing of that name could be reached
+    if value in (".", ".."):  # HTTP clients remove these from URL paths, so the object could not be reached
         raise InvalidInput(f"{value!r} cannot stand in a URL", field=field)
     return value
 
 
-def check_names(field: str, values: Sequence[str], most: int, longest: int) -> None:
-    check_listed(field, values, most)
+def check_names(field: str, values: Sequence[str], limit: int, longest: int) -> None:
+    check_listed(field, values, limit)
     for value in values:
         check_name(field, value, longest)
 
 
-def check_listed(field: str, values: Sequence[str], most: int) -> None:
-    if not 1 <= len(values) <= most:
-        raise InvalidInput(f"give 1 to {most}, or leave it out", field=field)
+def check_listed(field: str, values: Sequence[str], limit: int) -> None:
+    if not 1 <= len(values) <= limit:
+        raise InvalidInput(f"give 1 to {limit}, or leave it out", field=field)
     if len(set(values)) != len(values):
         raise InvalidInput("has the same entry twice", field=field)
 
 
 def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
-    """Text that both databases can hold: PostgreSQL takes no NUL, and no encoding takes half a surrogate pair."""
+    """Check that both databases can store the text: PostgreSQL rejects NUL, and UTF-8 cannot encode a lone surrogate."""
     if not shortest <= len(value) <= longest:
         raise InvalidInput(f"must be {shortest} to {longest} characters long", field=field)
     if "\x00" in value or not _encodable(value):
@@ -53,14 +53,14 @@ def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
 
 
 def one_line(text: str) -> str:
-    """For a record that people export and print: no line end, no escape, no letter that turns the order of others."""
+    """Replace all unprintable characters with spaces: line ends, terminal escapes, characters that reverse text direction."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 
 
 def without_query(url: str) -> str:
-    """For a record that outlives the endpoint: a query may hold a token."""
-    rest, asked, _ = url.partition("?")
-    return f"{rest}?…" if asked else rest
+    """Return the URL without its query, which may contain a token. For records that outlive the endpoint."""
+    base, mark, _ = url.partition("?")
+    return f"{base}?…" if mark else base
 
 
 def _encodable(value: str) -> bool:
@@ -76,7 +76,7 @@ def shown(value: str) -> str:
 
 
 def check_number(field: str, value: float, lowest: float, highest: float) -> None:
-    """Also refuses NaN, which no comparison holds for, and booleans, which are whole numbers to Python."""
+    """Check that a number lies in a range. NaN and booleans are refused too; Python counts booleans as integers."""
     if isinstance(value, bool) or not math.isfinite(value) or not lowest <= value <= highest:
         raise InvalidInput(f"{value} is not a number from {lowest:g} to {highest:g}", field=field)
 
@@ -95,7 +95,7 @@ def check_instant(field: str, value: datetime) -> datetime:
 
 
 def lasting(seconds: float) -> str:
-    """`90` → `1 min 30 s`: the two largest units."""
+    """Format a duration with its two largest units: `90` → `1 min 30 s`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     rest, parts = round(seconds), []
@@ -107,7 +107,7 @@ def lasting(seconds: float) -> str:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Escape control characters: an endpoint's answer must not move the operator's cursor or forge a line."""
+    """Escape control characters, so that an endpoint's response cannot move a terminal's cursor or fake a line of output."""
     return "".join(
         letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text

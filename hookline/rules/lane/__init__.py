@@ -1,1 +1,1 @@
-"""Decisions about one lane: admission, circuit, pace."""
+"""Decisions about one lane: admission, circuit breaker, pace."""

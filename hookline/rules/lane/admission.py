@@ -1,7 +1,7 @@
-"""What a lane lets through: how many deliveries a claim may take from it now, and when it is looked at again. Pure.
+"""Admission: how many deliveries a claim may take from a lane now, and when a claim should check the lane again.
 
-Both engines ask `admit` under the lane's row lock, take what it allows, and write `after_claim` where the lane is limited.
-A healthy, unlimited lane is never written.
+Both database engines call `admit` while they hold the lane's row lock, lease up to that many deliveries, and store the result of
+`after_claim` if the lane is limited. The row of a healthy lane without limits is never written.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OVERLAP = 1.0  # seconds between the clocks of two claims: each has the instant
 
 
 class Admission(Struct, frozen=True, kw_only=True):
-    """What one claim may do with one lane."""
+    """The decision about one lane in one claim."""
 
-    quota: int  # at most this many deliveries now
-    rest_at: datetime | None  # when to look again at what was left, or once it is due if that is later; None: no token
-    waits: bool = False  # there is no room at all: whoever frees some inserts the token
-    counted: bool = False  # those that are taken add to `in_flight`
+    quota: int  # maximum number of deliveries to lease now
+    rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no token
+    waits: bool = False  # no free slot: the next outcome that frees one inserts the wake token
+    counted: bool = False  # the leased deliveries are added to `in_flight`
     probe: bool = False
     lane_full: bool = False  # the lane holds as many slots of this worker as it may
     app_full: bool = False  # its application does
@@ -35,16 +35,16 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 def limited(lane: Lane, policy: CircuitPolicy) -> bool:
-    """Whether claims on this lane are counted and written."""
+    """Return whether claims on this lane are counted, so that its row must be written."""
     bounds = (lane.throttle_rate, lane.concurrency, window_of(lane, policy), lane.pace)
     return lane.circuit != Circuit.CLOSED or any(bound is not None for bound in bounds)
 
 
 def window_of(lane: Lane, policy: CircuitPolicy) -> int | None:
-    """Most requests in flight while the endpoint's health is in doubt; None: it is not.
+    """Return the maximum number of requests in flight while the endpoint may be unhealthy; None for a healthy one.
 
-    A closed circuit that has seen its failures in a row and not yet the time they must be spread over is as narrow as one
-    that has just recovered: an outage costs a few attempts while it is being recognised, not the whole backlog's.
+    After `threshold` failures a closed circuit opens only when they are also spread over time. Until then the lane gets the
+    small recovery window, so that an outage costs a few attempts and not one for each waiting delivery.
     """
     if lane.circuit == Circuit.CLOSED and lane.failures >= policy.threshold:
         return policy.recovery_window
@@ -52,8 +52,10 @@ def window_of(lane: Lane, policy: CircuitPolicy) -> int | None:
 
 
 def room_at_pace(lane: Lane) -> int | None:
-    """Most requests in flight at this lane's pace: a second's starts. With fewer, it is the answers that set the pace: an
-    endpoint that takes a second to answer gets the next requests in bunches, and refuses most of each."""
+    """Return the maximum number of requests in flight at this lane's pace: the starts of one second.
+
+    With a lower limit, the endpoint's response time would decide when requests start, and they would start in bursts.
+    """
     return None if lane.pace is None else max(1, math.ceil(lane.pace))
 
 
@@ -67,7 +69,8 @@ def admit(
 ) -> Admission:
     """Decide for one lane. `want` is its fair part of the claim; `room` is how many more slots of this worker it may hold."""
     if lane.status != EndpointStatus.ACTIVE:
-        return Admission(quota=0, rest_at=None)  # held: resume inserts a token; the sweep ends those of a deleted one
+        # No token is needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint.
+        return Admission(quota=0, rest_at=None)
     if lane.held_until is not None and lane.held_until > now:
         return Admission(quota=0, rest_at=lane.held_until)
     if want <= 0:
@@ -90,13 +93,13 @@ def next_start(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> datetime 
     return now if lane.turn_at is None else max(now, lane.turn_at)
 
 
-# What a claim leaves is looked at once more at once, even where its quota fills the lane: the claim may take fewer than its
-# quota (rows not yet due, or locked elsewhere), and then nobody is in flight to free the room that the rest would wait for.
-# Only a look that gets nothing puts the lane off: until the next start, or until whoever took the room gives it back.
+# If a claim leaves deliveries behind, the lane is checked again at once, even if the quota fills its limit. The claim may
+# lease fewer than its quota (rows not yet due, or locked elsewhere), and then no request is in flight whose end would wake
+# the lane. Only a claim with quota 0 delays the lane: until the next allowed start, or until a request in flight ends.
 
 
 def _probe(lane: Lane, now: datetime, rate: float | None) -> Admission:
-    """One probe at a time. It holds the lane until its lease is over, so a dead prober needs no sweep."""
+    """Admit one probe at a time. It blocks the lane until its lease ends, so a crashed worker needs no cleanup."""
     if lane.probe_at is not None and lane.probe_at > now:
         return Admission(quota=0, rest_at=lane.probe_at, waits=lane.circuit == Circuit.HALF_OPEN)
     if rate is not None:
@@ -123,57 +126,60 @@ def _limit(lane: Lane, now: datetime, want: int, policy: CircuitPolicy) -> Admis
 
 
 def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
-    """Starts a second: the least of the endpoint's throttle, its pace, and the window's part of the recovery rate."""
+    """Return the starts per second: the lowest of the endpoint's throttle, its pace and its recovery rate."""
     window = window_of(lane, policy)
     recovery = None if window is None else window * policy.recovery_rate
     return min((rate for rate in (lane.throttle_rate, lane.pace, recovery) if rate is not None), default=None)
 
 
 def burst(rate: float) -> float:
-    """Starts that may come at once: a sixteenth of the rate. As much as the rate would let twice the rate through in a second.
+    """Return how many starts may come at once: a sixteenth of the rate. A full second's worth would allow twice the rate.
 
-    A look that comes late loses nothing while it is within the burst; but what is on the way may arrive closer together than it
-    started, and with a tenth of 20 a receiver counted 23 in a second on a busy machine.
+    Within the burst, a late claim loses no starts. A larger burst is visible to receivers, because requests may arrive closer
+    together than they started: with a tenth of 20 per second, a receiver counted 23 in one second on a busy machine.
     """
     return max(1.0, rate / 16)
 
 
 def farthest_ahead(rate: float) -> float:
-    """Seconds by which `tat` may be ahead of now: with all of the burst used."""
+    """Return by how many seconds `tat` may be in the future, when the whole burst is used."""
     return burst(rate) / rate
 
 
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
-    """How many starts conform now, and the instant of the next one after those."""
+    """Return how many starts the rate allows now, and the time of the next one after them."""
     step = 1.0 / rate
-    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # each start uses one step of it
+    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds still unused; each start uses one step
     starts = max(0, int(slack / step + 1e-9))
     return starts, now + _ceil((starts + 1) * step - slack)
 
 
 def advance(tat: datetime | None, now: datetime, rate: float, starts: int) -> datetime:
-    """The theoretical arrival time after `starts` more."""
+    """Return the theoretical arrival time (`tat`) after more starts."""
     return now + _ceil(_ahead(tat, now, rate) + starts / rate)
 
 
 def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
-    """Seconds by which the lane is ahead of its rate. One that is further ahead than this rate leads was set by a far lower
-    one, or by a clock that fell since: it says nothing. A claim that began a moment ago, or a rate that doubled, is not far."""
+    """Return by how many seconds the lane is ahead of its rate.
+
+    A `tat` much further in the future than this rate allows is ignored: it comes from a much lower rate, or the clock was set
+    back. A small excess is normal, after a concurrent claim or a doubled rate.
+    """
     ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0
     return ahead if ahead <= 2 * burst(rate) / rate + _OVERLAP else 0.0
 
 
 def _ceil(seconds: float) -> timedelta:
-    """Rounded up to the microsecond, at least one: rounded down, a start comes too early, and a short wait never ends."""
+    """Round up to a whole microsecond, at least one. Rounded down, a start is too early and a short wait never ends."""
     return timedelta(microseconds=max(1, math.ceil(seconds * 1e6 - 1e-3)))
 
 
 def after_claim(
     lane: Lane, admission: Admission, *, taken: int, left_floor: datetime | None, now: datetime, lease: float
 ) -> Lane:
-    """The lane once `taken` were leased; `left_floor` is the smallest due instant of what was left, if anything was.
+    """Return the lane after `taken` deliveries were leased. `left_floor` is the earliest due time of the remaining ones.
 
-    The jobs carry the epoch of this lane, not of the one before: a probe in place of a lost one begins an epoch.
+    The leased deliveries must carry the epoch of the returned lane, because a probe that replaces a lost one begins a new epoch.
     """
     changes: dict[str, object] = {}
     if admission.counted and taken:
@@ -182,10 +188,10 @@ def after_claim(
         changes["tat"] = advance(lane.tat, now, admission.rate, taken)
     if admission.probe and taken:
         changes |= {"circuit": Circuit.HALF_OPEN, "probe_at": now + timedelta(seconds=lease)}
-        if lane.circuit == Circuit.HALF_OPEN:  # the last prober is lost: its late outcome must not count
+        if lane.circuit == Circuit.HALF_OPEN:  # the previous probe is lost, and its late outcome must not count
             changes["epoch"] = lane.epoch + 1
     if admission.waits and left_floor is not None:
-        # Only `fold` clears it: this claim may have scanned from a later floor than that of what already waits.
+        # Keep the lower floor, because this claim may have scanned from a later one. Only `fold` clears it.
         floor = lane.waiting_floor
         changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
     return msgspec.structs.replace(lane, **changes) if changes else lane

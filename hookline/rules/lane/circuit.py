@@ -1,4 +1,4 @@
-"""The circuit of a lane: how outcomes change its health. Pure; the store calls it under the lane's row lock.
+"""The circuit breaker of a lane: how outcomes change its state. The store calls it while it holds the lane's row lock.
 
 closed ─ failures ─► open ─ probe_at ─► half-open ─ good ─► recovering ─ window full ─► closed
                       ▲                    │ bad                │ failures
@@ -16,43 +16,52 @@ from msgspec.structs import replace
 
 from hookline.model import CircuitPolicy, Lane, LaneEvent, LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus, Health
-from hookline.rules.lane.pace import back, can_slow, failing, fallen, forgotten, quicker, slower
+from hookline.rules.lane.pace import (
+    can_slow,
+    lower_pace,
+    pace_after_failure,
+    pace_after_recovery,
+    raise_pace,
+    remember_rate,
+    without_pace,
+)
 
-A_MOMENT = timedelta(seconds=5)  # a hold that is no longer than this is told of ...
-SELDOM = timedelta(seconds=60)  # ... only if the lane was not held for this long
+# A hold that is not longer than `A_MOMENT` is an event only if the lane was not held for `SELDOM` before it.
+A_MOMENT = timedelta(seconds=5)
+SELDOM = timedelta(seconds=60)
 
 
 class LaneOutcome(Struct, frozen=True, kw_only=True):
-    """What one recorded result, or one lost lease, means to its lane."""
+    """The effect of one recorded result, or of one lost lease, on its lane."""
 
     health: Health
-    epoch: int  # of the lane when it was claimed
-    claimed_at: datetime | None = None  # None: as if it were now
-    counted: bool = False  # it gives its room back
+    epoch: int  # the lane's epoch at the time of the claim
+    claimed_at: datetime | None = None  # None means now
+    counted: bool = False  # the outcome frees a slot of `lane.in_flight`
     probe: bool = False
     hold_until: datetime | None = None
     gone: bool = False
-    slow_down: bool = False  # a complaint: too fast
-    cause: str = ""  # for people
+    slow_down: bool = False  # the endpoint asks for a lower rate
+    cause: str = ""  # a message for operators
 
 
 class Fold(Struct, frozen=True, kw_only=True):
     lane: Lane
     events: tuple[LaneEvent, ...] = ()
-    wake_at: datetime | None = None  # insert a token for then, with the floor that was waiting
+    wake_at: datetime | None = None  # insert a wake token for this time, with the floor `wake_floor`
     wake_floor: datetime | None = None
 
 
 def fold(
     lane: Lane, outcomes: Sequence[LaneOutcome], *, now: datetime, policy: CircuitPolicy, chance: random.Random
 ) -> Fold:
-    """The lane after these outcomes, in the order of completion."""
+    """Return the lane after these outcomes, which are in the order of completion."""
     step = _Step(now, policy, chance)
     before = lane
     for outcome in outcomes:
         lane = step.apply(lane, outcome)
     events = tuple(step.events)
-    # Room is given back, or the doubt that made the lane narrow is over.
+    # A slot was freed, or a success ended the failures that had limited the lane.
     freed = any(outcome.counted for outcome in outcomes) or (before.failures > 0 and not lane.failures)
     if lane.waiting_floor is None or not (freed or events):
         return Fold(lane=lane, events=events)
@@ -65,13 +74,13 @@ def fold(
 
 
 def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
-    """An operator says that the endpoint is well: what held its lane back is forgotten, apart from its own limits.
+    """Return the lane after an operator reset it: circuit, pace and Retry-After are cleared, configured limits stay.
 
-    Outcomes of requests that are still out belong to the epoch before and say nothing about its health; what the endpoint asks
-    for in them is done all the same: a `Retry-After`, a 410. The caller wakes the lane.
+    Requests that are still in flight belong to the previous epoch, so their outcomes do not affect the circuit. A `Retry-After`
+    or a 410 in such a response still takes effect. The caller must wake the lane.
     """
     clean = replace(
-        forgotten(lane),
+        without_pace(lane),
         circuit=Circuit.CLOSED,
         failures=0,
         failing_since=None,
@@ -92,10 +101,10 @@ def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
 def open_by_hand(
     lane: Lane, *, now: datetime, until: datetime | None, cause: str, policy: CircuitPolicy, chance: random.Random
 ) -> Fold:
-    """An operator says that nothing may be sent until then, or for a usual cooldown; then comes a probe, as always.
+    """Return the lane after an operator opened its circuit, until the given time or for the usual cooldown. A probe follows.
 
-    Failures are counted anew: time in which nothing was tried is no part of a steady failure. Waits do not grow by what
-    people do, and a probe that is out keeps the lane for as long as it was promised. The caller wakes the lane.
+    The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. A probe that is
+    in flight keeps the lane until its lease ends. The caller must wake the lane.
     """
     step = _Step(now, policy, chance)
     opened = step.open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
@@ -111,9 +120,9 @@ def open_by_hand(
 
 
 def close_by_hand(lane: Lane, *, now: datetime, cause: str, policy: CircuitPolicy, chance: random.Random) -> Fold:
-    """An operator says that the endpoint is back: the lane goes on as after a good probe. What else holds it back stays.
+    """Return the lane after an operator closed its circuit: it recovers as after a successful probe. Other limits stay.
 
-    The caller wakes the lane.
+    The caller must wake the lane.
     """
     if lane.circuit not in (Circuit.OPEN, Circuit.HALF_OPEN):
         return Fold(lane=lane)
@@ -123,7 +132,7 @@ def close_by_hand(lane: Lane, *, now: datetime, cause: str, policy: CircuitPolic
 
 
 class _Step:
-    """One fold: what stays the same over its outcomes, and the events they caused."""
+    """The constant inputs of one `fold`, and the events that its outcomes caused."""
 
     def __init__(self, now: datetime, policy: CircuitPolicy, chance: random.Random) -> None:
         self.now = now
@@ -137,54 +146,56 @@ class _Step:
         if outcome.hold_until is not None:
             lane = self._hold(lane, outcome.hold_until, outcome.cause)
         if outcome.gone and lane.status == EndpointStatus.ACTIVE:
-            self._note(lane, LaneEventKind.ENDPOINT_DISABLED, outcome.cause)
+            self._add_event(lane, LaneEventKind.ENDPOINT_DISABLED, outcome.cause)
             lane = replace(lane, status=EndpointStatus.DISABLED)
         if outcome.epoch != lane.epoch:
-            return lane  # claimed before the circuit last changed: it says nothing about now
+            return lane  # claimed before the circuit last changed, so it does not show the endpoint's present health
         match outcome.health:
             case Health.GOOD:
-                return self.good(self._quicken(lane, outcome), outcome.cause)
-            case Health.BAD if outcome.slow_down and self._heeds(lane):
+                return self.good(self._speed_up(lane, outcome), outcome.cause)
+            case Health.BAD if outcome.slow_down and self._can_slow(lane):
                 return self._slow(lane, outcome)
             case Health.BAD:
                 return self._bad(lane, outcome.cause)
             case Health.NONE:
-                return self._silent(lane, outcome)
+                return self._neutral(lane, outcome)
 
     def _hold(self, lane: Lane, until: datetime, cause: str) -> Lane:
         held = lane.held_until
         if until <= self.now or (held is not None and until <= held):
             return lane
-        if held is None or self._worth_telling(held, until):
-            self._note(lane, LaneEventKind.LANE_HELD, cause)
+        if held is None or self._is_event(held, until):
+            self._add_event(lane, LaneEventKind.LANE_HELD, cause)
         return replace(lane, held_until=until)
 
-    def _worth_telling(self, held: datetime, until: datetime) -> bool:
-        """Only the first of a burst of answers is an event: the others hold the lane a little longer. So do an endpoint's that
-        says "one second" again and again: it would fill its timeline."""
+    def _is_event(self, held: datetime, until: datetime) -> bool:
+        """Return whether a Retry-After becomes a timeline event.
+
+        Repeated short holds would fill the timeline, so only the first of a burst of responses becomes an event.
+        """
         if held <= self.now - SELDOM:
             return True
         return held <= self.now + A_MOMENT and until > max(held, self.now) + A_MOMENT
 
-    def _heeds(self, lane: Lane) -> bool:
-        """A complaint is no failure while the lane can go slower. Of a probe it is one: nothing goes slower than probes."""
+    def _can_slow(self, lane: Lane) -> bool:
+        """Return whether a complaint lowers the pace instead of counting as a failure. For a probe it counts as a failure."""
         return lane.circuit in (Circuit.CLOSED, Circuit.RECOVERING) and can_slow(lane, self.policy)
 
     def _slow(self, lane: Lane, outcome: LaneOutcome) -> Lane:
         if lane.pace is None:
-            self._note(lane, LaneEventKind.LANE_SLOWED, outcome.cause)
-        return slower(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+            self._add_event(lane, LaneEventKind.LANE_SLOWED, outcome.cause)
+        return lower_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
 
-    def _quicken(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+    def _speed_up(self, lane: Lane, outcome: LaneOutcome) -> Lane:
         if lane.circuit == Circuit.HALF_OPEN:
-            return lane  # one answer after an outage: that the endpoint is back, not what it takes
-        after = quicker(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+            return lane  # one success after an outage does not show which rate the endpoint can handle
+        after = raise_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
         if lane.pace is not None and after.pace is None:
-            self._note(lane, LaneEventKind.LANE_AT_SPEED, outcome.cause)
+            self._add_event(lane, LaneEventKind.LANE_AT_SPEED, outcome.cause)
         return after
 
-    def _silent(self, lane: Lane, outcome: LaneOutcome) -> Lane:
-        """Released, lost or ambiguous. If it was the probe, the next one may go at once."""
+    def _neutral(self, lane: Lane, outcome: LaneOutcome) -> Lane:
+        """Handle an outcome that says nothing about health: released, lost or ambiguous. A new probe may start at once."""
         if outcome.probe and lane.circuit == Circuit.HALF_OPEN:
             return replace(lane, circuit=Circuit.OPEN, probe_at=self.now, epoch=lane.epoch + 1)
         return lane
@@ -194,55 +205,57 @@ class _Step:
             lane = replace(lane, failures=0, failing_since=None)
         match lane.circuit:
             case Circuit.HALF_OPEN:
-                self._note(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
-                lane = back(lane, now=self.now)
-                return self._turn(lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now)
+                self._add_event(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
+                lane = pace_after_recovery(lane, now=self.now)
+                return self._change_circuit(
+                    lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now
+                )
             case Circuit.RECOVERING:
                 return self._widen(lane, cause)
             case _:
                 return lane
 
     def _widen(self, lane: Lane, cause: str) -> Lane:
-        """The window doubles at most once a step; past the last one the circuit is closed."""
+        """Double the window, at most once per `recovery_step`. Close the circuit when the window has reached its end size."""
         window, since = lane.window or self.policy.recovery_window, lane.window_at or self.now
         if (self.now - since).total_seconds() < self.policy.recovery_step:
             return lane
         if window * 2 <= self.policy.recovery_done:
             return replace(lane, window=window * 2, window_at=self.now)
-        self._note(lane, LaneEventKind.CIRCUIT_CLOSED, cause)
+        self._add_event(lane, LaneEventKind.CIRCUIT_CLOSED, cause)
         top = None if lane.pace is None else lane.pace_top
-        return replace(self._turn(lane, Circuit.CLOSED), trips=0, opened_at=None, pace_top=top)
+        return replace(self._change_circuit(lane, Circuit.CLOSED), trips=0, opened_at=None, pace_top=top)
 
     def _bad(self, lane: Lane, cause: str) -> Lane:
         first = lane.failing_since or self.now
         if not lane.failures:
-            lane = failing(lane, self.policy)
+            lane = remember_rate(lane, self.policy)
         lane = replace(lane, failures=lane.failures + 1, failing_since=first)
         if lane.circuit == Circuit.OPEN:
             return lane
         if lane.circuit == Circuit.HALF_OPEN:
             return self.open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
-        # A stray failure leaves the window alone: an endpoint that fails one in twenty would never get out of recovery.
+        # A single failure does not shrink the window. Otherwise an endpoint with 5 % failures would never finish recovering.
         if lane.window is not None and 2 * lane.failures > self.policy.threshold:
             lane = replace(lane, window=max(1, lane.window // 2), window_at=self.now)
         spread = (self.now - first).total_seconds()
         if lane.failures >= self.policy.threshold and spread >= self.policy.spread:
-            return self.open(self._fallen(lane, cause), LaneEventKind.CIRCUIT_OPENED, cause)
+            return self.open(self._after_failure(lane, cause), LaneEventKind.CIRCUIT_OPENED, cause)
         return lane
 
-    def _fallen(self, lane: Lane, cause: str) -> Lane:
-        after = fallen(lane, now=self.now, policy=self.policy)
+    def _after_failure(self, lane: Lane, cause: str) -> Lane:
+        after = pace_after_failure(lane, now=self.now, policy=self.policy)
         if lane.pace is None and after.pace is not None:
-            self._note(lane, LaneEventKind.LANE_SLOWED, cause)
+            self._add_event(lane, LaneEventKind.LANE_SLOWED, cause)
         return after
 
     def open(self, lane: Lane, kind: LaneEventKind, cause: str) -> Lane:
-        self._note(lane, kind, cause)
+        self._add_event(lane, kind, cause)
         wait = timedelta(seconds=cooldown(lane.trips, self.policy, self.chance))
-        lane = self._turn(lane, Circuit.OPEN, probe_at=self.now + wait)
+        lane = self._change_circuit(lane, Circuit.OPEN, probe_at=self.now + wait)
         return replace(lane, trips=lane.trips + 1, opened_at=lane.opened_at or self.now)
 
-    def _turn(
+    def _change_circuit(
         self,
         lane: Lane,
         circuit: Circuit,
@@ -251,7 +264,7 @@ class _Step:
         window: int | None = None,
         window_at: datetime | None = None,
     ) -> Lane:
-        """Each change of the circuit raises the epoch and begins with its own probe, window and pace."""
+        """Change the circuit's state, raise the epoch, and set the probe time and window of the new state."""
         return replace(
             lane,
             circuit=circuit,
@@ -262,18 +275,18 @@ class _Step:
             tat=None if lane.throttle_rate is None and lane.pace is None else lane.tat,
         )
 
-    def _note(self, lane: Lane, kind: LaneEventKind, cause: str) -> None:
+    def _add_event(self, lane: Lane, kind: LaneEventKind, cause: str) -> None:
         self.events.append(LaneEvent(endpoint_no=lane.endpoint_no, at=self.now, kind=kind, cause=cause))
 
 
 def cooldown(trips: int, policy: CircuitPolicy, chance: random.Random) -> float:
-    """Seconds to the next probe after `trips` earlier openings: doubling, jittered by a fifth both ways, never past the cap."""
+    """Return the seconds until the next probe. They double with each of the earlier `trips`, up to the cap, with 20 % jitter."""
     doubled = min(policy.cooldown_cap, policy.cooldown * 2.0 ** min(trips, 60))
     return chance.uniform(0.8 * doubled, min(1.2 * doubled, policy.cooldown_cap))
 
 
 def _wake_at(lane: Lane, now: datetime) -> datetime:
-    """When somebody should look at this lane again."""
+    """Return when a claim should check this lane again."""
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
         return max(now, lane.probe_at)
     return max(now, lane.held_until) if lane.held_until is not None else now

@@ -1,11 +1,12 @@
-"""The pace of a lane: how fast an endpoint that answers "too fast" is sent to, and how the pace rises again. Pure.
+"""The pace of a lane: an adaptive rate limit for an endpoint that asks for fewer requests.
 
-A complaint is a 429, or a 503 that says when to come back. It halves the pace, once for all the answers to one burst. Good
-answers raise it: doubling at first, then half-way back to what was too much, then a twentieth of that at a time. So it
-settles just under what the endpoint takes and feels its way beyond. A lane that nobody has complained about has no pace.
+A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace, at most once for all responses to one
+burst. Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high, then it grows by
+a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. A lane without
+complaints has no pace.
 
-An endpoint that goes down while it is being brought back complains too, in its way: the next recovery stops at half the rate at
-which it fell, stays there for a while, and feels its way from there.
+An endpoint may also fail again while it recovers. Then the next recovery stops at half the rate at which it failed, stays
+there for a while, and rises slowly from there.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from hookline.model import CircuitPolicy, Lane
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import effective_rate
 
-FLOOR = 1 / 60  # starts a second: slower than this is not sending, and what complains of it is broken
-GENTLE = 1 / 20  # of what was too much: the smallest raise
-WELL_ABOVE = 4.0  # times what was too much: it was too much once, and is no more
-LOADED = 4.0  # times the first rate of a recovery: one that falls below it was not well yet, and fell under no load
-STAY = timedelta(minutes=3)  # at the pace with which an endpoint came back, before it is raised
-QUIET = timedelta(minutes=10)  # without a complaint: whatever was too much then says nothing about now
+FLOOR = 1 / 60  # lowest pace in starts per second; an endpoint that complains at this rate counts as failing
+GENTLE = 1 / 20  # smallest raise, as a part of the rate that was too high
+WELL_ABOVE = 4.0  # the pace is removed when it reaches this multiple of the rate that was too high
+LOADED = 4.0  # an endpoint that fails below this multiple of the first recovery rate did not fail because of load
+STAY = timedelta(minutes=3)  # how long the pace stays unchanged after an endpoint has recovered
+QUIET = timedelta(minutes=10)  # the pace is removed after this time without a complaint
 
 
 def can_slow(lane: Lane, policy: CircuitPolicy) -> bool:
-    """Whether going slower is still an answer to a complaint."""
+    """Return whether the lane can still slow down, so that a complaint need not count as a failure."""
     rate = effective_rate(lane, policy)
     return rate is None or rate > FLOOR
 
 
-def slower(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
-    """After a complaint about a request of `claimed_at`. What was sent before the last cut complains of the pace before it."""
+def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
+    """Lower the pace after a complaint. It is ignored if its request was claimed before the pace was last lowered."""
     if not _passed(lane.slowed_at, now, policy) or _before(claimed_at, lane.slowed_at):
         return lane
     rate = effective_rate(lane, policy)
@@ -41,36 +42,36 @@ def slower(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: Ci
     if lane.pace is None:
         pace = gentle if rate is None else min(gentle, rate / 2)
         return replace(lane, pace=max(FLOOR, pace), pace_at=now, pace_top=rate, slowed_at=now)
-    # Of the rate that was complained of: a window or a throttle may have kept the lane well below its pace.
+    # Start from the effective rate: a window or a throttle may have kept the lane well below its pace.
     pace = max(FLOOR, (lane.pace if rate is None else min(lane.pace, rate)) / 2)
     return replace(lane, pace=pace, pace_at=now, pace_top=_too_much(lane), slowed_at=now)
 
 
-def quicker(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
-    """After a good answer to a request of `claimed_at`. One that was sent before the pace last changed says nothing of it."""
+def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
+    """Raise the pace after a success. It is ignored if its request was claimed before the pace last changed."""
     if lane.pace is None:
         return lane
     if lane.slowed_at is None or now - lane.slowed_at >= QUIET:
-        return forgotten(lane)
+        return without_pace(lane)
     if not _passed(lane.pace_at, now, policy) or _before(claimed_at, lane.pace_at):
         return lane
     raised = _raised(lane.pace, lane.pace_top)
     if raised >= _enough(lane, policy):
-        return forgotten(lane)
+        return without_pace(lane)
     if lane.throttle_rate is not None:
         raised = min(raised, lane.throttle_rate)
     return replace(lane, pace=raised, pace_at=now) if raised > lane.pace else lane
 
 
-def failing(lane: Lane, policy: CircuitPolicy) -> Lane:
-    """At the first failure in a row: what the endpoint gets now may be what knocks it down. From here on the window narrows."""
+def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
+    """Remember the current rate at the first failure of a recovery. The window shrinks from here on, and the rate with it."""
     if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
     return lane
 
 
-def fallen(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
-    """As the circuit opens, if the endpoint fell under load."""
+def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
+    """Set a pace when the circuit opens, if the endpoint failed under load."""
     loaded = LOADED * policy.recovery_window * policy.recovery_rate
     rate = lane.pace_top if lane.pace is None else lane.pace
     if rate is None or rate < loaded:
@@ -79,12 +80,12 @@ def fallen(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
     return replace(lane, pace=pace, pace_at=now, pace_top=pace, slowed_at=now)
 
 
-def back(lane: Lane, *, now: datetime) -> Lane:
-    """A probe went well: the pace that was learnt is the one to come back with. The time that it was away does not count."""
+def pace_after_recovery(lane: Lane, *, now: datetime) -> Lane:
+    """Resume with the learned pace after a successful probe. The time during which the circuit was open does not count."""
     return lane if lane.pace is None else replace(lane, pace_at=now + STAY, slowed_at=now)
 
 
-def forgotten(lane: Lane) -> Lane:
+def without_pace(lane: Lane) -> Lane:
     return replace(lane, pace=None, pace_at=None, pace_top=None, slowed_at=None)
 
 
@@ -95,12 +96,18 @@ def _raised(pace: float, top: float | None) -> float:
 
 
 def _enough(lane: Lane, policy: CircuitPolicy) -> float:
-    """Where nothing is known to be too much, the pace at which a recovery ends stands in for it."""
+    """Return the pace at which the lane needs no pace any more.
+
+    If no rate is known to be too high, the rate at the end of a recovery is used instead.
+    """
     return WELL_ABOVE * (lane.pace_top or policy.recovery_done * policy.recovery_rate)
 
 
 def _too_much(lane: Lane) -> float | None:
-    """The pace, if it had been raised to it. A second cut in a row says how long the endpoint is busy, not how much it takes."""
+    """Return the rate that was too high: the current pace if it had been raised since the last complaint.
+
+    A second complaint in a row only shows that the endpoint is still busy, so it does not change the known rate.
+    """
     raised = lane.pace_at is not None and lane.slowed_at is not None and lane.pace_at > lane.slowed_at
     return lane.pace if raised or lane.pace_top is None else lane.pace_top
 

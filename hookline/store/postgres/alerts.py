@@ -33,7 +33,7 @@ class Alerts(Part):
     async def alert_looks(self, seconds: float) -> EarlierChecks:
         found = await self._db.fetch("alert_looks", max(seconds, shared.SHORTEST))
         return EarlierChecks(
-            now=found[0]["now"], looks=[shared.look(row, READ) for row in found if row["at"] is not None]
+            now=found[0]["now"], checks=[shared.look(row, READ) for row in found if row["at"] is not None]
         )
 
     async def unwell(self, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:

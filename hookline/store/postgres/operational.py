@@ -24,7 +24,7 @@ async def tell(connection: Connection, sql: Statements, notes: Sequence[Note]) -
         return
     subjects = {row["no"]: _subject(row) for row in found}
     known = await _known(connection, sql, operational_events.of_deliveries(notes, subjects))
-    events = operational_events.told(notes, subjects, known)
+    events = operational_events.to_events(notes, subjects, known)
     await connection.execute(
         sql["operational_write"],
         MANAGEMENT,

@@ -52,7 +52,7 @@ class Alerts(Base):
 
 def _looks(tx: Tx, seconds: float) -> EarlierChecks:
     found = tx.rows("alert_looks", {"since": tx.now - round(seconds * _SECOND)})
-    return EarlierChecks(now=tx.at, looks=[shared.look(row, READ) for row in found])
+    return EarlierChecks(now=tx.at, checks=[shared.look(row, READ) for row in found])
 
 
 def _unwell(tx: Tx, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:

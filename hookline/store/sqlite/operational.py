@@ -28,7 +28,7 @@ def tell(tx: Tx, notes: Sequence[Note]) -> None:
         "operational_write",
         [
             (MANAGEMENT, event.org_id, event.kind.value, event.event_id, event.payload, event.trace, tx.now)
-            for event in operational_events.told(notes, subjects, known)
+            for event in operational_events.to_events(notes, subjects, known)
         ],
     )
 
