@@ -1,6 +1,6 @@
 """Numbers that both engines agree on."""
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 1
 
 MOST_DIGITS = 18  # of a number that every engine can hold
 LAST_NUMBER = 10**MOST_DIGITS

@@ -18,6 +18,7 @@ from hookline.store.postgres.people import People
 from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
+from hookline.store.postgres.sealed import Sealed
 from hookline.store.postgres.stats import Statistics
 from hookline.store.postgres.tasks import Tasks
 from hookline.store.postgres.troubled import TroubledLanes
@@ -31,6 +32,7 @@ class PostgresStore(
     Life,
     Keys,
     Answers,
+    Sealed,
     People,
     Outbox,
     Claim,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.operational import MANAGEMENT
-from hookline.store import rows, sealed
+from hookline.store import sealed
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection
 from hookline.store.sealed import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, Value
@@ -37,20 +36,6 @@ class Sealed(Part):
             return sealed.step(found, faults, await connection.fetchval(self._sql[place.statement], *columns))
 
         return await self._db.transact(work)
-
-    async def seal_urls(self) -> int:
-        return await self._db.transact(self._seal_urls, calm=True)
-
-    async def _seal_urls(self, connection: Connection) -> int:
-        """Those that an earlier release wrote in plain text; how many. They stay where the vault is not the endpoint's."""
-        done = 0
-        for row in await connection.fetch(self._sql["plain_urls"], MANAGEMENT):
-            if sealed.opens(self._vault, row["id"], row["secrets"]):
-                shown, whole = rows.place_url(self._vault, MANAGEMENT, row["id"], row["url"])
-                asked = (row["no"], row["url"], shown, whole)
-                await connection.execute(self._sql["seal_url_lane"], row["no"])  # before its endpoint, as everywhere
-                done += await connection.fetchval(self._sql["seal_url"], *asked) is not None
-        return done
 
     async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
         await self._db.execute("secret_signs", signs)

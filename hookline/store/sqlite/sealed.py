@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.operational import MANAGEMENT
-from hookline.store import rows, sealed
+from hookline.store import sealed
 from hookline.store.sealed import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, Value
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant
@@ -18,9 +17,6 @@ class Sealed(Base):
 
     async def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Resealed:
         return await self._write(_reseal, place, within, after, limit)
-
-    async def seal_urls(self) -> int:
-        return await self._write(seal_urls)
 
     async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
         await self._write(_watch_secrets, signs, older)
@@ -50,17 +46,6 @@ def _reseal(tx: Tx, place: Place, within: Range, after: Spot, limit: int) -> Res
     renewed, faults = sealed.renew(tx.vault, place, found)
     done = sum(tx.run(place.statement, {"row": one.row, "old": one.old, "new": one.new}) for one in renewed)
     return sealed.step(found, faults, done)
-
-
-def seal_urls(tx: Tx) -> int:
-    """Those that an earlier release wrote in plain text; how many. They stay where the vault is not the endpoint's."""
-    done = 0
-    for row in tx.rows("plain_urls", (MANAGEMENT,)):
-        if sealed.opens(tx.vault, row["id"], row["secrets"]):
-            shown, whole = rows.place_url(tx.vault, MANAGEMENT, row["id"], row["url"])
-            done += tx.run("seal_url", {"no": row["no"], "url": row["url"], "shown": shown, "sealed": whole})
-            tx.run("seal_url_lane", (row["no"],))
-    return done
 
 
 def _watch_secrets(tx: Tx, signs: bytes, older: Sequence[bytes]) -> None:

@@ -46,18 +46,6 @@ WITH held AS MATERIALIZED (
 done AS (UPDATE hookline.answer a SET response = held.new FROM held WHERE a.key = held.key RETURNING 1)
 SELECT count(*) FROM done
 
--- name: plain_urls
--- Of endpoints whose URL is a secret, and that an earlier release wrote.
-SELECT e.no, e.id, e.url, e.secrets FROM hookline.endpoint e JOIN hookline.application a ON a.no = e.app_no
-WHERE a.org_id = $1 AND (e.sealed_url IS NULL OR e.url NOT LIKE '%/…') ORDER BY e.no
-
--- name: seal_url_lane
-UPDATE hookline.lane SET revision = revision + 1 WHERE endpoint_no = $1
-
--- name: seal_url
-UPDATE hookline.endpoint SET url = $3, sealed_url = $4, revision = revision + 1
-WHERE no = $1 AND url = $2 RETURNING no
-
 -- name: secrets_watch
 INSERT INTO hookline.older_secret (id, since) SELECT id, now() FROM unnest($1::bytea[]) AS given (id) ON CONFLICT DO NOTHING
 

@@ -23,18 +23,6 @@ UPDATE endpoint SET sealed_url = :new WHERE id = :row AND sealed_url = :old;
 UPDATE answer SET response = :new
  WHERE substr(response, 1, 5) = substr(:old, 1, 5) AND CAST(lower(hex(key)) AS text) = :row AND response = :old;
 
--- name: plain_urls
--- Of endpoints whose URL is a secret, and that an earlier release wrote.
-SELECT e.no, e.id, e.url, e.secrets FROM endpoint e JOIN application a ON a.no = e.app_no
- WHERE a.org_id = ? AND (e.sealed_url IS NULL OR e.url NOT LIKE '%/…');
-
--- name: seal_url
-UPDATE endpoint SET url = :shown, sealed_url = :sealed, revision = revision + 1
- WHERE no = :no AND url = :url;
-
--- name: seal_url_lane
-UPDATE lane SET revision = revision + 1 WHERE endpoint_no = ?;
-
 -- name: secrets_watch
 INSERT INTO older_secret (id, since) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
