@@ -11,8 +11,7 @@ from hookline.model import Found, FoundFilter, Message
 from hookline.states import OPEN, DeliveryState
 from hookline.store import walk
 from hookline.store.base import Page, Walk
-from hookline.store.people import storable
-from hookline.store.rows import Row
+from hookline.store.rows import Row, storable
 
 FEW = 50  # applications of one organization, walked one by one; more are walked with everybody's together
 FIRST = 500  # rows that the first look goes over, where others may follow

@@ -11,7 +11,7 @@ from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
 from hookline.store import Store, walk
 from hookline.store.base import Page
-from hookline.store.people import MOST_NAME, MOST_TEXT
+from hookline.store.rows.access import MOST_NAME, MOST_TEXT
 from tests.support import factory
 from tests.support.people import new_audit
 from tests.support.raw import Raw

@@ -16,7 +16,7 @@ from hookline.html import Child, Safe, tag
 from hookline.model import AppHealth, Application
 from hookline.store.base import MOST_LISTED
 from hookline.store.base import Page as Rows
-from hookline.store.names import LOOKED
+from hookline.store.plans.names import LOOKED
 
 SHOWN = 50  # on one page
 MOST_LANES = 200  # endpoints of one application that are looked at, and ...

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from hookline.store.base import StoreOptions
+from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.names import Names
+from hookline.store.plans.operators import Operators
 from hookline.store.postgres.alerts import Alerts
-from hookline.store.postgres.answers import Answers
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
 from hookline.store.postgres.depths import DepthsOf
 from hookline.store.postgres.example import Examples
 from hookline.store.postgres.found import Search
-from hookline.store.postgres.keys import Keys
 from hookline.store.postgres.life import Life
-from hookline.store.postgres.names import Names
 from hookline.store.postgres.outbox import Outbox
-from hookline.store.postgres.people import People
 from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
@@ -30,10 +31,11 @@ __all__ = ["PostgresStore"]
 
 class PostgresStore(
     Life,
-    Keys,
-    Answers,
+    ApiKeys,
+    KeptAnswers,
     Sealed,
-    People,
+    Operators,
+    AuditLog,
     Outbox,
     Claim,
     Record,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -15,9 +15,12 @@ from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.operational import of_lanes
 from hookline.store import rows
 from hookline.store.base import StoreOptions
-from hookline.store.postgres.database import Connection, Database
+from hookline.store.plans.plan import Plan, Shared
+from hookline.store.postgres.database import Connection, Database, run, storable
 from hookline.store.postgres.operational import tell
 from hookline.vault import Vault
+
+T = TypeVar("T")
 
 
 def _same(value: Any) -> datetime:
@@ -40,8 +43,10 @@ def made_within(message_id: str) -> tuple[datetime, datetime]:
     return ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
 
 
-class Part:
+class Part(Shared):
     """A part of `PostgresStore`."""
+
+    _reading = READ
 
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         self._db = database
@@ -55,6 +60,20 @@ class Part:
 
     def wake(self) -> None:
         self._loop.call_soon_threadsafe(self._woken.set)
+
+    # ── shared plans ──
+
+    async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
+        with storable():
+            async with self._db.calm() as connection:
+                return await run(connection, self._sql, plan())
+
+    async def _run_change(self, plan: Callable[[], Plan[T]]) -> T:
+        async def work(connection: Connection) -> T:
+            return await run(connection, self._sql, plan())
+
+        with storable():
+            return await self._db.transact(work, calm=True)
 
     # ── lanes, under their locks ──
 

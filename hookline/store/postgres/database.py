@@ -9,7 +9,7 @@ to run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -18,9 +18,17 @@ from asyncpg import exceptions as pg
 from asyncpg.exceptions import _base as pg_client
 
 from hookline.clock import monotonic
-from hookline.errors import ConfigError, HooklineError, MigrationNeeded, StoreUnavailable
+from hookline.errors import (
+    ConfigError,
+    Conflict,
+    HooklineError,
+    InvalidInput,
+    MigrationNeeded,
+    StoreUnavailable,
+)
 from hookline.store.base import StoreOptions
-from hookline.store.sql import load
+from hookline.store.plans.plan import Batch, Plan
+from hookline.store.sql import load, values_of
 
 T = TypeVar("T")
 Connection = Any  # asyncpg has no types
@@ -101,6 +109,33 @@ def _text(error: BaseException) -> str:
     if isinstance(error, pg.InternalClientError):  # its words are about the driver's states
         return "the connection broke"
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """Of a plan: values that the database does not take."""
+    try:
+        yield
+    except pg.UniqueViolationError as error:  # a plan looks before it writes, so somebody else was quicker
+        raise Conflict("a name that must be unique was taken meanwhile") from error
+    except DATA_ERRORS as error:
+        raise InvalidInput(f"a value cannot be stored: {error}") from error
+
+
+async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> T:
+    """Every step of a shared plan, on this connection; what it comes to. See `store/plans/plan.py`."""
+    try:
+        step = next(plan)
+        while True:
+            statement, names = sql[step.name], values_of(step.name)
+            if isinstance(step, Batch):
+                await connection.executemany(statement, [[values[name] for name in names] for values in step.values])
+                step = plan.send([])
+            else:
+                step = plan.send(await connection.fetch(statement, *(step.values[name] for name in names)))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 async def _as_it_is(_: Connection) -> None:

@@ -9,7 +9,7 @@ from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
 from hookline.model import SweepReport
-from hookline.store.people import GUESSES_KEPT
+from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.sweep import Chore, Sweep
 

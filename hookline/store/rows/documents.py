@@ -29,6 +29,11 @@ def read_policy(text: str | None) -> PolicyOverride | None:
     return None if text is None else _policy_decoder.decode(text)
 
 
+def storable(text: str) -> bool:
+    """Whether both engines can hold this text."""
+    return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from hookline.store.base import StoreOptions
+from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.names import Names
+from hookline.store.plans.operators import Operators
 from hookline.store.sql import load
 from hookline.store.sqlite.alerts import Alerts
-from hookline.store.sqlite.answers import Answers
 from hookline.store.sqlite.base import Bells
 from hookline.store.sqlite.catalogue import Catalogue
 from hookline.store.sqlite.claim import Claim
@@ -16,11 +20,8 @@ from hookline.store.sqlite.depths import DepthsOf
 from hookline.store.sqlite.example import Examples
 from hookline.store.sqlite.found import Search
 from hookline.store.sqlite.ingest import Ingest
-from hookline.store.sqlite.keys import Keys
 from hookline.store.sqlite.life import Life
-from hookline.store.sqlite.names import Names
 from hookline.store.sqlite.outbox import Outbox
-from hookline.store.sqlite.people import People
 from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
@@ -42,10 +43,11 @@ class SqliteStore(
     Life,
     Catalogue,
     Steering,
-    Keys,
-    Answers,
+    ApiKeys,
+    KeptAnswers,
     Sealed,
-    People,
+    Operators,
+    AuditLog,
     Ingest,
     Outbox,
     Claim,

@@ -114,7 +114,7 @@ def _save_organization(tx: Tx, org: Organization) -> Organization:
 
 
 def organization(tx: Tx, org_id: str) -> Organization | None:
-    row = tx.row("organization", (org_id,))
+    row = tx.row("organization", {"org_id": org_id})
     return None if row is None else rows.organization(row, READ)
 
 

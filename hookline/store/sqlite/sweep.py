@@ -15,7 +15,7 @@ from hookline.flow.claim import CROWDED_LONGEST
 from hookline.model import Death, Lane, SweepReport
 from hookline.states import Circuit, EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
-from hookline.store.people import GUESSES_KEPT
+from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.claim import bury

@@ -3,9 +3,6 @@
 -- name: organization_insert
 INSERT INTO hookline.organization (id, name, tokens_valid_after, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
 
--- name: organization
-SELECT * FROM hookline.organization WHERE id = $1
-
 -- name: revoke_org_tokens
 UPDATE hookline.organization SET tokens_valid_after = greatest(tokens_valid_after, $2::timestamptz) WHERE id = $1
 

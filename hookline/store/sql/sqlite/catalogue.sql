@@ -3,9 +3,6 @@
 -- name: organization_insert
 INSERT INTO organization (id, name, tokens_valid_after, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
--- name: organization
-SELECT * FROM organization WHERE id = ?;
-
 -- name: revoke_org_tokens
 UPDATE organization SET tokens_valid_after = max(coalesce(tokens_valid_after, 0), :before) WHERE id = :org_id;
 

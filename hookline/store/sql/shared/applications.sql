@@ -1,0 +1,4 @@
+-- Organizations and applications.
+
+-- name: organization
+SELECT * FROM hookline.organization WHERE id = :org_id

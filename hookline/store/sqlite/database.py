@@ -1,0 +1,59 @@
+"""Runs shared plans on SQLite. See `store/plans/plan.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from hookline.store.plans.plan import Batch, Plan, Step
+from hookline.store.rows import Row
+from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.tx import Tx
+
+T = TypeVar("T")
+
+_MICROSECOND = timedelta(microseconds=1)
+_ANNOUNCE = "announce"  # PostgreSQL tells sleeping workers in the transaction; here a bell rings after it
+
+
+def run(tx: Tx, plan: Plan[T]) -> T:
+    """Every step of the plan, in this transaction; what it comes to."""
+    try:
+        step = next(plan)
+        while True:
+            step = plan.send(_rows(tx, step))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _rows(tx: Tx, step: Step | Batch) -> list[Row]:
+    if step.name == _ANNOUNCE:
+        tx.announced = True
+        return []
+    if step.name in tx.context.catalogue_writes:
+        tx.forget_plans()
+    if isinstance(step, Batch):
+        tx.many(step.name, [_bound(tx, values) for values in step.values])
+        return []
+    found: list[Any] = tx.conn.execute(tx.sql[step.name], _bound(tx, step.values)).fetchall()
+    return found
+
+
+def _bound(tx: Tx, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"now": tx.now} | {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return to_micros(value)
+        case timedelta():
+            return value // _MICROSECOND
+        case list() | tuple():
+            return msgspec.json.encode(value).decode()
+        case _:
+            return value

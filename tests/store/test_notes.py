@@ -1,0 +1,154 @@
+"""The entry in the audit log is written in the transaction of the change: both are there, or neither is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hookline.access import AuditFilter, NewAudit, NewSession, Note, Operator
+from hookline.model import Actor, ActorKind, Scope
+from hookline.store.base import Page
+from tests.store.test_keys import new_key
+from tests.support import factory
+from tests.support.scene import Scene
+
+Change = Callable[[Note[Any]], Awaitable[Any]]
+Prepare = Callable[[Scene], Awaitable[Change]]  # what is needed first; the change itself, to which a note is given
+
+
+class Torn(Exception):
+    """Something goes wrong after the change, before its transaction has ended."""
+
+
+def new_operator(scene: Scene) -> Operator:
+    name = f"operator{factory.number()}"
+    return Operator(
+        name=name, org_id=scene.organization.id, role=Scope.READ, password="hashed", created_at=factory.instant()
+    )
+
+
+def new_session(scene: Scene) -> NewSession:
+    hashed = factory.number().to_bytes(32)
+    return NewSession(hash=hashed, org_id=scene.organization.id, role=Scope.FULL, lifetime=900.0)
+
+
+# ── changes ──
+
+
+async def create_api_key(scene: Scene) -> Change:
+    return lambda note: scene.store.create_api_key(scene.organization.id, new_key(), note=note)
+
+
+async def revoke_api_key(scene: Scene) -> Change:
+    made = await scene.store.create_api_key(scene.organization.id, new_key())
+    return lambda note: scene.store.revoke_api_key(scene.organization.id, made.id, note=note)
+
+
+async def revoke_token(scene: Scene) -> Change:
+    return lambda note: scene.store.revoke_token(b"token", factory.instant(), note=note)
+
+
+async def create_operator(scene: Scene) -> Change:
+    return lambda note: scene.store.create_operator(new_operator(scene), note=note)
+
+
+async def change_operator(scene: Scene) -> Change:
+    made = await scene.store.create_operator(new_operator(scene))
+    return lambda note: scene.store.change_operator(made.name, role=Scope.FULL, password="another", note=note)
+
+
+async def delete_operator(scene: Scene) -> Change:
+    made = await scene.store.create_operator(new_operator(scene))
+    return lambda note: scene.store.delete_operator(made.name, note=note)
+
+
+async def add_session(scene: Scene) -> Change:
+    return lambda note: scene.store.add_session(new_session(scene), note=note)
+
+
+async def end_session(scene: Scene) -> Change:
+    made = new_session(scene)
+    await scene.store.add_session(made)
+    return lambda note: scene.store.end_session(made.hash, note=note)
+
+
+async def end_sessions(scene: Scene) -> Change:
+    return lambda note: scene.store.end_sessions("nobody", note=note)
+
+
+CHANGES: list[Prepare] = [
+    create_api_key,
+    revoke_api_key,
+    revoke_token,
+    create_operator,
+    change_operator,
+    delete_operator,
+    add_session,
+    end_session,
+    end_sessions,
+]
+EACH = pytest.mark.parametrize("prepare", CHANGES, ids=lambda prepare: prepare.__name__)
+
+
+def entry(scene: Scene) -> NewAudit:
+    actor = Actor(kind=ActorKind.OPERATOR, name="ada")
+    return NewAudit(org_id=scene.organization.id, actor=actor, action="test.change", subject="it", detail="why")
+
+
+async def actions(scene: Scene) -> list[str]:
+    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    return [each.action for each in log.rows]
+
+
+async def contents(scene: Scene) -> dict[str, list[Any]]:
+    """All that the tables hold, except the counters of SQLite's keys."""
+    names = await scene.raw.rows(
+        "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'hookline'"
+        if scene.store.engine == "postgres"
+        else "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    )
+    return {name["name"]: sorted(map(repr, await scene.raw.rows(f'SELECT * FROM "{name["name"]}"'))) for name in names}
+
+
+@EACH
+async def test_the_entry_is_there_with_the_change_and_knows_its_result(scene: Scene, prepare: Prepare) -> None:
+    change, results = await prepare(scene), []
+
+    def note(result: Any) -> NewAudit:
+        results.append(result)
+        return entry(scene)
+
+    assert await change(note) == results[-1]
+    assert await actions(scene) == ["test.change"]
+
+
+@EACH
+async def test_a_failure_leaves_neither_the_change_nor_the_entry(scene: Scene, prepare: Prepare) -> None:
+    change = await prepare(scene)
+    before = await contents(scene)
+
+    def note(result: Any) -> NewAudit:
+        raise Torn
+
+    with pytest.raises(Torn):
+        await change(note)
+    assert await contents(scene) == before
+
+
+@EACH
+async def test_an_entry_that_cannot_be_written_undoes_the_change(scene: Scene, prepare: Prepare) -> None:
+    change = await prepare(scene)
+    before = await contents(scene)
+    await scene.raw.execute("ALTER TABLE audit RENAME COLUMN detail TO elsewhere")
+    with pytest.raises(Exception, match="detail"):
+        await change(lambda _: entry(scene))
+    await scene.raw.execute("ALTER TABLE audit RENAME COLUMN elsewhere TO detail")
+    assert await contents(scene) == before
+
+
+@EACH
+async def test_where_nothing_is_to_be_noted_nothing_is(scene: Scene, prepare: Prepare) -> None:
+    await (await prepare(scene))(lambda _: None)
+    assert await actions(scene) == []
