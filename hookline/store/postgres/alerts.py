@@ -24,8 +24,8 @@ from hookline.observe.alerts.alert import (
 from hookline.operational import ALERTS, MANAGEMENT
 from hookline.store import alerts as shared
 from hookline.store.base import LAST_NUMBER, Page, after_number
-from hookline.store.postgres.base import READ, Part
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import READ, Connection
 from hookline.store.postgres.sweep import Chore
 
 

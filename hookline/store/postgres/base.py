@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -16,22 +16,14 @@ from hookline.operational import of_lanes
 from hookline.store import rows
 from hookline.store.base import StoreOptions
 from hookline.store.plans.plan import Plan, Shared
-from hookline.store.postgres.database import Connection, Database, run, storable
+from hookline.store.postgres.database import READ, Connection, Database, run, storable
 from hookline.store.postgres.operational import tell
 from hookline.vault import Vault
 
 T = TypeVar("T")
 
 
-def _same(value: Any) -> datetime:
-    at: datetime = value
-    return at
-
-
 Wake = tuple[int, datetime, datetime]  # endpoint, at, floor
-
-READ = rows.Reading(instant=_same, texts=tuple)
-
 
 _MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
 ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))

@@ -28,8 +28,8 @@ from hookline.model import (
 )
 from hookline.store import rows
 from hookline.store.base import Page
-from hookline.store.postgres.base import READ, Part
-from hookline.store.postgres.database import DATA_ERRORS, Connection
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import DATA_ERRORS, READ, Connection
 from hookline.store.postgres.operational import tell
 
 _Sealed = tuple[str, bytes | None, bytes, bytes | None]

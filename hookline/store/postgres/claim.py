@@ -21,8 +21,8 @@ from hookline.model import AppPace, AppShare, ClaimBatch, Job, Lane
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import StoreOptions
-from hookline.store.postgres.base import READ, Part, Wake
-from hookline.store.postgres.database import Connection, Database, translated
+from hookline.store.postgres.base import Part, Wake
+from hookline.store.postgres.database import READ, Connection, Database, translated
 from hookline.store.postgres.operational import of_deaths, tell
 from hookline.vault import Vault
 

@@ -28,10 +28,13 @@ from hookline.errors import (
 )
 from hookline.store.base import StoreOptions
 from hookline.store.plans.plan import Batch, Plan
+from hookline.store.rows import Reading
 from hookline.store.sql import load, values_of
 
 T = TypeVar("T")
 Connection = Any  # asyncpg has no types
+
+READ = Reading(instant=lambda at: at, texts=tuple)
 
 _COMMON = {
     "application_name": "hookline",

@@ -17,8 +17,8 @@ from hookline.operational import Batch, Kind
 from hookline.states import EndpointStatus
 from hookline.store import rows
 from hookline.store.base import COUNTED, MOST_ATTEMPTS, STEP, TOP_APPLICATIONS, Page, after_death
-from hookline.store.postgres.base import ANY_TIME, READ, Part, made_within
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.base import ANY_TIME, Part, made_within
+from hookline.store.postgres.database import READ, Connection
 from hookline.store.postgres.operational import tell
 from hookline.store.rows import Row
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hookline.errors import NotFound
 from hookline.model import Message, NewMessage
 from hookline.store import rows
-from hookline.store.postgres.base import READ, Part
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import READ, Connection
 
 
 class Examples(Part):

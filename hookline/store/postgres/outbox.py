@@ -11,8 +11,7 @@ from hookline.model import IngestStatus, OutboxPlace, OutboxRow, OutboxView, Rel
 from hookline.operational import MANAGEMENT
 from hookline.store import rows as reading
 from hookline.store.base import COUNTED, Page, StoreOptions, after_number
-from hookline.store.postgres.base import READ
-from hookline.store.postgres.database import Connection, Database
+from hookline.store.postgres.database import READ, Connection, Database
 from hookline.store.postgres.ingest import text_array
 from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
 from hookline.store.postgres.watch import OutboxWatch

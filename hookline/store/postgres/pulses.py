@@ -9,8 +9,7 @@ from hookline.model import SweepReport
 from hookline.observe.activity import ALL, Activity, Deed
 from hookline.observe.pulse import Pulse
 from hookline.store.activity import KEPT, MOST_RETIRED, activity, counted
-from hookline.store.postgres.base import READ
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.database import READ, Connection
 from hookline.store.postgres.sweep import Chore, Sweep
 from hookline.store.pulses import MOST_READ, MOST_ROLLED, encode, minutes, read
 

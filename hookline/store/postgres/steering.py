@@ -14,9 +14,8 @@ from hookline.flow.record import clean
 from hookline.model import Actor, Endpoint, Lane, LaneEvent, LaneEventKind
 from hookline.states import Circuit, EndpointStatus
 from hookline.store import rows
-from hookline.store.postgres.base import READ
 from hookline.store.postgres.catalogue import Catalogue
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.database import READ, Connection
 from hookline.store.postgres.operational import tell
 
 

@@ -28,8 +28,7 @@ from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, Task
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
-from hookline.store.postgres.base import READ
-from hookline.store.postgres.database import Connection
+from hookline.store.postgres.database import READ, Connection
 from hookline.store.postgres.dead import DeadLetters, dead_params
 from hookline.store.rows import Row, json_text
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from hookline.model import AppHealth, Backlog, Troubled
 from hookline.store import rows
 from hookline.store.base import MOST_WAITING
-from hookline.store.postgres.base import READ, Part
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import READ
 from hookline.store.troubled import COMPARED, MOST_DYING, apps, chosen
 
 
