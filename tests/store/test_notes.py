@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hookline.access import AuditFilter, NewAudit, NewSession, Note, Operator
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model import Actor, ActorKind, ApplicationChange, EndpointChange, OnDeath, Scope
+from hookline.states import EndpointStatus
 from hookline.store.base import Page
 from tests.store.test_keys import new_key
 from tests.support import factory
@@ -78,7 +79,88 @@ async def end_sessions(scene: Scene) -> Change:
     return lambda note: scene.store.end_sessions("nobody", note=note)
 
 
+async def revoke_tokens(scene: Scene) -> Change:
+    return lambda note: scene.store.revoke_tokens(scene.organization.id, scene.app.no, factory.instant(), note=note)
+
+
+async def create_application(scene: Scene) -> Change:
+    new = factory.new_application(throttle_rate=7)
+    return lambda note: scene.store.create_application(scene.organization.id, new, note=note)
+
+
+async def change_application(scene: Scene) -> Change:
+    await scene.endpoint()
+    await scene.send()
+    change = ApplicationChange(name="other", throttle_rate=9)
+    return lambda note: scene.store.change_application(scene.app.no, change, note=note)
+
+
+async def delete_application(scene: Scene) -> Change:
+    await scene.endpoint()
+    return lambda note: scene.store.delete_application(scene.app.no, note=note)
+
+
+async def save_event_type(scene: Scene) -> Change:
+    return lambda note: scene.store.save_event_type(factory.event_type(scene.organization.id), note=note)
+
+
+async def expunge_event_type(scene: Scene) -> Change:
+    made = await scene.store.save_event_type(factory.event_type(scene.organization.id))
+    return lambda note: scene.store.expunge_event_type(scene.organization.id, made.name, note=note)
+
+
+async def create_endpoint(scene: Scene) -> Change:
+    return lambda note: scene.store.create_endpoint(scene.app.no, factory.new_endpoint(), most=5, note=note)
+
+
+async def change_endpoint(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    await scene.send()
+    change = EndpointChange(description="other", on_death=OnDeath.SKIP)
+    return lambda note: scene.store.change_endpoint(endpoint.no, change, note=note)
+
+
+async def delete_endpoint(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    return lambda note: scene.store.delete_endpoint(endpoint.no, note=note)
+
+
+async def set_endpoint_status(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    return lambda note: scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "why", note=note)
+
+
+async def open_circuit(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    return lambda note: scene.store.open_circuit(endpoint.no, "why", note=note)
+
+
+async def close_circuit(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "why")
+    return lambda note: scene.store.close_circuit(endpoint.no, "why", note=note)
+
+
+async def reset_circuit(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    await scene.store.open_circuit(endpoint.no, "why")
+    return lambda note: scene.store.reset_circuit(endpoint.no, "why", note=note)
+
+
 CHANGES: list[Prepare] = [
+    revoke_tokens,
+    create_application,
+    change_application,
+    delete_application,
+    save_event_type,
+    expunge_event_type,
+    create_endpoint,
+    change_endpoint,
+    delete_endpoint,
+    set_endpoint_status,
+    open_circuit,
+    close_circuit,
+    reset_circuit,
     create_api_key,
     revoke_api_key,
     revoke_token,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from hookline.store.base import StoreOptions
 from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.endpoint_state import EndpointState
+from hookline.store.plans.endpoints import Endpoints
+from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
@@ -31,6 +35,10 @@ __all__ = ["PostgresStore"]
 
 class PostgresStore(
     Life,
+    Applications,
+    EventTypes,
+    Endpoints,
+    EndpointState,
     ApiKeys,
     KeptAnswers,
     Sealed,

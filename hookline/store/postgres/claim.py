@@ -17,7 +17,7 @@ from hookline.flow import order
 from hookline.flow.claim import Division, Turns, in_turn
 from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
-from hookline.model import AppPace, AppShare, ClaimBatch, Job, Lane
+from hookline.model import AppPace, AppShare, ClaimBatch, Endpoint, Job, Lane
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import StoreOptions
@@ -65,6 +65,11 @@ class Claim(Part):
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        async with self._db.hot() as connection:
+            found = await connection.fetch(self._sql["endpoints_for"], list(nos))
+        return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
 
     # ── claim ──
 

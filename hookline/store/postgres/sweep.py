@@ -10,9 +10,10 @@ from hookline.flow.circuit import LaneOutcome
 from hookline.model import Death, LaneEvent, SweepReport
 from hookline.states import EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
-from hookline.store.postgres.database import Connection
+from hookline.store.plans.endpoint_state import set_status
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import READ, Connection, run
 from hookline.store.postgres.operational import of_deaths, tell
-from hookline.store.postgres.steering import Steering
 
 
 class Chore(IntEnum):
@@ -27,7 +28,7 @@ class Chore(IntEnum):
     ALERTS = 7
 
 
-class Sweep(Steering):
+class Sweep(Part):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             return await self._sweep_leases(connection, limit)
@@ -82,15 +83,21 @@ class Sweep(Steering):
         events = []
         for row in await connection.fetch(self._sql["sweep_failing_dead"], most):
             cause = f"more than {most} dead letters in a day"
-            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
+            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
         return [event for event in events if event is not None]
 
     async def _disable_failing(self, connection: Connection, after: float) -> list[LaneEvent]:
         events = []
         for row in await connection.fetch(self._sql["sweep_failing_long"], after):
             cause = f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC"
-            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
+            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
         return [event for event in events if event is not None]
+
+    async def _stop(
+        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
+    ) -> LaneEvent | None:
+        plan = set_status(endpoint_no, status, cause, read=READ, max_age=self._options.retry.max_age)
+        return await run(connection, self._sql, plan)
 
     async def audit(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:

@@ -6,14 +6,16 @@ import asyncio
 
 from hookline.store.base import StoreOptions
 from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.endpoints import Endpoints
+from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
 from hookline.store.sql import load
 from hookline.store.sqlite.alerts import Alerts
 from hookline.store.sqlite.base import Bells
-from hookline.store.sqlite.catalogue import Catalogue
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.depths import DepthsOf
@@ -41,7 +43,9 @@ __all__ = ["SqliteStore"]
 
 class SqliteStore(
     Life,
-    Catalogue,
+    Applications,
+    EventTypes,
+    Endpoints,
     Steering,
     ApiKeys,
     KeptAnswers,

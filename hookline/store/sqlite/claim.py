@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
@@ -13,7 +13,7 @@ from hookline.flow import order
 from hookline.flow.claim import Division, in_turn
 from hookline.flow.lane import Admission
 from hookline.flow.record import released_outcomes
-from hookline.model import AppPace, AppShare, ClaimBatch, Death, Job, Lane, PolicyOverride
+from hookline.model import AppPace, AppShare, ClaimBatch, Death, Endpoint, Job, Lane, PolicyOverride
 from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
@@ -41,6 +41,9 @@ class Claim(Base):
 
     def wake(self) -> None:
         self._bells.ring(self._bell)
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        return await self._read(lane_rows.endpoints_for, list(nos))
 
     async def claim(
         self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None

@@ -29,9 +29,8 @@ from hookline.store import rows
 from hookline.store.base import COUNTED, MOST_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
 from hookline.store.rows import Row, json_text, policy_text, read_policy
 from hookline.store.sqlite.base import STRETCH, Base
-from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.lanes import Wakes
+from hookline.store.sqlite.lanes import Wakes, endpoints_for
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.tx import READ, Tx, numbers
 
@@ -346,7 +345,7 @@ def _message(row: Row) -> _Message:
 
 
 def _deliver(tx: Tx, endpoint: Endpoint, message: _Message, due: int, wakes: Wakes) -> int:
-    event_type = tx.row("event_type", (endpoint.org_id, message.event_type))
+    event_type = tx.row("event_type", {"org_id": endpoint.org_id, "name": message.event_type})
     of_type = None if event_type is None else read_policy(event_type["policy"])
     policy = merge(of_type, endpoint.policy, message.policy)
     expires = due + round(max_age(policy, tx.options.retry) * 1_000_000)

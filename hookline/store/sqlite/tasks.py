@@ -29,8 +29,8 @@ from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page,
 from hookline.store.rows import Row, json_text
 from hookline.store.sqlite import dead
 from hookline.store.sqlite.base import Base
-from hookline.store.sqlite.catalogue import endpoints_for
 from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.lanes import endpoints_for
 from hookline.store.sqlite.tx import READ, Tx
 
 _TEXT_ENDS = ("", "\U0010ffff")
