@@ -25,7 +25,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hookline.access import Note
-from hookline.store.base import Page, StoreOptions
+from hookline.store.base import LAST_NUMBER, Page, StoreOptions, after_number
 from hookline.store.rows import Reading, Row, audit_columns
 from hookline.vault import Vault
 
@@ -53,6 +53,10 @@ class Batch:
     def __init__(self, name: str, values: Sequence[Mapping[str, Any]]) -> None:
         self.name = name
         self.values = values
+
+
+class Bulk(Batch):
+    """Likewise, where there may be very many: PostgreSQL runs the statement once, with an array for each name."""
 
 
 Plan = Generator[Step | Batch, list[Row], T]
@@ -125,4 +129,12 @@ def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
     against = page.backwards != page.descending
     start = page.iterator if page.iterator is not None else _LAST if against else _FIRST
     found = yield Step(f"{name}_back" if against else name, iterator=start, limit=page.limit, **values)
+    return found[::-1] if page.backwards else found
+
+
+def by_number(name: str, page: Page, /, *, newest_first: bool = False, **values: Any) -> Plan[list[Row]]:
+    """Likewise, of a listing whose iterator is a number."""
+    number = after_number(page.iterator)
+    start = number if number is not None else LAST_NUMBER if newest_first != page.backwards else 0
+    found = yield Step(f"{name}_back" if page.backwards else name, iterator=start, limit=page.limit, **values)
     return found[::-1] if page.backwards else found

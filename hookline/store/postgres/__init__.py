@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hookline.store.base import StoreOptions
+from hookline.store.plans.alerts import Alerts
 from hookline.store.plans.api_keys import ApiKeys
 from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
@@ -12,7 +13,7 @@ from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
-from hookline.store.postgres.alerts import Alerts
+from hookline.store.plans.pulses import Pulses
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
 from hookline.store.postgres.depths import DepthsOf
@@ -20,7 +21,6 @@ from hookline.store.postgres.example import Examples
 from hookline.store.postgres.found import Search
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.outbox import Outbox
-from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.sealed import Sealed

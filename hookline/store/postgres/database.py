@@ -27,7 +27,7 @@ from hookline.errors import (
     StoreUnavailable,
 )
 from hookline.store.base import StoreOptions
-from hookline.store.plans.plan import Batch, Plan
+from hookline.store.plans.plan import Bulk, Plan, Step
 from hookline.store.rows import Reading
 from hookline.store.sql import load, values_of
 
@@ -131,11 +131,15 @@ async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> 
         step = next(plan)
         while True:
             statement, names = sql[step.name], values_of(step.name)
-            if isinstance(step, Batch):
-                await connection.executemany(statement, [[values[name] for name in names] for values in step.values])
-                step = plan.send([])
-            else:
-                step = plan.send(await connection.fetch(statement, *(step.values[name] for name in names)))
+            match step:
+                case Step():
+                    found = await connection.fetch(statement, *(step.values[name] for name in names))
+                case Bulk(values=[_, *_]):
+                    found = await connection.fetch(statement, *([each[name] for each in step.values] for name in names))
+                case _:
+                    await connection.executemany(statement, [[each[name] for name in names] for each in step.values])
+                    found = []
+            step = plan.send(found)
     except StopIteration as end:
         result: T = end.value
         return result

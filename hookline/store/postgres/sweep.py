@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from enum import IntEnum
 from typing import Any
 
 from hookline.flow.circuit import LaneOutcome
 from hookline.model import Death, LaneEvent, SweepReport
 from hookline.states import EndpointStatus, Health, Reason
 from hookline.store.base import FAR_LEASE
+from hookline.store.plans.chores import Chore
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import READ, Connection, run
 from hookline.store.postgres.operational import of_deaths, tell
-
-
-class Chore(IntEnum):
-    """The number is the key of its guard."""
-
-    LEASES = 1
-    EXPIRED = 2
-    DELETED = 3
-    FAILING = 4
-    RETIRE = 5
-    PULSES = 6
-    ALERTS = 7
 
 
 class Sweep(Part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hookline.store.base import StoreOptions
+from hookline.store.plans.alerts import Alerts
 from hookline.store.plans.api_keys import ApiKeys
 from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
@@ -13,8 +14,8 @@ from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
+from hookline.store.plans.pulses import Pulses
 from hookline.store.sql import load
-from hookline.store.sqlite.alerts import Alerts
 from hookline.store.sqlite.base import Bells
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
@@ -24,7 +25,6 @@ from hookline.store.sqlite.found import Search
 from hookline.store.sqlite.ingest import Ingest
 from hookline.store.sqlite.life import Life
 from hookline.store.sqlite.outbox import Outbox
-from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
 from hookline.store.sqlite.sealed import Sealed
