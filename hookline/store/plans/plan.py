@@ -72,7 +72,7 @@ class Shared:
     async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
         raise NotImplementedError
 
-    async def _run_change(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
         raise NotImplementedError
 
 
@@ -97,6 +97,16 @@ def changes(written: Written[S, P, T]) -> Method[S, P, T]:
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run_change(lambda: written(self, *args, **kwargs))
+
+    return method
+
+
+def works(written: Written[S, P, T]) -> Method[S, P, T]:
+    """Likewise, for work that goes through history: PostgreSQL then never reads a table from end to end."""
+
+    @wraps(written)
+    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run_change(lambda: written(self, *args, **kwargs), hot=True)
 
     return method
 

@@ -7,6 +7,7 @@ from hookline.store.plans.alerts import Alerts
 from hookline.store.plans.api_keys import ApiKeys
 from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.dead_letters import DeadLetters
 from hookline.store.plans.endpoint_state import EndpointState
 from hookline.store.plans.endpoints import Endpoints
 from hookline.store.plans.event_types import EventTypes
@@ -16,8 +17,8 @@ from hookline.store.plans.operators import Operators
 from hookline.store.plans.pulses import Pulses
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
+from hookline.store.postgres.dead import Moves
 from hookline.store.postgres.depths import DepthsOf
-from hookline.store.postgres.example import Examples
 from hookline.store.postgres.found import Search
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.outbox import Outbox
@@ -25,7 +26,6 @@ from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.sealed import Sealed
 from hookline.store.postgres.stats import Statistics
-from hookline.store.postgres.tasks import Tasks
 from hookline.store.postgres.troubled import TroubledLanes
 from hookline.store.postgres.views import Views
 from hookline.vault import Vault
@@ -49,8 +49,8 @@ class PostgresStore(
     Record,
     Retire,
     Pulses,
-    Tasks,
-    Examples,
+    DeadLetters,
+    Moves,
     Views,
     Search,
     Names,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hookline import clock, ids
+from hookline import clock
 from hookline.flow.circuit import Fold, LaneOutcome, fold
 from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.operational import of_lanes
@@ -24,15 +24,6 @@ T = TypeVar("T")
 
 
 Wake = tuple[int, datetime, datetime]  # endpoint, at, floor
-
-_MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
-ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))
-
-
-def made_within(message_id: str) -> tuple[datetime, datetime]:
-    """When a message of this id can have been accepted: only those partitions are searched."""
-    at = ids.minted_at(message_id)
-    return ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
 
 
 class Part(Shared):
@@ -60,12 +51,12 @@ class Part(Shared):
             async with self._db.calm() as connection:
                 return await run(connection, self._sql, plan())
 
-    async def _run_change(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
         async def work(connection: Connection) -> T:
             return await run(connection, self._sql, plan())
 
         with storable():
-            return await self._db.transact(work, calm=True)
+            return await self._db.transact(work, calm=not hot)
 
     # ── lanes, under their locks ──
 

@@ -10,7 +10,8 @@ from hookline.model import Found, FoundFilter, Message
 from hookline.store import found as shared
 from hookline.store import rows, walk
 from hookline.store.base import Page, Walk
-from hookline.store.postgres.base import ANY_TIME, Part, made_within
+from hookline.store.plans.history import ANY_TIME, made_within
+from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import READ
 
 

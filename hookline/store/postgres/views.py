@@ -26,7 +26,8 @@ from hookline.model import (
 from hookline.store import found as shared
 from hookline.store import rows, walk
 from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
-from hookline.store.postgres.base import ANY_TIME, Part, made_within
+from hookline.store.plans.history import ANY_TIME, made_within
+from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import READ
 
 

@@ -9,6 +9,7 @@ from hookline.store.plans.alerts import Alerts
 from hookline.store.plans.api_keys import ApiKeys
 from hookline.store.plans.applications import Applications
 from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.dead_letters import DeadLetters
 from hookline.store.plans.endpoints import Endpoints
 from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
@@ -19,8 +20,8 @@ from hookline.store.sql import load
 from hookline.store.sqlite.base import Bells
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
+from hookline.store.sqlite.dead import Moves
 from hookline.store.sqlite.depths import DepthsOf
-from hookline.store.sqlite.example import Examples
 from hookline.store.sqlite.found import Search
 from hookline.store.sqlite.ingest import Ingest
 from hookline.store.sqlite.life import Life
@@ -31,7 +32,6 @@ from hookline.store.sqlite.sealed import Sealed
 from hookline.store.sqlite.stats import Statistics
 from hookline.store.sqlite.steering import Steering
 from hookline.store.sqlite.sweep import Sweep
-from hookline.store.sqlite.tasks import Tasks
 from hookline.store.sqlite.troubled import TroubledLanes
 from hookline.store.sqlite.tx import Context
 from hookline.store.sqlite.views import Views
@@ -58,8 +58,8 @@ class SqliteStore(
     Record,
     Sweep,
     Pulses,
-    Examples,
-    Tasks,
+    DeadLetters,
+    Moves,
     Views,
     Search,
     Names,

@@ -60,7 +60,7 @@ class Base(Shared):
     async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
         return await self._readers.read(lambda tx: run(tx, plan()))
 
-    async def _run_change(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
         done, announced = await self._writer.write(lambda tx: (run(tx, plan()), tx.announced))
         if announced:
             self._bell.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from hookline.store.sqlite.tx import Tx
 
 T = TypeVar("T")
 
+_OPTIONAL = re.compile(r"^.*-- if :([a-z_]+)$", re.MULTILINE)
 _MICROSECOND = timedelta(microseconds=1)
 _ANNOUNCE = "announce"  # PostgreSQL tells sleeping workers in the transaction; here a bell rings after it
 
@@ -39,8 +41,17 @@ def _rows(tx: Tx, step: Step | Batch) -> list[Row]:
     if isinstance(step, Batch):
         tx.many(step.name, [_bound(tx, values) for values in step.values])
         return []
-    found: list[Any] = tx.conn.execute(tx.sql[step.name], _bound(tx, step.values)).fetchall()
+    text = chosen(tx.sql[step.name], step.values)
+    found: list[Any] = tx.conn.execute(text, _bound(tx, step.values)).fetchall()
     return found
+
+
+def chosen(text: str, values: Mapping[str, Any]) -> str:
+    """Without the lines that end in `-- if :name` and whose value is not given. SQLite plans a statement before it knows any
+    value, and would use no index for a condition that may not count."""
+    if "-- if :" not in text:
+        return text
+    return _OPTIONAL.sub(lambda line: "" if values[line[1]] is None else line[0], text)
 
 
 def _bound(tx: Tx, values: Mapping[str, Any]) -> dict[str, Any]:

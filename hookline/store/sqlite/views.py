@@ -26,8 +26,10 @@ from hookline.states import DeliveryState
 from hookline.store import found as shared
 from hookline.store import rows, walk
 from hookline.store.base import LAST_NUMBER, MOST_LISTED, MOST_WAITING, Page, Walk, after_number
+from hookline.store.plans.history import message_row
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.database import run
 from hookline.store.sqlite.tx import READ, Tx, numbers, texts
 
 OUTCOMES = {None: "1", True: "t.outcome = 'delivered'", False: "t.outcome <> 'delivered'"}
@@ -110,13 +112,12 @@ class Views(Base):
 
 
 def _message(tx: Tx, app_no: int, ref: str) -> Message | None:
-    params = {"app_no": app_no, "ref": ref}
-    row = tx.row("message_by_ref", params) or tx.row("message_by_event_id", params)
+    row = run(tx, message_row(ref, app_no)) or tx.row("message_by_event_id", {"app_no": app_no, "ref": ref})
     return None if row is None else rows.message(row, READ)
 
 
 def message_by_id(tx: Tx, message_id: str) -> Message | None:
-    row = tx.row("message_by_id", (message_id,))
+    row = run(tx, message_row(message_id))
     return None if row is None else rows.message(row, READ)
 
 

@@ -101,3 +101,9 @@ DELETE FROM hookline.guess WHERE subject = ANY (ARRAY(
 -- name: retire_audit
 DELETE FROM hookline.audit WHERE id = ANY (ARRAY(
   SELECT id FROM hookline.audit WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
+
+-- name: retire_task
+DELETE FROM hookline.task WHERE id = ANY (ARRAY(
+  SELECT id FROM hookline.task
+  WHERE status <> 'running' AND updated_at < now() - make_interval(days => $1::integer)
+  ORDER BY updated_at LIMIT $2::integer))

@@ -1,11 +1,6 @@
 -- What people look at. Bounds on the instants prune partitions; listings go by their indexes, from $2, which is not part of them,
 -- to $3, which is. A filter that is not given is NULL: each call is planned anew, so it costs nothing.
 
--- name: message_by_id
-SELECT m.*, a.id AS app_id FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
-WHERE m.id = $1::text AND m.created_at >= $2::timestamptz AND m.created_at <= $3::timestamptz
-  AND ($4::bigint IS NULL OR m.app_no = $4)
-
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
 FROM hookline.event_id e

@@ -54,3 +54,7 @@ DELETE FROM guess WHERE subject IN (SELECT subject FROM guess WHERE seen_at < ? 
 
 -- name: retire_audit
 DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?);
+
+-- name: retire_task
+DELETE FROM task WHERE id IN (
+    SELECT id FROM task WHERE status <> 'running' AND updated_at < ? ORDER BY updated_at LIMIT ?);

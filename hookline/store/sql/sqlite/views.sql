@@ -1,16 +1,10 @@
 -- What people look at. Listings go by their indexes, from :near, which is not part of them, to :far, which is. A filter that is
 -- not given is NULL.
 
--- name: message_by_ref
-SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.app_no = :app_no AND m.id = :ref;
-
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
   FROM event_id e JOIN message m ON m.id = e.message_id AND m.app_no = e.app_no JOIN application a ON a.no = m.app_no
  WHERE e.app_no = :app_no AND e.event_id = :ref;
-
--- name: message_by_id
-SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.id = ?;
 
 -- part: message_shown
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
