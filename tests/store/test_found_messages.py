@@ -12,8 +12,9 @@ import pytest
 from hookline import story
 from hookline.model import Application, DeadFilter, Delivery, Endpoint, Found, FoundFilter, Ordering
 from hookline.states import EndpointStatus, Health
-from hookline.store import found, walk
+from hookline.store import walk
 from hookline.store.base import Page, Walk
+from hookline.store.plans import message_search as found
 from tests.store.test_walks import both_ways, walk_through
 from tests.support import factory
 from tests.support.scene import Scene

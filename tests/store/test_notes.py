@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from hookline.access import AuditFilter, NewAudit, NewSession, Note, Operator
-from hookline.model import Actor, ActorKind, ApplicationChange, EndpointChange, OnDeath, Scope
+from hookline.model import (
+    Actor,
+    ActorKind,
+    ApplicationChange,
+    DeadFilter,
+    Endpoint,
+    EndpointChange,
+    NewTask,
+    OnDeath,
+    OutboxRow,
+    Scope,
+    TaskKind,
+    TaskWork,
+)
 from hookline.states import EndpointStatus
 from hookline.store.base import Page
 from tests.store.test_keys import new_key
@@ -147,7 +161,100 @@ async def reset_circuit(scene: Scene) -> Change:
     return lambda note: scene.store.reset_circuit(endpoint.no, "why", note=note)
 
 
+async def bury(scene: Scene, **fields: Any) -> tuple[Endpoint, DeadFilter]:
+    """An endpoint with a dead letter."""
+    endpoint = await scene.endpoint(**fields)
+    await scene.send(ordering_key="k")
+    await scene.record(*(factory.dead(job) for job in await scene.claim()))
+    return endpoint, DeadFilter(app_no=scene.app.no)
+
+
+async def replay(scene: Scene) -> Change:
+    _, where = await bury(scene)
+    return lambda note: scene.store.replay(where, note=note)
+
+
+async def resolve(scene: Scene) -> Change:
+    _, where = await bury(scene)
+    return lambda note: scene.store.resolve(where, "seen", note=note)
+
+
+async def replay_missing(scene: Scene) -> Change:
+    await scene.send()
+    endpoint, now = await scene.endpoint(), await scene.store.now()
+    span = (now - timedelta(hours=1), now + timedelta(hours=1))
+    return lambda note: scene.store.replay_missing(endpoint.no, *span, note=note)
+
+
+async def resend(scene: Scene) -> Change:
+    (message,) = await scene.send()
+    endpoint = await scene.endpoint()
+    return lambda note: scene.store.resend(endpoint.no, message, note=note)
+
+
+async def send_example(scene: Scene) -> Change:
+    endpoint = await scene.endpoint()
+    (new,) = factory.new_messages(scene.app.no, 1)
+    return lambda note: scene.store.send_example(endpoint.no, new, note=note)
+
+
+def new_task(scene: Scene) -> NewTask:
+    return NewTask(org_id=scene.organization.id, app_no=scene.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
+
+
+async def add_task(scene: Scene) -> Change:
+    return lambda note: scene.store.add_task(new_task(scene), note=note)
+
+
+async def cancel_task(scene: Scene) -> Change:
+    task = await scene.store.add_task(new_task(scene))
+    return lambda note: scene.store.cancel_task(task.id, note=note)
+
+
+async def expunge_message(scene: Scene) -> Change:
+    (message_id,) = await scene.send()
+    message = await scene.store.message_by_id(message_id)
+    assert message is not None
+    return lambda note: scene.store.expunge_message(message, note=note)
+
+
+async def expunge_attempt(scene: Scene) -> Change:
+    await bury(scene)
+    (letter,) = await scene.store.dead_letters(DeadFilter(), Page())
+    message = await scene.store.message_by_id(letter.message_id)
+    assert message is not None
+    (attempt,) = await scene.store.attempts(message.id)
+    return lambda note: scene.store.expunge_attempt(message, attempt.id, note=note)
+
+
+async def aside(scene: Scene) -> list[int]:
+    row = OutboxRow(id=1, app="nobody", event_type="order.paid", payload=b"{}", event_id="evt_1")
+    await scene.store.take([row], source="elsewhere")
+    return [each.id for each in await scene.store.set_aside(Page())]
+
+
+async def retry_set_aside(scene: Scene) -> Change:
+    ids = await aside(scene)
+    return lambda note: scene.store.retry_set_aside(ids, note=note)
+
+
+async def discard_set_aside(scene: Scene) -> Change:
+    ids = await aside(scene)
+    return lambda note: scene.store.discard_set_aside(ids, note=note)
+
+
 CHANGES: list[Prepare] = [
+    replay,
+    resolve,
+    replay_missing,
+    resend,
+    send_example,
+    add_task,
+    cancel_task,
+    expunge_message,
+    expunge_attempt,
+    retry_set_aside,
+    discard_set_aside,
     revoke_tokens,
     create_application,
     change_application,

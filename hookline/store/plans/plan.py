@@ -56,7 +56,7 @@ class Batch:
 
 
 class Bulk(Batch):
-    """Likewise, where there may be very many: PostgreSQL runs the statement once, with an array for each name."""
+    """Likewise, of very many: PostgreSQL runs the statement once, with an array for each name. It may return rows."""
 
 
 Plan = Generator[Step | Batch, list[Row], T]

@@ -12,22 +12,23 @@ from hookline.store.plans.endpoint_state import EndpointState
 from hookline.store.plans.endpoints import Endpoints
 from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.message_search import MessageSearch
+from hookline.store.plans.messages import Messages
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
 from hookline.store.plans.pulses import Pulses
+from hookline.store.plans.sealed_values import SealedValues
+from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
 from hookline.store.postgres.dead import Moves
 from hookline.store.postgres.depths import DepthsOf
-from hookline.store.postgres.found import Search
 from hookline.store.postgres.life import Life
 from hookline.store.postgres.outbox import Outbox
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
-from hookline.store.postgres.sealed import Sealed
 from hookline.store.postgres.stats import Statistics
 from hookline.store.postgres.troubled import TroubledLanes
-from hookline.store.postgres.views import Views
 from hookline.vault import Vault
 
 __all__ = ["PostgresStore"]
@@ -41,18 +42,19 @@ class PostgresStore(
     EndpointState,
     ApiKeys,
     KeptAnswers,
-    Sealed,
+    SealedValues,
     Operators,
     AuditLog,
     Outbox,
+    RowsSetAside,
     Claim,
     Record,
     Retire,
     Pulses,
     DeadLetters,
     Moves,
-    Views,
-    Search,
+    Messages,
+    MessageSearch,
     Names,
     DepthsOf,
     TroubledLanes,

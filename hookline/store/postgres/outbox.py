@@ -107,14 +107,6 @@ class Outbox(Relay):
             found = await self._db.fetch("set_aside", number or 0, page.limit)
         return [reading.set_aside(row, READ) for row in found]
 
-    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
-        count: int = await self._db.fetchval("set_aside_retry", ids)
-        return count
-
-    async def discard_set_aside(self, ids: Sequence[int]) -> int:
-        count: int = await self._db.fetchval("set_aside_discard", ids)
-        return count
-
 
 def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
     """As much of it as PostgreSQL can hold."""

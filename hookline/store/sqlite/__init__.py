@@ -13,28 +13,29 @@ from hookline.store.plans.dead_letters import DeadLetters
 from hookline.store.plans.endpoints import Endpoints
 from hookline.store.plans.event_types import EventTypes
 from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.message_search import MessageSearch
+from hookline.store.plans.messages import Messages
 from hookline.store.plans.names import Names
 from hookline.store.plans.operators import Operators
 from hookline.store.plans.pulses import Pulses
+from hookline.store.plans.sealed_values import SealedValues
+from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.sql import load
 from hookline.store.sqlite.base import Bells
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.dead import Moves
 from hookline.store.sqlite.depths import DepthsOf
-from hookline.store.sqlite.found import Search
 from hookline.store.sqlite.ingest import Ingest
 from hookline.store.sqlite.life import Life
 from hookline.store.sqlite.outbox import Outbox
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
-from hookline.store.sqlite.sealed import Sealed
 from hookline.store.sqlite.stats import Statistics
 from hookline.store.sqlite.steering import Steering
 from hookline.store.sqlite.sweep import Sweep
 from hookline.store.sqlite.troubled import TroubledLanes
 from hookline.store.sqlite.tx import Context
-from hookline.store.sqlite.views import Views
 from hookline.store.sqlite.writer import Writer
 from hookline.vault import Vault
 
@@ -49,19 +50,20 @@ class SqliteStore(
     Steering,
     ApiKeys,
     KeptAnswers,
-    Sealed,
+    SealedValues,
     Operators,
     AuditLog,
     Ingest,
     Outbox,
+    RowsSetAside,
     Claim,
     Record,
     Sweep,
     Pulses,
     DeadLetters,
     Moves,
-    Views,
-    Search,
+    Messages,
+    MessageSearch,
     Names,
     DepthsOf,
     TroubledLanes,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hookline.store.plans.plan import Batch, Plan, Step
+from hookline.store.plans.plan import Batch, Bulk, Plan, Step
 from hookline.store.rows import Row
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.tx import Tx
@@ -38,6 +38,8 @@ def _rows(tx: Tx, step: Step | Batch) -> list[Row]:
         return []
     if step.name in tx.context.catalogue_writes:
         tx.forget_plans()
+    if isinstance(step, Bulk):
+        return [row for values in step.values for row in _rows(tx, Step(step.name, **values))]
     if isinstance(step, Batch):
         tx.many(step.name, [_bound(tx, values) for values in step.values])
         return []

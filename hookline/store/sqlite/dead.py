@@ -8,7 +8,7 @@ from hookline.flow.fanout import max_age, merge
 from hookline.flow.order import queue_of
 from hookline.flow.replay import Window
 from hookline.model import DeadFilter, Endpoint
-from hookline.states import DeliveryState
+from hookline.states import DeliveryState, EndpointStatus
 from hookline.store.plans.dead_letters import filtered
 from hookline.store.plans.plan import Plan, Step, row, value
 from hookline.store.plans.tasks import Tasks
@@ -45,7 +45,7 @@ class Moves(Tasks, Base):
 
     def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         endpoint = yield from self._endpoint_of(endpoint_no)
-        if endpoint is None:
+        if endpoint is None or endpoint.status == EndpointStatus.DELETED:
             return None
         found = yield Step("resend_message", id=message_id, app_no=endpoint.app_no)
         made = yield from self._deliver_rows(endpoint, found)

@@ -1,4 +1,4 @@
-"""Messages for people who search: by which way they are found, and how far one look goes. Pure; both engines do as it says."""
+"""Messages for people who search: by which way they are found, and how far one scan goes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hookline import ids
 from hookline.model import Found, FoundFilter, Message
 from hookline.states import OPEN, DeliveryState
-from hookline.store import walk
+from hookline.store import rows, walk
 from hookline.store.base import Page, Walk
+from hookline.store.plans.history import ANY_TIME, made_within
+from hookline.store.plans.plan import Plan, Shared, Step, reads, value
 from hookline.store.rows import Row, storable
 
 FEW = 50  # applications of one organization, walked one by one; more are walked with everybody's together
@@ -23,6 +26,77 @@ _NAMES = {state.value: state.name.lower() for state in DeliveryState}
 _OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
 
+class MessageSearch(Shared):
+    @reads
+    def found_messages(self, org_id: str, where: FoundFilter, page: Page) -> Plan[Walk[Found]]:
+        if not possible(where):
+            return Walk(rows=[])
+        if where.ref is not None:
+            found = yield from self._by_ref(org_id, where.ref, where)
+            return named((yield from self._with_states(found)), where, page)
+        found, end = yield from self._scanned(org_id, where, page)
+        return walk.walked((yield from self._with_states(found)), page, end)
+
+    def _by_ref(self, org_id: str, ref: str, where: FoundFilter) -> Plan[list[Row]]:
+        """By its id, where the id says that it is and then everywhere: its clock may have been wrong. Else by event id."""
+        for since, until in (made_within(ref), ANY_TIME):
+            found = yield Step("found_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
+            if found:
+                return found
+        return (yield Step("found_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, most=MOST_OF_EVENT))
+
+    def _scanned(self, org_id: str, where: FoundFilter, page: Page) -> Plan[tuple[list[Row], str | None]]:
+        apps = yield from self._apps(org_id, where)
+        asked = _asked(org_id, apps, where, page)
+        back = "_back" if page.backwards else ""
+        found: list[Row] = []
+        end: str | None = None
+        for scan in scans(where, apps, page):
+            given = asked | {"stride": scan.stride}
+            end = (yield from value(f"{scan.way}_end{back}", **given)) if scan.bounded else None
+            found = yield Step(f"{scan.way}{back}", **given | ({} if end is None else {"far": end}))
+            if end is None or len(found) == page.limit:
+                break
+        return found, end
+
+    def _apps(self, org_id: str, where: FoundFilter) -> Plan[list[int]]:
+        """Of the organization: the one that is asked for, or the first ones."""
+        if where.app_no is None:
+            return [each["no"] for each in (yield Step("found_apps", org_id=org_id, most=FEW + 1))]
+        known = yield Step("found_app", org_id=org_id, app_no=where.app_no)
+        return [where.app_no] if known else []
+
+    def _with_states(self, found: Sequence[Row]) -> Plan[list[Found]]:
+        messages = [rows.listed_message(each, self._reading) for each in found]
+        return joined(messages, (yield from states_of(messages)))
+
+
+def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
+    """By message, how many of its deliveries there are for each word."""
+    if not messages:
+        return {}
+    given = [message.id for message in messages], [message.created_at for message in messages]
+    return states((yield Step("found_states", ids=given[0], instants=given[1])))
+
+
+def _asked(org_id: str, apps: list[int], where: FoundFilter, page: Page) -> dict[str, object]:
+    span = walk.span(ids.MESSAGE, where, page)
+    return {
+        "org_id": org_id,
+        "app_no": where.app_no,
+        "apps": apps,
+        "near": span.near,
+        "far": span.far,
+        "limit": page.limit,
+        "event_types": where.event_types,
+        "channel": where.channel,
+        "tag": where.tag,
+        "after": where.after,
+        "before": where.before,
+        "state": where.state,
+    }
+
+
 class Way(StrEnum):
     """The value is the name of the statements."""
 
@@ -32,25 +106,25 @@ class Way(StrEnum):
     DEAD = "found_dead"  # through dead letters that nobody has resolved: likewise
 
 
-class Look(Struct, frozen=True):
+class Scan(Struct, frozen=True):
     way: Way
     stride: int  # rows that it goes over; by the way of applications, of each
     bounded: bool = True  # False: every row matches, so that it ends by itself
 
 
-def looks(where: FoundFilter, apps: Sequence[int], page: Page) -> tuple[Look, ...]:
+def scans(where: FoundFilter, apps: Sequence[int], page: Page) -> tuple[Scan, ...]:
     """One after the other, until one fills the page or comes to the end. `apps` are those that are asked for, or the
     organization's: up to one more than a few."""
     match where.state:
         case "open":
-            return Look(Way.OPEN, FIRST), Look(Way.OPEN, HELD)
+            return Scan(Way.OPEN, FIRST), Scan(Way.OPEN, HELD)
         case "dead":
-            return Look(Way.DEAD, FIRST), Look(Way.DEAD, HELD)
-    several = Look(Way.APPS, max(walk.STRIDE // max(1, len(apps)), page.limit), walk.rare(where))
+            return Scan(Way.DEAD, FIRST), Scan(Way.DEAD, HELD)
+    several = Scan(Way.APPS, max(walk.STRIDE // max(1, len(apps)), page.limit), walk.rare(where))
     if len(apps) <= 1:
         return (several,)
     # Mostly one organization has them all, and needs no other look.
-    return Look(Way.ALL, FIRST), several if len(apps) <= FEW else Look(Way.ALL, walk.STRIDE)
+    return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, walk.STRIDE)
 
 
 def possible(where: FoundFilter) -> bool:
