@@ -7,7 +7,7 @@ A plan is a generator. It yields steps (the name of a statement in `store/sql`, 
         def revoke_api_key(self, org_id: str, key_id: str, *, note: Note[None] | None = None) -> Plan[None]:
             if not (yield Step("api_key_revoke", org_id=org_id, key_id=key_id)):
                 raise NotFound("no such API key")
-            return (yield from noted(note, None))
+            yield from noted(note, None)
 
 `@changes` and `@reads` turn such a generator into the async method that callers see. The engine runs its steps:
 `sqlite/database.py` in the writer's or in a reader's thread, `postgres/database.py` on a calm connection. What changes
@@ -69,7 +69,7 @@ class Shared:
     _options: StoreOptions
     _reading: Reading
 
-    async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
         raise NotImplementedError
 
     async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
@@ -101,8 +101,18 @@ def changes(written: Written[S, P, T]) -> Method[S, P, T]:
     return method
 
 
+def searches(written: Written[S, P, T]) -> Method[S, P, T]:
+    """As `reads`, for what goes through history: PostgreSQL then never reads a table from end to end."""
+
+    @wraps(written)
+    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run_read(lambda: written(self, *args, **kwargs), hot=True)
+
+    return method
+
+
 def works(written: Written[S, P, T]) -> Method[S, P, T]:
-    """Likewise, for work that goes through history: PostgreSQL then never reads a table from end to end."""
+    """As `changes`, for work that goes through history, likewise."""
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

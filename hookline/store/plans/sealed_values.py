@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline.store import sealed
-from hookline.store.plans.plan import Batch, Bulk, Plan, Shared, Step, changes, reads, value, works
+from hookline.store.plans.plan import Batch, Bulk, Plan, Shared, Step, changes, reads, searches, value, works
 from hookline.store.rows.reading import maybe
 from hookline.store.sealed import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, Value
 
 
 class SealedValues(Shared):
-    @reads
+    @searches
     def seals(self, most: int) -> Plan[Seals]:
         heads = self._vault.heads
         keys = []

@@ -29,7 +29,7 @@ from hookline.states import Reason
 from hookline.store import rows
 from hookline.store.base import COUNTED, COUNTED_DEAD, MOST_RUNNING, STEP, Page, after_death, death
 from hookline.store.plans.dead_letters import filtered
-from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads, row, value, works
+from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads, row, searches, value, works
 from hookline.store.plans.replays import Replays
 from hookline.store.rows import Reading, Row, json_text
 
@@ -71,7 +71,7 @@ class Tasks(Replays):
             raise Conflict(f"{MOST_RUNNING} tasks of this application are running: wait for them, or cancel some")
         return (yield from noted(note, (yield from self._kept_task(task_id))))
 
-    @reads
+    @searches
     def task_total(self, new: NewTask) -> Plan[int | None]:
         now = self._reading.instant((yield from value("now")))
         first = _first(new, now)

@@ -46,9 +46,9 @@ class Part(Shared):
 
     # ── shared plans ──
 
-    async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
         with storable():
-            async with self._db.calm() as connection:
+            async with self._db.hot() if hot else self._db.calm() as connection:
                 return await run(connection, self._sql, plan())
 
     async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:

@@ -273,7 +273,3 @@ class Database:
     async def fetchval(self, name: str, *args: object) -> Any:
         async with self.calm() as connection:
             return await connection.fetchval(self.sql[name], *args)
-
-    async def execute(self, name: str, *args: object) -> None:
-        async with self.calm() as connection:
-            await connection.execute(self.sql[name], *args)

@@ -57,7 +57,7 @@ class Base(Shared):
     async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
 
-    async def _run_read(self, plan: Callable[[], Plan[T]]) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
         return await self._readers.read(lambda tx: run(tx, plan()))
 
     async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
