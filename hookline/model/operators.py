@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.model import Actor, Scope
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,98}[a-z0-9])?", re.A)
 
@@ -86,6 +89,11 @@ class NewAuditEntry(Struct, frozen=True, kw_only=True):
     app_id: str | None = None
     detail: str = ""  # for people; never a secret
     address: str = ""  # where the request came from; empty: it was the command line
+
+
+# What a change of the store is to be noted as, made from its result; None: nothing changed, so nothing is noted. It must be pure:
+# a transaction that lost a deadlock asks for it again.
+Note = Callable[[T], NewAuditEntry | None]
 
 
 class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, AppShare, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride
+from hookline.model import AppPace, AppShare, ClaimBatch, Death, Endpoint, Lane, LeasedDelivery, PolicyOverride
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.rotation import Division, in_turn
@@ -41,6 +41,9 @@ class Claim(Base):
 
     def wake(self) -> None:
         self._bells.ring(self._bell)
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        return await self._read(lane_rows.endpoints_for, list(nos))
 
     async def claim(
         self, want: int, *, held: Mapping[int, int], share: int, apps: AppShare | None = None
