@@ -64,9 +64,8 @@ async def _reseal(out: Output) -> tuple[Report, bool]:
     async with session() as opened:
         before = await _seals(opened)
         with listeners.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
-            sealed = await opened.store.seal_urls()
             done, failed = await _walk(out, opened, before.first, advance, stop)
-        report = Report(resealed=sealed + done, failed=failed, left=(await _seals(opened)).left)
+        report = Report(resealed=done, failed=failed, left=(await _seals(opened)).left)
         if report.resealed:
             await opened.remember("secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{report.resealed:,} values")
         return report, stop.is_set()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
 from hookline.model import Actor
+
+T = TypeVar("T")
 
 
 class NewAuditEntry(Struct, frozen=True, kw_only=True):
@@ -19,6 +23,11 @@ class NewAuditEntry(Struct, frozen=True, kw_only=True):
     app_id: str | None = None
     detail: str = ""  # a message for operators; never contains a secret
     address: str = ""  # IP address of the caller; empty for the command line
+
+
+# Makes the audit entry of a change from the change's result, or returns None if nothing changed. It must be pure: the store
+# calls it again when it repeats a transaction after a deadlock.
+Note = Callable[[T], NewAuditEntry | None]
 
 
 class AuditEntry(NewAuditEntry, frozen=True, kw_only=True):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.model import Scope
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,98}[a-z0-9])?", re.A)
 

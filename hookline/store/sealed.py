@@ -14,7 +14,6 @@ from msgspec import Struct
 from hookline.errors import VaultError
 from hookline.security.vault import Vault
 
-MIGRATION = 11  # from which on the URLs of our own channels are sealed: it seals those that are there
 _LAST = b"\xff" * 6  # after every head
 
 
@@ -135,12 +134,3 @@ def renew(vault: Vault, place: Place, found: Sequence[Value]) -> tuple[list[Rene
 
 def step(found: Sequence[Value], faults: tuple[str, ...], done: int) -> Resealed:
     return Resealed(done=done, faults=faults, last=found[-1].spot if found else None)
-
-
-def opens(vault: Vault, endpoint_id: str, secrets: bytes) -> bool:
-    """Whether this vault is the endpoint's: a process with another key must not seal what others need to open."""
-    try:
-        vault.open(secrets, Place.SECRETS.bound(endpoint_id))
-    except VaultError:
-        return False
-    return True

@@ -61,7 +61,7 @@ async def _new_key() -> str:
 
 async def test_a_database_of_another_release_says_what_to_do(alone: Cli, tmp_path: Path) -> None:
     for change, *advice in (
-        ("DELETE FROM migration WHERE number > 1", "older", "hookline migrate"),
+        ("DELETE FROM migration", "older", "hookline migrate"),
         ("INSERT INTO migration (number, applied_at) VALUES (77, 1)", "version 77", "newer", "upgrade Hookline"),
     ):
         await alone("migrate")

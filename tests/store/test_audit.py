@@ -10,8 +10,8 @@ from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store import Store, listing
-from hookline.store.operators import MAX_NAME, MAX_TEXT
 from hookline.store.protocols import Page
+from hookline.store.rows.access import MAX_NAME, MAX_TEXT
 from tests.support import factory
 from tests.support.people import new_audit
 from tests.support.raw import Raw

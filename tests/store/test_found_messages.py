@@ -12,7 +12,8 @@ import pytest
 from hookline.model import Application, DeadFilter, Delivery, Endpoint, FoundMessage, MessageSearch, Ordering
 from hookline.model.states import EndpointStatus, Health
 from hookline.services import explain
-from hookline.store import listing, message_search
+from hookline.store import listing
+from hookline.store.plans import message_search as found
 from hookline.store.protocols import Page, Walk
 from tests.store.test_walks import both_ways, walk_through
 from tests.support import factory
@@ -39,7 +40,7 @@ async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.
     """The application that is asked for: by each of the three ways through messages."""
     await scene.store.create_application(scene.organization.id, factory.new_application())
     if request.param == "few":
-        monkeypatch.setattr(message_search, "FIRST", 1)
+        monkeypatch.setattr(found, "FIRST", 1)
     return scene.app.no if request.param == "app" else None
 
 
@@ -117,8 +118,8 @@ async def test_all_applications_of_the_organization_together(
     theirs = sorted((message.id for message in sent if message.app_no == neighbour.no), reverse=True)
 
     for few, at_first in ((50, 500), (50, 1), (1, 500), (1, 1)):
-        monkeypatch.setattr(message_search, "FEW", few)
-        monkeypatch.setattr(message_search, "FIRST", at_first)
+        monkeypatch.setattr(found, "FEW", few)
+        monkeypatch.setattr(found, "FIRST", at_first)
         assert await ids(scene, MessageSearch()) == expected
     assert await ids(scene, MessageSearch(app_no=neighbour.no)) == theirs
     assert await ids(scene, MessageSearch(app_no=stranger.no)) == []
@@ -303,7 +304,7 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 ) -> None:
     """Few applications, each with its own part of the step; an empty page says where to go on."""
     monkeypatch.setattr(listing, "STRIDE", 6)
-    monkeypatch.setattr(message_search, "FIRST", 1)
+    monkeypatch.setattr(found, "FIRST", 1)
     sent = [factory.new_message((scene.app.no, neighbour.no)[n % 2], tags=None) for n in range(20)]
     await scene.ingest(sent)
     newest = sorted(message.id for message in sent)
@@ -325,8 +326,8 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 async def test_what_is_open_or_dead_is_found_among_everybody_s(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(message_search, "FIRST", 2)
-    monkeypatch.setattr(message_search, "HELD", 4)
+    monkeypatch.setattr(found, "FIRST", 2)
+    monkeypatch.setattr(found, "HELD", 4)
     for app in (neighbour, scene.app):
         await scene.store.create_endpoint(app.no, factory.new_endpoint())
         await scene.store.create_endpoint(app.no, factory.new_endpoint())

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from hookline.model.operators import Guesses
 from hookline.store import Store
-from hookline.store.operators import GUESSES_KEPT
+from hookline.store.plans.operators import GUESSES_KEPT
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 

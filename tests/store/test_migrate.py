@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from hookline.errors import MigrationNeeded
-from hookline.model import Application, OnDeath, Ordering, Secret, SlotBudgets
-from hookline.model.states import DeliveryState
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store import migrations as migrations_package
-from hookline.store.protocols import SCHEMA_VERSION, Page
-from hookline.store.rows import seal_secrets
-from hookline.store.sqlite import SqliteStore
-from hookline.store.sqlite.migrate import apply
+from hookline.store.postgres import schema_version
+from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store.sqlite import migrate
 from tests.support import factory
 from tests.support.raw import open_raw
 
@@ -59,52 +57,52 @@ async def test_processes_that_start_together_migrate_once(empty: list[Store], en
     assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
 
 
-async def up_to(store: Store, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a release of that version left it."""
-    if store.engine == "postgres":
-        with monkeypatch.context() as patch:
-            patch.setattr("hookline.store.postgres.schema_version.SCHEMA_VERSION", number)
-            await store.migrate()
+def install(monkeypatch: pytest.MonkeyPatch, engine: str, *later: str) -> None:
+    """A release that has these migrations too."""
+    more = {SCHEMA_VERSION + place: text for place, text in enumerate(later, 1)}
+    if engine == "postgres":
+        known = dict(schema_version.migrations())
+        monkeypatch.setattr(schema_version, "migrations", lambda: sorted((known | more).items()))
+        monkeypatch.setattr(schema_version, "SCHEMA_VERSION", max(more))
     else:
-        assert isinstance(store, SqliteStore)
-        for each in range(1, number + 1):
-            await store._write(apply, each)
-    assert await store.version() == number
+        known = migrate.scripts()
+        monkeypatch.setattr(migrate, "scripts", lambda: known | more)
 
 
-async def test_a_database_of_the_first_version_goes_on_with_what_it_has(
-    empty: list[Store], empty_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch
+def column(engine: str, name: str) -> str:
+    """A migration that adds this column."""
+    schema = "hookline." if engine == "postgres" else ""
+    return f"ALTER TABLE {schema}organization ADD COLUMN {name} text NOT NULL DEFAULT 'of old';"
+
+
+async def test_a_later_migration_is_applied_to_a_database_that_is_in_use(
+    empty: list[Store], empty_url: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = empty[0]
-    await up_to(store, 1, monkeypatch)
+    store, later = empty[0], SCHEMA_VERSION + 1
+    await store.migrate()
     org = await store.save_organization(factory.organization())
-    app = await store.create_application(org.id, factory.new_application())
-    await first_endpoint(empty_url, app, vault)
-    assert await store.migrate() == list(range(2, SCHEMA_VERSION + 1))
-    (endpoint,) = await store.endpoints(app.no, Page())
-    assert (endpoint.ordering, endpoint.on_death) == (Ordering.KEY, OnDeath.SKIP)
-    accepted = await store.ingest(factory.new_messages(app.no, 2))
-    delivered, died = (await store.claim(10, SlotBudgets(lane_limit=10))).jobs
-    await store.record([factory.delivered(delivered)])
-    await store.record([factory.dead(died)])
-    states = {(await store.deliveries(each.message_id))[0].state for each in accepted}
-    assert states == {DeliveryState.DELIVERED, DeliveryState.DEAD}
-
-
-async def first_endpoint(url: str, app: Application, vault: Vault) -> None:
-    """As the first release wrote it."""
-    raw, endpoint_id = await open_raw(url), "ep_of_the_first_release"
-    secrets = seal_secrets(vault, endpoint_id, (Secret(key=factory.secret_key()),))
-    await raw.execute(
-        "INSERT INTO endpoint (id, app_no, url, ordering, secrets, created_at, updated_at)"
-        " VALUES ($1, $2, 'https://hooks.example.com/1', 'none', $3, $4, $4)",
-        endpoint_id,
-        app.no,
-        secrets,
-        factory.instant(),
-    )
-    await raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT no, app_no FROM endpoint")
+    install(monkeypatch, engine, column(engine, "later"))
+    assert await store.migrate() == [later]
+    assert (await store.version(), await store.migrate()) == (later, [])
+    assert await store.organization(org.id) == org
+    raw = await open_raw(empty_url)
+    assert await raw.rows("SELECT id, later FROM organization") == [{"id": org.id, "later": "of old"}]
     await raw.close()
+
+
+async def test_a_migration_that_failed_is_resumed_where_it_stopped(
+    empty: list[Store], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL commits each migration by itself, SQLite all that are missing at once."""
+    store, (second, third) = empty[0], (SCHEMA_VERSION + 1, SCHEMA_VERSION + 2)
+    await store.migrate()
+    install(monkeypatch, engine, column(engine, "second"), column(engine, "third") + "\nSELECT nothing_such();")
+    with pytest.raises((MigrationNeeded, sqlite3.OperationalError)):
+        await store.migrate()
+    reached = {"postgres": second, "sqlite": SCHEMA_VERSION}[engine]
+    assert await store.version() == reached
+    install(monkeypatch, engine, column(engine, "second"), column(engine, "third"))
+    assert await store.migrate() == [number for number in (second, third) if number > reached]
 
 
 async def test_a_database_of_a_newer_release_is_refused(empty: list[Store], empty_url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hookline.model import Application
-from hookline.store import names
+from hookline.store.plans import names
 from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene

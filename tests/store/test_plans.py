@@ -27,7 +27,7 @@ from hookline.model import (
 from hookline.model.states import Reason
 from hookline.store.protocols import Page, Store
 from hookline.store.sql import load
-from hookline.store.sqlite.views import OUTCOMES
+from hookline.store.sqlite.database import chosen
 from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -52,14 +52,6 @@ SLOW_ON_PURPOSE = {
         "waiting_lanes": "the slow audit reads every lane that has something waiting",
     },
 }
-
-DEAD_WHERE = (
-    "1",
-    "l.resolved_at IS NULL",
-    "l.app_no = :app_no AND l.resolved_at IS NULL",
-    "l.endpoint_no = :endpoint_no AND l.resolved_at IS NULL AND +l.died_at >= :since",
-    "l.id IN (SELECT value FROM json_each(:ids))",
-)
 
 
 @pytest.fixture
@@ -165,9 +157,9 @@ class TestPostgres:
         await store.lane_view(lane)
         where = DeadFilter(endpoint_no=lane, reason=Reason.PERMANENT_FAILURE, since=now - timedelta(days=1))
         wider = [DeadFilter(app_no=app_no), DeadFilter(org_id=lanes[0].org_id), DeadFilter(ids=(1, 2)), DeadFilter()]
-        for chosen in (where, *wider):
-            await store.dead_letters(chosen, Page(limit=5))
-            await store.dead_summary(chosen)
+        for each in (where, *wider):
+            await store.dead_letters(each, Page(limit=5))
+            await store.dead_summary(each)
         await store.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
         await store.app_health([app_no], lanes=100, counted=100)
         for org_id, one in ((None, None), (lanes[0].org_id, None), (lanes[0].org_id, app_no)):
@@ -280,8 +272,9 @@ class TestSqlite:
 
     def filled(self, statement: str) -> list[str]:
         """Some listings take any filter; these stand for all."""
-        by_outcome = [statement.replace("{outcome}", outcome) for outcome in OUTCOMES.values()]
-        return [filled.replace("{where}", where) for filled in by_outcome for where in DEAD_WHERE]
+        names = re.findall(r"-- if :([a-z_]+)$", statement, re.MULTILINE)
+        given = [dict.fromkeys(names), dict.fromkeys(names, 1), *(dict.fromkeys(names) | {name: 1} for name in names)]
+        return [chosen(statement, values) for values in given]
 
     def scans(self, connection: sqlite3.Connection, statement: str) -> Iterator[str]:
         """Lines such as `SCAN d`: the name is the alias where there is one."""

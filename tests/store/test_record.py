@@ -382,3 +382,18 @@ async def test_a_healthy_unlimited_lane_is_not_written(scene: Scene) -> None:
     before = await scene.raw.row(f"SELECT {version} FROM lane")
     await scene.record(*factory.all_delivered(await scene.claim()))
     assert await scene.raw.row(f"SELECT {version} FROM lane") == before
+
+
+@pytest.mark.parametrize(
+    "sign", ["failures = 3", "failing_since = (SELECT created_at FROM endpoint WHERE no = endpoint_no)"]
+)
+async def test_a_batch_of_successes_resets_the_failures_of_the_lane(scene: Scene, sign: str) -> None:
+    """All were claimed while the lane was healthy: nothing in the batch itself says that the lane must be written."""
+    endpoint = await scene.endpoint()
+    await scene.send(3)
+    jobs = await scene.claim()
+    await scene.raw.execute(f"UPDATE lane SET {sign}")
+    report = await scene.record(*factory.all_delivered(jobs))
+    assert report.recorded == 3
+    lane = await scene.lane(endpoint)
+    assert (lane.failures, lane.failing_since) == (0, None)

@@ -146,10 +146,10 @@ async def test_the_total_is_counted_as_far_as_that_is_cheap(scene: Scene, monkey
     assert (await add(scene, TaskKind.REPLAY_DEAD, endpoint, **chosen)).total == 2
     assert (await add(scene, TaskKind.RESOLVE_DEAD, event_types=("order.paid", "order.shipped"))).total == 7
     assert (await add(scene, TaskKind.REPLAY_DEAD, died_until=await scene.store.now() - HOUR)).total == 0
-    monkeypatch.setattr(f"hookline.store.{scene.store.engine}.tasks.COUNTED", 7)
+    monkeypatch.setattr("hookline.store.plans.tasks.COUNTED", 7)
     assert (await add(scene, TaskKind.RECOVER, endpoint)).total is None
     assert (await add(scene, TaskKind.REPLAY_DEAD)).total == 7
-    monkeypatch.setattr(f"hookline.store.{scene.store.engine}.tasks.COUNTED_DEAD", 7)
+    monkeypatch.setattr("hookline.store.plans.tasks.COUNTED_DEAD", 7)
     assert (await add(scene, TaskKind.REPLAY_DEAD)).total is None
 
 
@@ -494,7 +494,7 @@ async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene
 async def test_a_letter_that_somebody_keeps_holding_is_left_to_a_later_step(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.store.postgres.tasks._LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    monkeypatch.setattr("hookline.store.plans.tasks.LOCK_TIMEOUT", "50ms")
     await scene.endpoint()
     await bury(scene, 3)
     task = await add(scene, TaskKind.REPLAY_DEAD)
@@ -513,7 +513,7 @@ async def test_a_letter_that_somebody_keeps_holding_is_left_to_a_later_step(
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.store.postgres.tasks._LOCK_TIMEOUT", "SET LOCAL lock_timeout = '60s'")
+    monkeypatch.setattr("hookline.store.plans.tasks.LOCK_TIMEOUT", "60s")
     await scene.endpoint()
     await bury(scene, 3)
     task = await add(scene, TaskKind.REPLAY_DEAD)

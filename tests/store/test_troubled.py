@@ -121,9 +121,8 @@ async def test_those_with_the_most_dead_letters_come_after_those_that_are_held(s
 
 async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many dead letters it has: endpoints are looked at, not letters."""
-    for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"hookline.store.{module}.unhealthy_lanes.COMPARED", 3)
-        monkeypatch.setattr(f"hookline.store.{module}.unhealthy_lanes.MAX_DYING", 2)
+    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.COMPARED", 3)
+    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     noisy, other = await scene.endpoint(), await scene.endpoint(quiet)
     await scene.send(9)
@@ -160,8 +159,7 @@ async def test_how_an_application_is_is_counted_so_far(scene: Scene) -> None:
 
 async def test_dying_endpoints_of_others_hide_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do those that are deleted: only what may be shown counts as looked at."""
-    for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"hookline.store.{module}.unhealthy_lanes.MAX_DYING", 2)
+    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
     other = await scene.store.save_organization(factory.organization())
     late = await scene.store.create_application(other.id, factory.new_application())
     for app, number in ((scene.app, 3), (late, 3)):

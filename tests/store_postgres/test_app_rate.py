@@ -97,6 +97,6 @@ async def test_to_wake_an_applications_lanes_costs_one_look_each_whatever_waits(
     endpoints = [await scene.endpoint() for _ in range(20)]
     await scene.send(300)
     store, numbers = cast(PostgresStore, scene.store), [one.no for one in endpoints]
-    plan = await explain(store, "lanes_wake", numbers)
+    plan = await explain(store, "lanes_wake", nos=numbers)
     assert (scanned(plan), "delivery_due" in indexes(plan)) == (set(), True)
     assert buffers(plan) < 400

@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookline.errors import StoreUnavailable
-from hookline.security.vault import Vault
-from hookline.store import Store, StoreOptions, open_store, sealed
+from hookline.store import Store
 from hookline.store.postgres import schema_version, table_locks
 from hookline.store.protocols import SCHEMA_VERSION
 from tests.support import factory
@@ -65,37 +64,6 @@ async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
             await store.migrate()
         assert await store.version() == SCHEMA_VERSION
     assert await store.migrate() == [NEXT]
-
-
-WATCH = """
-CREATE TABLE public.built (index text, exclusive boolean);
-CREATE FUNCTION public.note() RETURNS event_trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO public.built
-    SELECT object_identity, EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND granted
-       AND relation = 'hookline.endpoint'::regclass AND mode = 'AccessExclusiveLock')
-      FROM pg_event_trigger_ddl_commands() WHERE command_tag = 'CREATE INDEX';
-END $$;
-CREATE EVENT TRIGGER watch ON ddl_command_end EXECUTE FUNCTION public.note();
-"""
-
-
-async def test_endpoints_are_read_while_indexes_on_sealed_values_are_built(
-    empty_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every ingest and every claim reads endpoints."""
-    store = await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2))
-    raw = await RawPostgres.connect(empty_url)
-    with monkeypatch.context() as patch:
-        patch.setattr(schema_version, "SCHEMA_VERSION", sealed.MIGRATION - 1)
-        await store.migrate()
-    await raw.connection.execute(WATCH)
-    await store.migrate()
-    built = await raw.connection.fetch("SELECT index FROM public.built WHERE NOT exclusive")
-    await raw.close()
-    await store.close()
-    names = {"answer_key", "endpoint_secrets_key", "endpoint_headers_key", "endpoint_url_key"}
-    assert {index for (index,) in built} == {f"hookline.{name}" for name in names}
 
 
 async def until(met: Callable[[], Any]) -> None:

@@ -24,7 +24,9 @@ async def test_who_listens_is_found_by_index(scene: Scene) -> None:
         MANY,
     )
     await scene.raw.execute("ANALYZE")
-    plan = await explain(cast(PostgresStore, scene.store), "operational_subjects", MANAGEMENT, [endpoint.no])
+    plan = await explain(
+        cast(PostgresStore, scene.store), "operational_subjects", management=MANAGEMENT, nos=[endpoint.no]
+    )
     assert plan["Actual Rows"] == 1
     assert scanned(plan) == set()
     assert "application_uid" in indexes(plan)

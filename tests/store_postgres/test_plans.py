@@ -12,6 +12,7 @@ from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt
 from hookline.store.protocols import Page
 from hookline.store.sql import load as load_sql
+from hookline.store.sql import values_of
 from tests.store_postgres.plans import Plan, buffers, explain, explain_kept, indexes, keep, nodes, scanned
 from tests.support import bulk, factory
 from tests.support.raw import RawPostgres
@@ -21,11 +22,6 @@ SQL = load_sql("postgres")
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 EVER = (BEGINNING, datetime(2999, 1, 1, tzinfo=UTC))
 TOP = 2**63 - 1  # above every application's number
-
-
-def none(count: int) -> list[None]:
-    """Filters that are not given."""
-    return [None] * count
 
 
 def engine_of(scene: Scene) -> PostgresStore:
@@ -151,20 +147,22 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
     await load(scene, endpoint.no, 20_000)
     await scene.raw.execute("ANALYZE")
     store = engine_of(scene)
-    for name, args in (
-        ("messages", (scene.app.no, "~", "", 20, *none(5))),
-        ("messages_back", (scene.app.no, "", "~", 20, *none(5))),
-        ("messages_of", (scene.app.no, ["msg_77", "msg_78"], *EVER)),
-        ("message_by_id", ("msg_77", *EVER, None)),
-        ("deliveries", ("msg_77", BEGINNING)),
-        ("attempts", ("msg_77", BEGINNING)),
-        ("attempt", ("msg_77", "atmpt_77", BEGINNING)),
-        ("message_attempts", ("msg_77", "~", "", 20, BEGINNING, *none(5), True)),
-        ("endpoint_attempts", (endpoint.no, "~", "", 20, *none(9), True)),
-        ("endpoint_attempts_back", (endpoint.no, "", "~", 20, *none(9), True)),
-        ("lane_events", (endpoint.no, 20)),
+    ever = {"since": EVER[0], "until": EVER[1], "accepted_at": BEGINNING, "attempt_id": "atmpt_77", "content": True}
+    down, up = {"near": "~", "far": "", "limit": 20}, {"near": "", "far": "~", "limit": 20}
+    for name, given in (
+        ("messages", {"of": scene.app.no, **down}),
+        ("messages_back", {"of": scene.app.no, **up}),
+        ("messages_of", {"of": scene.app.no, "ids": ["msg_77", "msg_78"]}),
+        ("message_by_id", {"id": "msg_77"}),
+        ("deliveries", {"id": "msg_77"}),
+        ("attempts", {"id": "msg_77"}),
+        ("attempt", {"id": "msg_77"}),
+        ("message_attempts", {"of": "msg_77", **down}),
+        ("endpoint_attempts", {"of": endpoint.no, **down}),
+        ("endpoint_attempts_back", {"of": endpoint.no, **up}),
+        ("lane_events", {"no": endpoint.no, "limit": 20}),
     ):
-        plan = await explain(store, name, *args, calm=True)
+        plan = await explain(store, name, calm=True, **ever | given)
         assert scanned(plan) <= {"application", "endpoint", "lane"}, name  # a handful of rows
         assert buffers(plan) < 300, name
 
@@ -180,8 +178,9 @@ async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     await bulk.load(scene.raw, [many])
     await scene.raw.execute("UPDATE dead_letter SET endpoint_no = $1 WHERE id <= 3000100", few.no)
     await scene.raw.execute("ANALYZE")
-    where = (None, None, few.no, None, None, None, None, None, resolved)
-    plan = await explain(engine_of(scene), name, *where, None, None, 20, calm=True)
+    died_at = BEGINNING if name.endswith("_back") else EVER[1]
+    where = {"endpoint_no": few.no, "resolved": resolved, "died_at": died_at, "dead_id": 1, "limit": 20}
+    plan = await explain(engine_of(scene), name, calm=True, **where)
     assert "dead_letter_endpoint" in indexes(plan)
     assert [node["Node Type"] for node in nodes(plan) if "Sort" in node["Node Type"]] == []
     assert buffers(plan) < 200
@@ -199,7 +198,7 @@ async def test_the_oldest_that_nobody_has_resolved_is_found_without_stepping_ove
     )
     await scene.raw.execute("UPDATE dead_letter SET resolved_at = now() WHERE id % 2 = 0 AND id <> $1", newest)
     await scene.raw.execute("VACUUM ANALYZE dead_letter")
-    plan = await explain(engine_of(scene), "troubled", [cleared.no], 100, calm=True)
+    plan = await explain(engine_of(scene), "troubled_about", nos=[cleared.no], counted=100, calm=True)
     assert indexes(plan) & {"dead_letter_endpoint", "dead_letter_unresolved"} == {"dead_letter_unresolved"}
 
 
@@ -210,14 +209,12 @@ async def test_what_failed_is_listed_without_walking_over_what_succeeded(scene: 
     await bulk.load(scene.raw, [endpoint])
     await scene.raw.execute("UPDATE attempt SET outcome = 'delivered' WHERE id > $1", f"atmpt_{7:027d}")
     await scene.raw.execute("VACUUM ANALYZE attempt")
-    ends = ("", "~") if way else ("~", "")
-    walked = (endpoint.no, *ends, 20, *none(4))
-    plan = await explain(engine_of(scene), f"endpoint_attempts{way}", *walked, False, *none(4), True, calm=True)
+    near, far = ("", "~") if way else ("~", "")
+    walked = {"of": endpoint.no, "near": near, "far": far, "limit": 20, "content": True}
+    plan = await explain(engine_of(scene), f"endpoint_attempts{way}", calm=True, delivered=False, **walked)
     assert scanned(plan) <= {"endpoint"}
     assert buffers(plan) < 100
-    every = await explain(
-        engine_of(scene), f"endpoint_attempts{way}", *walked, *none(2), ["rare"], *none(2), True, calm=True
-    )
+    every = await explain(engine_of(scene), f"endpoint_attempts{way}", calm=True, event_types=["rare"], **walked)
     assert buffers(every) > 300  # what it would be without the index
 
 
@@ -231,15 +228,16 @@ async def test_a_rare_filter_reads_no_more_than_its_stride(scene: Scene, way: st
     store, (near, far) = engine_of(scene), ("", "~") if way else ("~", "")
     stride = 200
     for listing, ends, of, filters in (
-        ("messages", "messages_end", scene.app.no, (*none(2), ["rare"], None, None)),
-        ("endpoint_attempts", "endpoint_attempts_end", endpoint.no, (*none(4), None, None, None, "eu", None, True)),
-        ("attempted_messages", "endpoint_attempts_end", endpoint.no, (*none(4), [5], None, None, None)),
+        ("messages", "messages_end", scene.app.no, {"event_types": ["rare"]}),
+        ("endpoint_attempts", "endpoint_attempts_end", endpoint.no, {"channel": "eu", "content": True}),
+        ("attempted_messages", "endpoint_attempts_end", endpoint.no, {"states": [5]}),
     ):
-        bounds = none(2) if listing == "messages" else none(3)
-        found = await explain(store, f"{ends}{way}", of, near, far, stride, *bounds, calm=True)
+        span = {"of": of, "near": near, "far": far, "stride": stride, "limit": 51}
+        found = await explain(store, f"{ends}{way}", calm=True, **span)
         assert buffers(found) < 100, listing
-        end = await scene.raw.value(SQL[f"{ends}{way}"], of, near, far, stride, *bounds)
-        plan = await explain(store, f"{listing}{way}", of, near, end, 51, *filters, calm=True)
+        given = [span.get(name) for name in values_of(f"{ends}{way}")]
+        end = await scene.raw.value(SQL[f"{ends}{way}"], *given)
+        plan = await explain(store, f"{listing}{way}", calm=True, **span | filters | {"far": end})
         assert scanned(plan) <= {"application", "endpoint"}, listing
         assert buffers(plan) < 60 * stride, listing
 
@@ -250,12 +248,13 @@ async def test_bounds_of_time_leave_out_partitions(scene: Scene) -> None:
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     store, now = engine_of(scene), await scene.store.now()
     later = now + timedelta(days=2)
-    every = await explain(store, "messages", scene.app.no, "~", "", 20, *none(5), calm=True)
-    some = await explain(store, "messages", scene.app.no, "~", "", 20, later, *none(4), calm=True)
+    span = {"near": "~", "far": "", "limit": 20, "content": True}
+    every = await explain(store, "messages", calm=True, of=scene.app.no, **span)
+    some = await explain(store, "messages", calm=True, of=scene.app.no, after=later, **span)
     assert partitions(some) < partitions(every)
-    walked = (endpoint.no, "~", "", 20)
-    every = await explain(store, "endpoint_attempts", *walked, *none(9), True, calm=True)
-    some = await explain(store, "endpoint_attempts", *walked, later, None, later, *none(6), True, calm=True)
+    span["of"] = endpoint.no
+    every = await explain(store, "endpoint_attempts", calm=True, **span)
+    some = await explain(store, "endpoint_attempts", calm=True, recorded_after=later, after=later, **span)
     assert partitions(some) < partitions(every)
 
 
@@ -273,10 +272,21 @@ async def test_a_step_of_a_task_looks_at_no_more_than_it_may(scene: Scene) -> No
     await scene.raw.execute("ANALYZE")
     store, later = engine_of(scene), datetime(2999, 1, 1, tzinfo=UTC)
     for endpoint_no, index in ((None, "dead_letter_app"), (few.no, "dead_letter_endpoint")):
-        plan = await explain(store, "dead_look", scene.app.no, endpoint_no, BEGINNING, -1, later, 50)
+        walk = {"app_no": scene.app.no, "died_at": BEGINNING, "dead_id": -1, "until": later, "limit": 50}
+        plan = await explain(store, "dead_look", endpoint_no=endpoint_no, **walk)
         assert index in indexes(plan)
         assert buffers(plan) < 600
-    plan = await explain(store, "messages_look", few.no, scene.app.no, "msg_", "msg_~", BEGINNING, later, 50)
+    plan = await explain(
+        store,
+        "messages_look",
+        no=few.no,
+        app_no=scene.app.no,
+        after="msg_",
+        before="msg_~",
+        since=BEGINNING,
+        until=later,
+        limit=50,
+    )
     assert any(name.endswith("app_no_id_idx") for name in indexes(plan)), indexes(plan)
     assert buffers(plan) < 1500
     assert "task_open" in indexes(await explain(store, "tasks_open", 50))
@@ -286,7 +296,7 @@ async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> Non
     await scene.endpoint()
     (message,) = await scene.send()
     store, now = engine_of(scene), await scene.store.now()
-    plan = await explain(store, "message_by_id", message, now - timedelta(minutes=1), now, None, calm=True)
+    plan = await explain(store, "message_by_id", calm=True, id=message, since=now - timedelta(minutes=1), until=now)
     assert buffers(plan) < 20
     assert (await scene.store.message_by_id(message)) is not None
     assert await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
@@ -351,8 +361,8 @@ async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scen
     scene.broken_on_purpose = True
     await bulk.load(scene.raw, [endpoint])
     await scene.raw.execute("ANALYZE")
-    of = [None, scene.app.no if "app_no" in where else None, endpoint.no if "endpoint_no" in where else None]
-    plan = await explain(engine_of(scene), "replay", *of, *none(5), False, 100, 86_400.0, calm=True)
+    of = {name: {"app_no": scene.app.no, "endpoint_no": endpoint.no}[name] for name in where}
+    plan = await explain(engine_of(scene), "replay", calm=True, resolved=False, limit=100, max_age=86_400.0, **of)
     assert not [table for table in scanned(plan) if table.startswith("message")]
     assert buffers(plan) < 4_000
 

@@ -17,8 +17,8 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("endpoint_state", "dead_letters"):
-        monkeypatch.setattr(f"hookline.store.sqlite.{module}.STRETCH", 2)
+    monkeypatch.setattr("hookline.store.sqlite.endpoint_state.STRETCH", 2)
+    monkeypatch.setattr("hookline.store.plans.replays.STEP", 2)
 
 
 @pytest.mark.usefixtures("short")

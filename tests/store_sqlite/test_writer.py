@@ -13,7 +13,8 @@ import pytest
 from hookline.errors import Conflict, NotFound, StoreUnavailable
 from hookline.model import IngestStatus
 from hookline.store import Store
-from hookline.store.sqlite import SqliteStore, writer
+from hookline.store.plans.endpoints import Endpoints
+from hookline.store.sqlite import SqliteStore, database, ingest, writer
 from hookline.store.sqlite.transaction import Tx
 from tests.support import factory
 from tests.support.scene import Scene
@@ -166,11 +167,10 @@ async def test_a_new_endpoint_of_another_process_gets_the_next_message(scene: Sc
 async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> None:
     """What the fan-out saw in a transaction that failed must not stay in its memory."""
     kept = await scene.endpoint()
+    creates = Endpoints.create_endpoint.__wrapped__  # the plan
 
     def fails(tx: Tx) -> None:
-        from hookline.store.sqlite import catalogue, ingest
-
-        catalogue.create_endpoint(tx, scene.app.no, factory.new_endpoint())
+        database.run(tx, creates(scene.store, scene.app.no, factory.new_endpoint()))
         ingest.ingest(tx, factory.new_messages(scene.app.no, 1))
         raise ZeroDivisionError
 

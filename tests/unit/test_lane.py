@@ -232,6 +232,14 @@ def test_the_next_start_is_really_free_then_and_never_now(rate, tat):
     assert gcra(tat, next_at + timedelta(microseconds=2), rate)[0] >= 1
 
 
+def test_a_start_that_falls_between_two_microseconds_waits_for_the_later_one() -> None:
+    """Rounded down, every start would come a little too early, and a receiver would count more than the rate."""
+    third = timedelta(microseconds=333_334)
+    assert advance(None, BEGIN, 3.0, 1) - BEGIN == third
+    starts, next_at = gcra(None, BEGIN, 3.0)
+    assert (starts, next_at - BEGIN) == (1, third)
+
+
 @given(before=st.floats(0.001, 5000.0), after=st.floats(0.001, 5000.0))
 def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_long(before, after):
     """It starts when it says, and within two of its intervals and a second."""

@@ -13,7 +13,7 @@ from hookline.dashboard.pages.application_form import Draft, fields, read_draft
 from hookline.errors import Conflict, InvalidInput
 from hookline.model import AppHealth, Application
 from hookline.services import manage
-from hookline.store.names import LOOKED
+from hookline.store.plans.names import LOOKED
 from hookline.store.protocols import MAX_LISTED
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag

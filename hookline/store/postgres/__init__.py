@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from hookline.security.vault import Vault
-from hookline.store.postgres.alerts import Alerts
-from hookline.store.postgres.api_keys import ApiKeys
+from hookline.store.plans.alerts import Alerts
+from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.applications import Applications
+from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.dead_letters import DeadLetters
+from hookline.store.plans.endpoint_state import EndpointState
+from hookline.store.plans.endpoints import Endpoints
+from hookline.store.plans.event_types import EventTypes
+from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.message_search import MessageSearches
+from hookline.store.plans.messages import Messages
+from hookline.store.plans.names import Names
+from hookline.store.plans.operators import Operators
+from hookline.store.plans.pulses import Pulses
+from hookline.store.plans.sealed_values import SealedValues
+from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.postgres.claim import Claim
 from hookline.store.postgres.database import Database
+from hookline.store.postgres.dead_letters import Moves
 from hookline.store.postgres.depths import DepthsOf
-from hookline.store.postgres.kept_answers import KeptAnswers
-from hookline.store.postgres.message_search import MessageSearches
-from hookline.store.postgres.names import Names
-from hookline.store.postgres.operators import Operators
 from hookline.store.postgres.outbox import Outbox
-from hookline.store.postgres.pulses import Pulses
 from hookline.store.postgres.record import Record
 from hookline.store.postgres.retire import Retire
 from hookline.store.postgres.schema_version import SchemaVersion
 from hookline.store.postgres.stats import Statistics
-from hookline.store.postgres.tasks import Tasks
-from hookline.store.postgres.test_message import Examples
 from hookline.store.postgres.unhealthy_lanes import UnhealthyLanes
-from hookline.store.postgres.views import Views
 from hookline.store.protocols import StoreOptions
 
 __all__ = ["PostgresStore"]
@@ -29,17 +36,24 @@ __all__ = ["PostgresStore"]
 
 class PostgresStore(
     SchemaVersion,
+    Applications,
+    EventTypes,
+    Endpoints,
+    EndpointState,
     ApiKeys,
     KeptAnswers,
+    SealedValues,
     Operators,
+    AuditLog,
     Outbox,
+    RowsSetAside,
     Claim,
     Record,
     Retire,
     Pulses,
-    Tasks,
-    Examples,
-    Views,
+    DeadLetters,
+    Moves,
+    Messages,
     MessageSearches,
     Names,
     DepthsOf,

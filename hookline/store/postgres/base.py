@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hookline import clock, ids
+from hookline import clock
 from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.rules.lane.circuit import Fold, LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.postgres.database import Connection, Database
+from hookline.store.plans.plan import Plan, Shared
+from hookline.store.postgres.database import READ, Connection, Database, run, storable
 from hookline.store.postgres.operational import tell
 from hookline.store.protocols import StoreOptions
 
-
-def _same(value: Any) -> datetime:
-    at: datetime = value
-    return at
+T = TypeVar("T")
 
 
 Wake = tuple[int, datetime, datetime]  # endpoint, at, floor
 
-READ = rows.Reading(instant=_same, texts=tuple)
 
-
-_MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
-ANY_TIME = (datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo), datetime(9000, 1, 1, tzinfo=clock.EPOCH.tzinfo))
-
-
-def made_within(message_id: str) -> tuple[datetime, datetime]:
-    """When a message of this id can have been accepted: only those partitions are searched."""
-    at = ids.minted_at(message_id)
-    return ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
-
-
-class Part:
+class Part(Shared):
     """A part of `PostgresStore`."""
+
+    _reading = READ
 
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         self._db = database
@@ -55,6 +43,20 @@ class Part:
 
     def wake(self) -> None:
         self._loop.call_soon_threadsafe(self._woken.set)
+
+    # ── shared plans ──
+
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+        with storable():
+            async with self._db.hot() if hot else self._db.calm() as connection:
+                return await run(connection, self._sql, plan())
+
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+        async def work(connection: Connection) -> T:
+            return await run(connection, self._sql, plan())
+
+        with storable():
+            return await self._db.transact(work, calm=not hot)
 
     # ── lanes, under their locks ──
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model import AppPace, ClaimBatch, Lane, LeasedDelivery, SlotBudgets
+from hookline.model import AppPace, ClaimBatch, Endpoint, Lane, LeasedDelivery, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
@@ -22,8 +22,8 @@ from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.postgres.base import READ, Part, Wake
-from hookline.store.postgres.database import Connection, Database, translated
+from hookline.store.postgres.base import Part, Wake
+from hookline.store.postgres.database import READ, Connection, Database, translated
 from hookline.store.postgres.operational import of_deaths, tell
 from hookline.store.protocols import StoreOptions
 
@@ -66,6 +66,11 @@ class Claim(Part):
         self._listener: Connection | None = None
         self._asleep = False  # the listener's session holds the sleepers' lock
         self._rousing: asyncio.Task[None] | None = None  # gives it back
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        async with self._db.hot() as connection:
+            found = await connection.fetch(self._sql["endpoints_for"], list(nos))
+        return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
 
     # ── claim ──
 

@@ -9,7 +9,7 @@ to run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -18,12 +18,23 @@ from asyncpg import exceptions as pg
 from asyncpg.exceptions import _base as pg_client
 
 from hookline.clock import monotonic
-from hookline.errors import ConfigError, HooklineError, MigrationNeeded, StoreUnavailable
+from hookline.errors import (
+    ConfigError,
+    Conflict,
+    HooklineError,
+    InvalidInput,
+    MigrationNeeded,
+    StoreUnavailable,
+)
+from hookline.store.plans.plan import Bulk, Plan, Step
 from hookline.store.protocols import StoreOptions
-from hookline.store.sql import load
+from hookline.store.rows import Reading
+from hookline.store.sql import load, values_of
 
 T = TypeVar("T")
 Connection = Any  # asyncpg has no types
+
+READ = Reading(instant=lambda at: at, texts=tuple)
 
 _COMMON = {
     "application_name": "hookline",
@@ -101,6 +112,37 @@ def _text(error: BaseException) -> str:
     if isinstance(error, pg.InternalClientError):  # its words are about the driver's states
         return "the connection broke"
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """Of a plan: values that the database does not take."""
+    try:
+        yield
+    except pg.UniqueViolationError as error:  # a plan looks before it writes, so somebody else was quicker
+        raise Conflict("a name that must be unique was taken meanwhile") from error
+    except DATA_ERRORS as error:
+        raise InvalidInput(f"a value cannot be stored: {error}") from error
+
+
+async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> T:
+    """Every step of a shared plan, on this connection; what it comes to. See `store/plans/plan.py`."""
+    try:
+        step = next(plan)
+        while True:
+            statement, names = sql[step.name], values_of(step.name)
+            match step:
+                case Step():
+                    found = await connection.fetch(statement, *(step.values[name] for name in names))
+                case Bulk(values=[_, *_]):
+                    found = await connection.fetch(statement, *([each[name] for each in step.values] for name in names))
+                case _:
+                    await connection.executemany(statement, [[each[name] for name in names] for each in step.values])
+                    found = []
+            step = plan.send(found)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 async def _as_it_is(_: Connection) -> None:
@@ -231,7 +273,3 @@ class Database:
     async def fetchval(self, name: str, *args: object) -> Any:
         async with self.calm() as connection:
             return await connection.fetchval(self.sql[name], *args)
-
-    async def execute(self, name: str, *args: object) -> None:
-        async with self.calm() as connection:
-            await connection.execute(self.sql[name], *args)

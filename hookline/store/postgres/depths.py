@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline import clock
-from hookline.model import Depths, OutboxView
+from hookline.model import Counts, Depths, OutboxView
 from hookline.store.depths import Found, by_name, depths_of, encode, good_for, kept
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection
@@ -11,6 +11,9 @@ from hookline.store.protocols import COUNTED
 
 
 class DepthsOf(Part):
+    async def counts(self) -> Counts:
+        return Counts(**dict(await self._db.fetchrow("counts")))
+
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
             async with self._db.calm() as connection:

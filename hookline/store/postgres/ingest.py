@@ -10,7 +10,8 @@ from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.security.vault import Vault
 from hookline.store import batch_answers, rows
-from hookline.store.postgres.base import Part, made_within
+from hookline.store.plans.history import made_within
+from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.protocols import StoreOptions
 

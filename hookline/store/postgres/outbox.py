@@ -11,8 +11,7 @@ from hookline.rules.operational_events import MANAGEMENT
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
 from hookline.store import rows as reading
-from hookline.store.postgres.base import READ
-from hookline.store.postgres.database import Connection, Database
+from hookline.store.postgres.database import READ, Connection, Database
 from hookline.store.postgres.ingest import text_array
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
@@ -107,14 +106,6 @@ class Outbox(Relay):
         else:
             found = await self._db.fetch("set_aside", number or 0, page.limit)
         return [reading.set_aside(row, READ) for row in found]
-
-    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
-        count: int = await self._db.fetchval("set_aside_retry", ids)
-        return count
-
-    async def discard_set_aside(self, ids: Sequence[int]) -> int:
-        count: int = await self._db.fetchval("set_aside_discard", ids)
-        return count
 
 
 def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:

@@ -9,9 +9,10 @@ from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
 from hookline.model import SweepReport
-from hookline.store.operators import GUESSES_KEPT
+from hookline.store.plans.chores import Chore
+from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.postgres.database import Connection
-from hookline.store.postgres.sweep import Chore, Sweep
+from hookline.store.postgres.sweep import Sweep
 
 # Whoever waits for an exclusive lock makes everybody after it wait: give up soon, and come again.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '250ms'"

@@ -10,16 +10,15 @@ from typing import Any
 from asyncpg import InsufficientPrivilegeError
 
 from hookline.errors import ConfigError, MigrationNeeded
-from hookline.store import sealed
 from hookline.store.postgres import table_locks
+from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, translated
-from hookline.store.postgres.sealed import Sealed
 from hookline.store.protocols import SCHEMA_VERSION
 
 _INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
 
 
-class SchemaVersion(Sealed):
+class SchemaVersion(Part):
     async def version(self) -> int:
         async with self._db.calm() as connection:
             return await self._version(connection)
@@ -62,8 +61,6 @@ class SchemaVersion(Sealed):
         async def whole(connection: Connection) -> None:
             await connection.execute(self._sql["migration_table"])
             await connection.execute(text)
-            if number == sealed.MIGRATION:
-                await self._seal_urls(connection)
             await connection.execute(self._sql["migration_add"], number)
 
         async def blockers() -> list[Any]:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from enum import IntEnum
 from typing import Any
 
 from hookline.model import Death, LaneEvent, SweepReport
 from hookline.model.states import EndpointStatus, Health, Reason
 from hookline.rules.lane.circuit import LaneOutcome
-from hookline.store.postgres.database import Connection
-from hookline.store.postgres.endpoint_state import EndpointState
+from hookline.store.plans.chores import Chore
+from hookline.store.plans.endpoint_state import set_status
+from hookline.store.postgres.base import Part
+from hookline.store.postgres.database import READ, Connection, run
 from hookline.store.postgres.operational import of_deaths, tell
 from hookline.store.protocols import FAR_LEASE
 
 
-class Chore(IntEnum):
-    """The number is the key of its guard."""
-
-    LEASES = 1
-    EXPIRED = 2
-    DELETED = 3
-    FAILING = 4
-    RETIRE = 5
-    PULSES = 6
-    ALERTS = 7
-
-
-class Sweep(EndpointState):
+class Sweep(Part):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             return await self._sweep_leases(connection, limit)
@@ -82,15 +71,21 @@ class Sweep(EndpointState):
         events = []
         for row in await connection.fetch(self._sql["sweep_failing_dead"], most):
             cause = f"more than {most} dead letters in a day"
-            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
+            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
         return [event for event in events if event is not None]
 
     async def _disable_failing(self, connection: Connection, after: float) -> list[LaneEvent]:
         events = []
         for row in await connection.fetch(self._sql["sweep_failing_long"], after):
             cause = f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC"
-            events.append(await self._set_status(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
+            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
         return [event for event in events if event is not None]
+
+    async def _stop(
+        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
+    ) -> LaneEvent | None:
+        plan = set_status(endpoint_no, status, cause, read=READ, max_age=self._options.retry.max_age)
+        return await run(connection, self._sql, plan)
 
     async def audit(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hookline.model import AppHealth, Backlog, UnhealthyLane
-from hookline.store import rows
-from hookline.store.postgres.base import READ, Part
+from hookline.model import AppHealth, Backlog
+from hookline.store.plans.unhealthy_lanes import SharedUnhealthyLanes
+from hookline.store.postgres.base import Part
 from hookline.store.protocols import MAX_WAITING
-from hookline.store.unhealthy_lanes import COMPARED, MAX_DYING, apps, chosen
 
 
-class UnhealthyLanes(Part):
-    async def troubled(
-        self, most: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MAX_WAITING
-    ) -> list[UnhealthyLane]:
-        lanes = await self._db.fetch("troubled_numbers", org_id, app_no, most)
-        dead = await self._db.fetch("troubled_dead", MAX_DYING, COMPARED, *apps(app_no), org_id, most)
-        numbers = chosen([(no, held) for no, held in lanes], [no for (no,) in dead], most)
-        found = await self._db.fetch("troubled", numbers, counted) if numbers else []
-        return [rows.troubled(rows.lane_view(row, READ, counted), row, READ) for row in found]
-
+class UnhealthyLanes(SharedUnhealthyLanes, Part):
     async def app_health(self, app_nos: Iterable[int], *, lanes: int, counted: int) -> dict[int, AppHealth]:
         found = [dict(row) for row in await self._db.fetch("app_health", list(app_nos), lanes, counted)]
         return {row.pop("app_no"): AppHealth(**row) for row in found}

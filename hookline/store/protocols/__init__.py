@@ -2,6 +2,9 @@
 
 Every method is one transaction unless it says otherwise. All instants are the database's clock. A connection that is lost
 raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `NotFound` or `Conflict` and changes nothing.
+
+What people trigger takes a `note`: a function from the method's result to an entry of the audit log, or None where nothing
+changed. The entry is written as the last step of the same transaction, so that both are there or neither is.
 """
 
 from hookline.store.protocols.bounds import (

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from hookline.model import ApiKey, KeptAnswer, NewApiKey, Scope
-from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry, Note
 from hookline.model.operators import Lock, NewSession, Operator, Session
 from hookline.store.protocols.pages import Page, Walk
 
@@ -15,7 +15,7 @@ from hookline.store.protocols.pages import Page, Walk
 class ApiKeys(Protocol):
     """API keys and tokens."""
 
-    async def create_api_key(self, org_id: str, new: NewApiKey) -> ApiKey:
+    async def create_api_key(self, org_id: str, new: NewApiKey, *, note: Note[ApiKey] | None = None) -> ApiKey:
         """`NotFound` if the organization, or its application, does not exist."""
 
     async def api_key(self, org_id: str, key_id: str) -> ApiKey | None:
@@ -27,13 +27,13 @@ class ApiKeys(Protocol):
     async def api_key_by_hash(self, hashed: bytes) -> ApiKey | None:
         """For whoever presents it: None if it was revoked, or its application was deleted. It may have expired."""
 
-    async def revoke_api_key(self, org_id: str, key_id: str) -> None:
+    async def revoke_api_key(self, org_id: str, key_id: str, *, note: Note[None] | None = None) -> None:
         """For good. `NotFound` if there is none, or it was revoked before."""
 
     async def touch_api_key(self, key_id: str) -> None:
         """It was used now; written at most once a minute."""
 
-    async def revoke_token(self, hashed: bytes, until: datetime) -> bool:
+    async def revoke_token(self, hashed: bytes, until: datetime, *, note: Note[bool] | None = None) -> bool:
         """This one token is void; remembered until then. False: it was before. Of several callers at once, one gets True."""
 
     async def token_revoked(self, hashed: bytes) -> bool: ...
@@ -64,20 +64,22 @@ class KeptAnswers(Protocol):
 class Operators(Protocol):
     """Operators, their sessions, guesses and the audit log."""
 
-    async def create_operator(self, new: Operator) -> Operator:
+    async def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Operator:
         """`Conflict` if the name is taken, `NotFound` if the organization does not exist. `created_at` is the database's."""
 
     async def operator(self, name: str) -> Operator | None: ...
     async def operators(self, org_id: str | None, page: Page) -> list[Operator]:
         """By name, which is the iterator; of every organization, without one."""
 
-    async def change_operator(self, name: str, *, role: Scope | None = None, password: str | None = None) -> Operator:
+    async def change_operator(
+        self, name: str, *, role: Scope | None = None, password: str | None = None, note: Note[Operator] | None = None
+    ) -> Operator:
         """A new password ends the sessions that were begun with the old one. `NotFound` if there is no such operator."""
 
-    async def delete_operator(self, name: str) -> None:
+    async def delete_operator(self, name: str, *, note: Note[None] | None = None) -> None:
         """With their sessions. `NotFound` if there is none."""
 
-    async def add_session(self, new: NewSession) -> None:
+    async def add_session(self, new: NewSession, *, note: Note[None] | None = None) -> None:
         """`NotFound` if a password is given and the operator is gone, or has another by now."""
 
     async def session(self, hashed: bytes) -> Session | None:
@@ -87,8 +89,8 @@ class Operators(Protocol):
     async def touch_session(self, hashed: bytes) -> None:
         """It was seen now; written at most once a minute."""
 
-    async def end_session(self, hashed: bytes) -> None: ...
-    async def end_sessions(self, operator: str) -> int:
+    async def end_session(self, hashed: bytes, *, note: Note[None] | None = None) -> None: ...
+    async def end_sessions(self, operator: str, *, note: Note[int] | None = None) -> int:
         """All of theirs, everywhere; how many."""
 
     async def take_guess(self, rules: Mapping[bytes, Lock]) -> datetime | None:

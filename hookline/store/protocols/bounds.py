@@ -1,6 +1,6 @@
 """Numbers that both engines agree on."""
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 1
 
 MAX_DIGITS = 18  # of a number that every engine can hold
 LAST_NUMBER = 10**MAX_DIGITS

@@ -21,6 +21,7 @@ from hookline.model import (
     NewEndpoint,
     Organization,
 )
+from hookline.model.audit import Note
 from hookline.model.states import EndpointStatus
 from hookline.store.protocols.pages import Page, Walk
 
@@ -32,10 +33,14 @@ class Catalogue(Protocol):
         """Create it, or return the one that has the id."""
 
     async def organization(self, org_id: str) -> Organization | None: ...
-    async def revoke_tokens(self, org_id: str, app_no: int | None, before: datetime) -> None:
-        """Tokens of the organization, or of one application, that were issued before are void."""
+    async def revoke_tokens(
+        self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
+    ) -> None:
+        """Tokens of the organization, or of one application, that were issued before are void. `NotFound` if there is none."""
 
-    async def create_application(self, org_id: str, new: NewApplication) -> Application:
+    async def create_application(
+        self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
+    ) -> Application:
         """`Conflict` if the uid is taken in the organization."""
 
     async def application(self, org_id: str, ref: str) -> Application | None:
@@ -44,17 +49,23 @@ class Catalogue(Protocol):
     async def applications(self, org_id: str, page: Page) -> list[Application]:
         """By id."""
 
-    async def change_application(self, app_no: int, change: ApplicationChange) -> Application:
+    async def change_application(
+        self, app_no: int, change: ApplicationChange, *, note: Note[Application] | None = None
+    ) -> Application:
         """`Conflict` if the uid is taken in the organization, `NotFound` if the application was deleted.
 
         A new throttle is copied into its lanes under their locks, and wakes them.
         """
 
-    async def delete_application(self, app_no: int) -> None:
+    async def delete_application(self, app_no: int, *, note: Note[None] | None = None) -> None:
         """With its endpoints; open deliveries die as `endpoint_deleted` in the sweep."""
 
     async def save_event_type(
-        self, event_type: EventType, *, replacing: EventType | UnsetType | None = UNSET
+        self,
+        event_type: EventType,
+        *,
+        replacing: EventType | UnsetType | None = UNSET,
+        note: Note[EventType] | None = None,
     ) -> EventType:
         """Create or replace, by organization and name. `created_at` of an existing one stays.
 
@@ -66,22 +77,29 @@ class Catalogue(Protocol):
     async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
         """By name; the iterator is a name. With those that are archived, unless told otherwise."""
 
-    async def expunge_event_type(self, org_id: str, name: str) -> None:
+    async def expunge_event_type(self, org_id: str, name: str, *, note: Note[None] | None = None) -> None:
         """For good, as if it had never been there. `NotFound` if it is not."""
 
-    async def create_endpoint(self, app_no: int, new: NewEndpoint, *, most: int = 0) -> Endpoint:
+    async def create_endpoint(
+        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+    ) -> Endpoint:
         """With its lane, in one transaction. `Conflict` if the uid is taken in the application, or if it has `most` endpoints
         already; 0: no limit."""
 
     async def change_endpoint(
-        self, endpoint_no: int, change: EndpointChange, *, revision: int | None = None
+        self,
+        endpoint_no: int,
+        change: EndpointChange,
+        *,
+        revision: int | None = None,
+        note: Note[Endpoint] | None = None,
     ) -> Endpoint:
         """Raises the revision; the lane's copy of throttle and concurrency changes under its lock, and wakes.
 
         `Overtaken`, and nothing is changed, if a revision is given and the endpoint has another one by now.
         """
 
-    async def delete_endpoint(self, endpoint_no: int) -> None:
+    async def delete_endpoint(self, endpoint_no: int, *, note: Note[None] | None = None) -> None:
         """The row stays, marked; the sweep turns its open deliveries into dead letters, `endpoint_deleted`."""
 
     async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
@@ -117,7 +135,13 @@ class EndpointState(Protocol):
     """What people do to a lane by hand."""
 
     async def set_endpoint_status(
-        self, endpoint_no: int, status: EndpointStatus, cause: str, *, actor: Actor | None = None
+        self,
+        endpoint_no: int,
+        status: EndpointStatus,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[Endpoint] | None = None,
     ) -> Endpoint:
         """Pause, resume, disable, enable. What a pause has held gets a new time budget when it ends; resume wakes the lane.
 
@@ -125,14 +149,34 @@ class EndpointState(Protocol):
         """
 
     async def open_circuit(
-        self, endpoint_no: int, cause: str, *, until: datetime | None = None, actor: Actor | None = None
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        until: datetime | None = None,
+        actor: Actor | None = None,
+        note: Note[LaneEvent] | None = None,
     ) -> LaneEvent:
         """Nothing is sent until then, or for a usual cooldown; a probe follows. See `circuit.open_by_hand`."""
 
-    async def close_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+    async def close_circuit(
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[LaneEvent | None] | None = None,
+    ) -> LaneEvent | None:
         """Send again, as gently as after a good probe. None if it was not open. See `circuit.close_by_hand`."""
 
-    async def reset_circuit(self, endpoint_no: int, cause: str, *, actor: Actor | None = None) -> LaneEvent | None:
+    async def reset_circuit(
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[LaneEvent | None] | None = None,
+    ) -> LaneEvent | None:
         """Close the circuit, forget failures and holds, raise the epoch and wake the lane, under its lock. See `circuit.reset`.
 
         Recorded as a `LaneEvent`; None if there was nothing to reset.

@@ -18,6 +18,7 @@ from hookline.model import (
     Task,
     TaskFilter,
 )
+from hookline.model.audit import Note
 from hookline.store.protocols.bounds import STEP
 from hookline.store.protocols.pages import Page
 
@@ -39,7 +40,7 @@ class DeadLetters(Protocol):
     async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
         """The numbers of the organization's applications that have any, in their order."""
 
-    async def replay(self, where: DeadFilter, limit: int = 1000) -> int:
+    async def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> int:
         """Turn up to `limit` matching dead letters back into pending deliveries; how many. Call until it is 0.
 
         Those that died first come first.
@@ -49,23 +50,31 @@ class DeadLetters(Protocol):
         Wakes their lanes.
         """
 
-    async def resolve(self, where: DeadFilter, note: str, limit: int = 1000) -> int:
-        """Close up to `limit` matching dead letters with a note; how many."""
+    async def resolve(self, where: DeadFilter, text: str, limit: int = 1000, *, note: Note[int] | None = None) -> int:
+        """Close up to `limit` matching dead letters, each with this text as its note; how many."""
 
-    async def replay_missing(self, endpoint_no: int, since: datetime, until: datetime, limit: int = 1000) -> int:
+    async def replay_missing(
+        self,
+        endpoint_no: int,
+        since: datetime,
+        until: datetime,
+        limit: int = 1000,
+        *,
+        note: Note[int] | None = None,
+    ) -> int:
         """Deliveries for messages that match the endpoint now and never had one to it. Call until it is 0.
 
         Messages that are older than the retention are left alone: what was known of their deliveries may be gone.
         `NotFound` if the endpoint was deleted, `Conflict` if it is disabled.
         """
 
-    async def send_example(self, endpoint_no: int, new: NewMessage) -> Message:
+    async def send_example(self, endpoint_no: int, new: NewMessage, *, note: Note[Message] | None = None) -> Message:
         """Accept a message for one endpoint alone, with a manual delivery to it, whatever it subscribes to.
 
         Nobody else gets it, not even by `replay_missing`. Event id, key, channels and the like are not for examples.
         """
 
-    async def resend(self, endpoint_no: int, message_id: str) -> int | None:
+    async def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> int | None:
         """A manual delivery of one message to one endpoint, whatever came before; its id. None: no such message or payload.
 
         `NotFound` if the endpoint was deleted.
@@ -77,7 +86,7 @@ class Tasks(Protocol):
 
     task_added: asyncio.Event  # set when this process has added one
 
-    async def add_task(self, new: NewTask) -> Task:
+    async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
         """Work for any worker, durable. `Conflict` if the application has too many running."""
 
     async def task_total(self, new: NewTask) -> int | None:
@@ -87,7 +96,7 @@ class Tasks(Protocol):
     async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
         """By id."""
 
-    async def cancel_task(self, task_id: str) -> Task:
+    async def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Task:
         """As it is afterwards: canceled if it was running, else as it was. What is done stays done."""
 
     async def open_tasks(self, limit: int) -> list[str]:

@@ -22,6 +22,7 @@ from hookline.model import (
     SlotBudgets,
     SweepReport,
 )
+from hookline.model.audit import Note
 from hookline.store.protocols.pages import Page
 
 
@@ -89,10 +90,10 @@ class Outbox(Protocol):
     async def set_aside(self, page: Page) -> list[SetAside]:
         """Outbox rows that could not become messages, by number; the iterator is a number."""
 
-    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
+    async def retry_set_aside(self, ids: Sequence[int] | None, *, note: Note[int] | None = None) -> int:
         """Put them (None: all) back into the outbox, to be relayed anew; how many there were."""
 
-    async def discard_set_aside(self, ids: Sequence[int]) -> int:
+    async def discard_set_aside(self, ids: Sequence[int], *, note: Note[int] | None = None) -> int:
         """Forget them for good; how many there were."""
 
 

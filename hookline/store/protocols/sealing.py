@@ -21,9 +21,6 @@ class Sealing(Protocol):
         that no key opens.
         """
 
-    async def seal_urls(self) -> int:
-        """URLs of alert channels and operational webhooks that an earlier release left in plain text; how many."""
-
     async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
         """From now on this one signs tokens and these only verify them, by their hashes."""
 

@@ -23,6 +23,7 @@ from hookline.model import (
     TimelineEntry,
     UnhealthyLane,
 )
+from hookline.model.audit import Note
 from hookline.store.protocols.bounds import MAX_WAITING
 from hookline.store.protocols.pages import Page, Walk
 
@@ -45,7 +46,7 @@ class Views(Protocol):
     async def messages_of(self, app_no: int, message_ids: Sequence[str]) -> list[Message]:
         """Those of the application among them, in any order, without payload."""
 
-    async def expunge_message(self, message: Message, *, force: bool = False) -> bool:
+    async def expunge_message(self, message: Message, *, force: bool = False, note: Note[bool] | None = None) -> bool:
         """Its payload becomes None for good. False: it is still to be sent, or dead and unresolved; `force` does it even so."""
 
     async def message_by_id(self, message_id: str) -> Message | None: ...
@@ -62,7 +63,7 @@ class Views(Protocol):
         """All of one message, oldest first."""
 
     async def attempt(self, message: Message, attempt_id: str) -> Attempt | None: ...
-    async def expunge_attempt(self, message: Message, attempt_id: str) -> bool:
+    async def expunge_attempt(self, message: Message, attempt_id: str, *, note: Note[bool] | None = None) -> bool:
         """What the endpoint answered, headers and body, is removed for good. False: there is no such attempt."""
 
     async def endpoint_attempts(

@@ -1,5 +1,6 @@
 """Rows to models and back, for both engines. What differs between them (instants, lists, objects) is a `Reading`."""
 
+from hookline.store.rows.access import audit, audit_columns, guesses, operator, session
 from hookline.store.rows.catalogue import api_key, application, endpoint, endpoint_or_fault, event_type, organization
 from hookline.store.rows.deliveries import (
     attempt,
@@ -26,6 +27,7 @@ from hookline.store.rows.documents import (
     seal_answer,
     seal_headers,
     seal_secrets,
+    storable,
 )
 from hookline.store.rows.lanes import (
     LANE_WRITTEN,
@@ -51,6 +53,8 @@ __all__ = [
     "application",
     "attempt",
     "attempted",
+    "audit",
+    "audit_columns",
     "dead_letter",
     "dead_summary",
     "delivery",
@@ -58,6 +62,7 @@ __all__ = [
     "endpoint_name",
     "endpoint_or_fault",
     "event_type",
+    "guesses",
     "headers_blob",
     "json_text",
     "lane",
@@ -68,6 +73,7 @@ __all__ = [
     "open_answer",
     "open_headers",
     "open_secrets",
+    "operator",
     "organization",
     "place_url",
     "policy_text",
@@ -76,7 +82,9 @@ __all__ = [
     "seal_answer",
     "seal_headers",
     "seal_secrets",
+    "session",
     "set_aside",
+    "storable",
     "task",
     "timeline_entry",
     "troubled",

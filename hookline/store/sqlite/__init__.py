@@ -5,34 +5,38 @@ from __future__ import annotations
 import asyncio
 
 from hookline.security.vault import Vault
+from hookline.store.plans.alerts import Alerts
+from hookline.store.plans.api_keys import ApiKeys
+from hookline.store.plans.applications import Applications
+from hookline.store.plans.audit_log import AuditLog
+from hookline.store.plans.dead_letters import DeadLetters
+from hookline.store.plans.endpoints import Endpoints
+from hookline.store.plans.event_types import EventTypes
+from hookline.store.plans.kept_answers import KeptAnswers
+from hookline.store.plans.message_search import MessageSearches
+from hookline.store.plans.messages import Messages
+from hookline.store.plans.names import Names
+from hookline.store.plans.operators import Operators
+from hookline.store.plans.pulses import Pulses
+from hookline.store.plans.sealed_values import SealedValues
+from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.protocols import StoreOptions
 from hookline.store.sql import load
-from hookline.store.sqlite.alerts import Alerts
-from hookline.store.sqlite.api_keys import ApiKeys
 from hookline.store.sqlite.base import Bells
-from hookline.store.sqlite.catalogue import Catalogue
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
+from hookline.store.sqlite.dead_letters import Moves
 from hookline.store.sqlite.depths import DepthsOf
 from hookline.store.sqlite.endpoint_state import EndpointState
 from hookline.store.sqlite.ingest import Ingest
-from hookline.store.sqlite.kept_answers import KeptAnswers
-from hookline.store.sqlite.message_search import MessageSearches
-from hookline.store.sqlite.names import Names
-from hookline.store.sqlite.operators import Operators
 from hookline.store.sqlite.outbox import Outbox
-from hookline.store.sqlite.pulses import Pulses
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.record import Record
 from hookline.store.sqlite.schema_version import SchemaVersion
-from hookline.store.sqlite.sealed import Sealed
 from hookline.store.sqlite.stats import Statistics
 from hookline.store.sqlite.sweep import Sweep
-from hookline.store.sqlite.tasks import Tasks
-from hookline.store.sqlite.test_message import Examples
 from hookline.store.sqlite.transaction import Context
 from hookline.store.sqlite.unhealthy_lanes import UnhealthyLanes
-from hookline.store.sqlite.views import Views
 from hookline.store.sqlite.writer import Writer
 
 __all__ = ["SqliteStore"]
@@ -40,21 +44,25 @@ __all__ = ["SqliteStore"]
 
 class SqliteStore(
     SchemaVersion,
-    Catalogue,
+    Applications,
+    EventTypes,
+    Endpoints,
     EndpointState,
     ApiKeys,
     KeptAnswers,
-    Sealed,
+    SealedValues,
     Operators,
+    AuditLog,
     Ingest,
     Outbox,
+    RowsSetAside,
     Claim,
     Record,
     Sweep,
     Pulses,
-    Examples,
-    Tasks,
-    Views,
+    DeadLetters,
+    Moves,
+    Messages,
     MessageSearches,
     Names,
     DepthsOf,

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
+from hookline.store.plans.plan import Plan, Shared
+from hookline.store.sqlite.database import run
 from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.transaction import Context, Tx
+from hookline.store.sqlite.transaction import READ, Context, Tx
 from hookline.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -36,11 +38,15 @@ class Bells:
         self.ring(self.work, self.outbox)
 
 
-class Base:
+class Base(Shared):
+    _reading = READ
+
     def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
         self._writer = writer
         self._readers = readers
         self._context = context
+        self._vault = context.vault
+        self._options = context.options
         self._bells = bells
         self._bell = bells.work
         self.task_added = asyncio.Event()
@@ -50,6 +56,15 @@ class Base:
 
     async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
+
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
+        return await self._readers.read(lambda tx: run(tx, plan()))
+
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
+        done, announced = await self._writer.write(lambda tx: (run(tx, plan()), tx.announced))
+        if announced:
+            self._bell.set()
+        return done
 
 
 async def heard(bell: asyncio.Event, timeout: float) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
+from hookline.model import AppPace, ClaimBatch, Death, Endpoint, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
@@ -42,6 +42,9 @@ class Claim(Base):
 
     def wake(self) -> None:
         self._bells.ring(self._bell)
+
+    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
+        return await self._read(lane_rows.endpoints_for, list(nos))
 
     async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
         return await self._write(_claim, want, budgets)

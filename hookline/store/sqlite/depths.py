@@ -6,7 +6,8 @@ import asyncio
 from collections import Counter
 
 from hookline import clock
-from hookline.model import Depths
+from hookline.model import Counts, Depths
+from hookline.model.states import DeliveryState
 from hookline.store.depths import LANES, Found, by_name, depths_of, good_for
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.base import Base, Bells
@@ -22,6 +23,9 @@ class DepthsOf(Base):
         self._kept: tuple[float, Depths] | None = None  # when it was counted, monotonic
         self._sounding = asyncio.Lock()  # one at a time: counting must not take every reader
 
+    async def counts(self) -> Counts:
+        return await self._read(_counts)
+
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
             return await self._read(_count)
@@ -33,6 +37,20 @@ class DepthsOf(Base):
             if kept is None or clock.monotonic() - kept[0] >= good_for(kept[1].seconds, fresh):
                 kept = self._kept = (clock.monotonic(), await self._read(_count))
             return kept[1]
+
+
+def _counts(tx: Tx) -> Counts:
+    waiting = dict(tx.tuples("counts_waiting"))
+    oldest = min((row["first_due"] for row in tx.rows("waiting_lanes")), default=None)
+    return Counts(
+        pending=waiting.get(DeliveryState.PENDING, 0),
+        scheduled=waiting.get(DeliveryState.SCHEDULED, 0),
+        queued=tx.value("counts_queued"),
+        delivering=tx.value("counts_delivering"),
+        dead=tx.value("counts_dead"),
+        lanes_open=tx.value("counts_lanes_open"),
+        oldest_due=None if oldest is None else instant(oldest),
+    )
 
 
 def _count(tx: Tx) -> Depths:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.model import Endpoint, Lane, LaneEvent, LaneEventKind
 from hookline.rules import ordering
 from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
@@ -17,6 +17,11 @@ from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.operational import tell
 from hookline.store.sqlite.transaction import READ, Tx, numbers
+
+
+def endpoints_for(tx: Tx, nos: Iterable[int]) -> list[Endpoint]:
+    found = tx.rows("endpoints_for", {"nos": numbers(nos)})
+    return [rows.endpoint_or_fault(row, READ, tx.vault) for row in found]
 
 
 def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:

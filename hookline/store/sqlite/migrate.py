@@ -8,8 +8,6 @@ from functools import cache
 from importlib import resources
 
 from hookline.errors import InvalidInput, MigrationNeeded
-from hookline.store.sealed import MIGRATION
-from hookline.store.sqlite.sealed import seal_urls
 from hookline.store.sqlite.transaction import Tx
 
 _FOLDER = ("migrations", "sqlite")
@@ -65,6 +63,4 @@ def apply(tx: Tx, number: int) -> None:
         if "already exists" in str(error):
             raise InvalidInput(_FOREIGN) from error
         raise
-    if number == MIGRATION:
-        seal_urls(tx)
     tx.run("migration_add", (number, tx.now))

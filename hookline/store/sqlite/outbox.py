@@ -42,14 +42,6 @@ class Outbox(Base):
     async def set_aside(self, page: Page) -> list[SetAside]:
         return await self._read(relay.set_aside, page)
 
-    async def retry_set_aside(self, ids: Sequence[int] | None) -> int:
-        retried = await self._write(relay.retry_set_aside, ids)
-        self._bells.outbox.set()
-        return retried
-
-    async def discard_set_aside(self, ids: Sequence[int]) -> int:
-        return await self._write(relay.discard_set_aside, ids)
-
     def _woke(self, report: RelayReport) -> RelayReport:
         if report.relayed:
             self._bell.set()

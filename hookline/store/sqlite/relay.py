@@ -91,14 +91,6 @@ def set_aside(tx: Tx, page: Page) -> list[SetAside]:
     return [rows.set_aside(row, READ) for row in found]
 
 
-def retry_set_aside(tx: Tx, nos: Sequence[int] | None) -> int:
-    return tx.run("set_aside_retry_all") if nos is None else tx.run("set_aside_retry", (numbers(nos),))
-
-
-def discard_set_aside(tx: Tx, nos: Sequence[int]) -> int:
-    return tx.run("set_aside_discard", (numbers(nos),))
-
-
 class _Moving:
     """Rows on their way: what became of each."""
 

@@ -9,19 +9,20 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from hookline.model import Death, Lane, SweepReport
+from hookline.model import Death, Lane, LaneEvent, SweepReport
 from hookline.model.states import Circuit, EndpointStatus, Health, Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome
-from hookline.store.operators import GUESSES_KEPT
+from hookline.store.plans.endpoint_state import set_status
+from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.protocols import FAR_LEASE
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.endpoint_state import turn
-from hookline.store.sqlite.transaction import Tx, numbers
+from hookline.store.sqlite.database import run
+from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 log = structlog.get_logger()
 
@@ -132,14 +133,19 @@ def _failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], d
 def _sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport:
     paused, disabled = _failing(tx, pause_dead, disable_after)
     events = [
-        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day")
-        for no in sorted(paused)
+        _stop(tx, no, EndpointStatus.PAUSED, f"more than {pause_dead} dead letters in a day") for no in sorted(paused)
     ]
     events += [
-        turn(tx, no, EndpointStatus.ACTIVE, EndpointStatus.DISABLED, f"failing since {since:%Y-%m-%d %H:%M:%S} UTC")
+        _stop(tx, no, EndpointStatus.DISABLED, f"failing since {since:%Y-%m-%d %H:%M:%S} UTC")
         for no, since in sorted(disabled.items())
     ]
-    return SweepReport(paused=len(paused), disabled=len(disabled), events=tuple(events))
+    return SweepReport(
+        paused=len(paused), disabled=len(disabled), events=tuple(each for each in events if each is not None)
+    )
+
+
+def _stop(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> LaneEvent | None:
+    return run(tx, set_status(endpoint_no, status, cause, read=READ, max_age=tx.options.retry.max_age))
 
 
 def _many_dead(tx: Tx, pause_dead: int) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,9 @@ from hookline.store.rows import Reading
 from hookline.store.sqlite.clock import StoreClock, instant
 
 Params = Sequence[Any] | Mapping[str, Any]
+
+# Statements after which the fan-out must look again.
+_CATALOGUE = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) (application|endpoint|event_type)\b")
 
 _texts = msgspec.json.Decoder(tuple[str, ...])
 READ = Reading(instant=instant, texts=_texts.decode)
@@ -47,6 +51,7 @@ class Context:
         self.clock = StoreClock()
         self.plans: dict[int, Plan | None] = {}
         self.rotation = Rotation()
+        self.catalogue_writes = {name for name, text in self.sql.items() if _CATALOGUE.search(text)}
 
 
 class Tx:
@@ -59,6 +64,7 @@ class Tx:
         self.vault = context.vault
         self.options = context.options
         self.now = context.clock.micros()
+        self.announced = False  # there is new work: whoever sleeps is to be woken after the commit
 
     @property
     def at(self) -> datetime:

@@ -1,17 +1,16 @@
 -- Dead letters and replay. A filter that is not given is NULL; each call is planned anew, so it costs nothing.
--- $1 organization, $2 application, $3 endpoint, $4 event type, $5 reason, $6 since, $7 until, $8 ids, $9 resolved.
 
 -- part: dead_filter
-  AND ($3::bigint IS NULL OR l.endpoint_no = $3) AND ($4::text IS NULL OR l.event_type = $4)
-  AND ($5::text IS NULL OR l.reason = $5) AND ($6::timestamptz IS NULL OR l.died_at >= $6)
-  AND ($7::timestamptz IS NULL OR l.died_at < $7) AND ($8::bigint[] IS NULL OR l.id = ANY ($8))
+  AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no) AND (:event_type::text IS NULL OR l.event_type = :event_type)
+  AND (:reason::text IS NULL OR l.reason = :reason) AND (:since::timestamptz IS NULL OR l.died_at >= :since)
+  AND (:until::timestamptz IS NULL OR l.died_at < :until) AND (:ids::bigint[] IS NULL OR l.id = ANY (:ids))
 
 -- part: dead_where
-WHERE ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR l.app_no = $2)
+WHERE (:org_id::text IS NULL OR a.org_id = :org_id) AND (:app_no::bigint IS NULL OR l.app_no = :app_no)
   -- include: dead_filter
 
 -- part: dead_resolved
-  AND CASE WHEN $9::boolean IS NULL THEN true WHEN $9 THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
+  AND CASE WHEN :resolved::boolean IS NULL THEN true WHEN :resolved THEN l.resolved_at IS NOT NULL ELSE l.resolved_at IS NULL END
 
 -- part: dead_shown
 SELECT l.*, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
@@ -23,19 +22,19 @@ JOIN hookline.endpoint e ON e.no = l.endpoint_no
 -- include: dead_shown
 -- include: dead_where
   -- include: dead_resolved
-  AND ($10::timestamptz IS NULL OR (l.died_at, l.id) < ($10, $11::bigint))
-ORDER BY l.died_at DESC, l.id DESC LIMIT $12::integer
+  AND (l.died_at, l.id) < (:died_at::timestamptz, :dead_id::bigint)
+ORDER BY l.died_at DESC, l.id DESC LIMIT :limit::integer
 
 -- name: dead_letters_back
 -- include: dead_shown
 -- include: dead_where
   -- include: dead_resolved
-  AND ($10::timestamptz IS NULL OR (l.died_at, l.id) > ($10, $11::bigint))
-ORDER BY l.died_at, l.id LIMIT $12::integer
+  AND (l.died_at, l.id) > (:died_at::timestamptz, :dead_id::bigint)
+ORDER BY l.died_at, l.id LIMIT :limit::integer
 
 -- name: dead_letter
 -- include: dead_shown
-WHERE l.id = $1
+WHERE l.id = :dead_id
 
 -- name: dead_stats
 SELECT l.reason, l.resolved_at IS NOT NULL AS resolved, count(*) AS many, min(l.died_at) AS oldest
@@ -46,61 +45,57 @@ JOIN hookline.application a ON a.no = l.app_no
 GROUP BY 1, 2
 
 -- name: dead_stats_applications
--- $10 most of them.
 SELECT a.org_id, a.id AS app_id, count(*) AS dead
 FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
 -- include: dead_where
-  AND $9::boolean IS NULL AND l.resolved_at IS NULL
-GROUP BY a.no ORDER BY dead DESC, a.no LIMIT $10::integer
+  AND :resolved::boolean IS NULL AND l.resolved_at IS NULL
+GROUP BY a.no ORDER BY dead DESC, a.no LIMIT :most::integer
 
 -- name: dead_stats_pending
 SELECT count(*) FROM hookline.delivery d
 JOIN hookline.application a ON a.no = d.app_no
-WHERE d.trigger = 1 AND ($1::text IS NULL OR a.org_id = $1) AND ($2::bigint IS NULL OR d.app_no = $2)
-  AND ($3::bigint IS NULL OR d.endpoint_no = $3) AND ($4::text IS NULL OR d.event_type = $4)
+WHERE d.trigger = 1 AND (:org_id::text IS NULL OR a.org_id = :org_id) AND (:app_no::bigint IS NULL OR d.app_no = :app_no)
+  AND (:endpoint_no::bigint IS NULL OR d.endpoint_no = :endpoint_no) AND (:event_type::text IS NULL OR d.event_type = :event_type)
 
 -- name: dead_summary
--- $10 how many are looked at.
 WITH l AS MATERIALIZED (
        SELECT l.app_no, l.endpoint_no, l.reason, l.died_at FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       ORDER BY l.died_at DESC, l.id DESC LIMIT $10::integer),
+       ORDER BY l.died_at DESC, l.id DESC LIMIT :looked::integer),
      g AS (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest FROM l GROUP BY 1, 2, 3)
 SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
 FROM g JOIN hookline.application a ON a.no = g.app_no JOIN hookline.endpoint e ON e.no = g.endpoint_no
 ORDER BY g.dead DESC, g.endpoint_no, g.reason
 
 -- name: dead_count
--- $10 most of them.
 SELECT count(*) FROM (
        SELECT FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       LIMIT $10::integer) l
+       LIMIT :most::integer) l
 
 -- name: dead_applications
--- $10 most of them.
 SELECT a.no FROM hookline.application a
-WHERE a.org_id = $1::text AND ($2::bigint IS NULL OR a.no = $2)
+WHERE a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR a.no = :app_no)
   AND EXISTS (SELECT FROM hookline.dead_letter l
        WHERE l.app_no = a.no
          -- include: dead_filter
          -- include: dead_resolved
        )
-ORDER BY a.no LIMIT $10::integer
+ORDER BY a.no LIMIT :most::integer
 
 -- name: dead_attempts
--- $1 message, $2 delivery, $3 when the message was accepted: nothing of it is older; $4 most.
+-- Nothing of it is older than the message.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
-WHERE t.message_id = $1::text AND t.delivery_id = $2::bigint AND t.recorded_at >= $3::timestamptz
-ORDER BY t.number DESC, t.id DESC LIMIT $4::integer
+WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND t.recorded_at >= :accepted_at::timestamptz
+ORDER BY t.number DESC, t.id DESC LIMIT :most::integer
 
 -- name: replay
--- $10 most of them, $11 the deployment's max age. The delivery keeps its id, so its history stays with it. Lane and message are
+-- The delivery keeps its id, so its history stays with it. Lane and message are
 -- looked up for each letter, not joined: of many letters the planner would rather read all messages that there are.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
@@ -109,7 +104,7 @@ WITH x AS MATERIALIZED (
          -- include: dead_resolved
          AND (SELECT n.status < 2 FROM hookline.lane n WHERE n.endpoint_no = l.endpoint_no)
          AND (SELECT m.payload IS NOT NULL FROM hookline.message m WHERE m.created_at = l.message_at AND m.seq = l.message_seq)
-       ORDER BY l.died_at, l.id LIMIT $10::integer
+       ORDER BY l.died_at, l.id LIMIT :limit::integer
        FOR UPDATE OF l SKIP LOCKED),
      gone AS (DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(SELECT id FROM x)) RETURNING *),
      d AS (
@@ -118,7 +113,7 @@ WITH x AS MATERIALIZED (
        OVERRIDING SYSTEM VALUE
        SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type,
               CASE WHEN ordering_key IS NULL THEN 0 ELSE 6 END, 0, sent, 1, now(),
-              now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $11::float8)), last_status, policy,
+              now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, :max_age::float8)), last_status, policy,
               ordering_key
        FROM gone ORDER BY id
        RETURNING id, app_no, endpoint_no, ordering_key),
@@ -128,16 +123,15 @@ WITH x AS MATERIALIZED (
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce()) FROM d GROUP BY endpoint_no
 
 -- name: resolve
--- $10 most of them, $11 the note.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
-         AND $9::boolean IS NULL AND l.resolved_at IS NULL
-       ORDER BY l.died_at, l.id LIMIT $10::integer
+         AND :resolved::boolean IS NULL AND l.resolved_at IS NULL
+       ORDER BY l.died_at, l.id LIMIT :limit::integer
        FOR UPDATE OF l SKIP LOCKED),
      closed AS (
-       UPDATE hookline.dead_letter SET resolved_at = now(), note = $11::text WHERE id = ANY (ARRAY(SELECT id FROM x))
+       UPDATE hookline.dead_letter SET resolved_at = now(), note = :text::text WHERE id = ANY (ARRAY(SELECT id FROM x))
        RETURNING id, app_no, endpoint_no, ordering_key),
      turns AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
@@ -147,29 +141,23 @@ WITH x AS MATERIALIZED (
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce() FROM turns LIMIT 1)
 FROM closed GROUP BY endpoint_no
 
--- name: dead_lock
--- In the order in which tasks and operators come by them.
-SELECT id FROM hookline.dead_letter WHERE id = ANY ($1::bigint[]) ORDER BY died_at, id FOR UPDATE
-
 -- name: messages_look
--- Every message of the application that a walk comes by, and what became of it at the endpoint. $1 endpoint, $2 application,
--- $3 and $4 between these ids, $5 and $6 only these partitions, $7 most.
+-- Every message of the application that a walk comes by, and what became of it at the endpoint.
 WITH m AS MATERIALIZED (
        SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole
        FROM hookline.message m
-       WHERE m.app_no = $2::bigint AND m.id > $3::text AND m.id < $4::text
-         AND m.created_at >= $5::timestamptz AND m.created_at < $6::timestamptz AND (m.only_for IS NULL OR m.only_for = $1)
-       ORDER BY m.id LIMIT $7::integer)
+       WHERE m.app_no = :app_no::bigint AND m.id > :after::text AND m.id < :before::text
+         AND m.created_at >= :since::timestamptz AND m.created_at < :until::timestamptz AND (m.only_for IS NULL OR m.only_for = :no)
+       ORDER BY m.id LIMIT :limit::integer)
 SELECT m.*,
-       EXISTS (SELECT FROM hookline.delivery d WHERE d.message_id = m.id AND d.endpoint_no = $1::bigint) AS open,
+       EXISTS (SELECT FROM hookline.delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no::bigint) AS open,
        EXISTS (SELECT FROM hookline.delivery_done d
-               WHERE d.message_id = m.id AND d.endpoint_no = $1 AND d.finished_at >= $5) AS delivered,
-       (SELECT max(d.id) FROM hookline.dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = $1) AS dead_id
+               WHERE d.message_id = m.id AND d.endpoint_no = :no AND d.finished_at >= :since) AS delivered,
+       (SELECT max(d.id) FROM hookline.dead_letter d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS dead_id
 FROM m ORDER BY m.id
 
 -- name: messages_deliver
--- Under the lane's lock: two of these at once would make a delivery each. $1 endpoint, $2 messages, $3 and $4 their partitions,
--- $5 max age.
+-- Under the lane's lock: two of these at once would make a delivery each.
 WITH m AS MATERIALIZED (
        SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
               e.policy AS endpoint_policy, t.policy AS type_policy, q.key
@@ -178,14 +166,14 @@ WITH m AS MATERIALIZED (
        JOIN hookline.message m ON m.app_no = e.app_no
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
-       WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.id = ANY ($2::text[])
-         AND m.created_at >= $3::timestamptz AND m.created_at < $4::timestamptz),
+       WHERE e.no = :no::bigint AND e.deleted_at IS NULL AND m.id = ANY (:ids::text[])
+         AND m.created_at >= :since::timestamptz AND m.created_at < :until::timestamptz),
      d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
                                       expires_at, policy, ordering_key, state)
        SELECT app_no, no, seq, created_at, id, event_type, 1, due_at,
               due_at + make_interval(secs => coalesce((policy ->> 'max_age')::float8, (endpoint_policy ->> 'max_age')::float8,
-                                                     (type_policy ->> 'max_age')::float8, $5::float8)),
+                                                     (type_policy ->> 'max_age')::float8, :max_age::float8)),
               CASE WHEN policy IS NULL AND endpoint_policy IS NULL AND type_policy IS NULL THEN NULL
                    ELSE coalesce(type_policy, '{}') || coalesce(endpoint_policy, '{}') || coalesce(policy, '{}') END,
               key, CASE WHEN key IS NULL THEN 0 ELSE 6 END
@@ -197,27 +185,23 @@ WITH m AS MATERIALIZED (
        FROM d GROUP BY app_no, endpoint_no)
 SELECT count(*), (SELECT hookline.announce()) FROM d
 
--- name: endpoint_lives
-SELECT no FROM hookline.endpoint WHERE no = $1::bigint AND deleted_at IS NULL
-
 -- name: resend
--- $1 endpoint, $2 message, $3 and $4 when it can have been made, $5 the deployment's max age.
 WITH d AS (
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, trigger, due_at,
                                       expires_at, policy, ordering_key, state)
        SELECT m.app_no, e.no, m.seq, m.created_at, m.id, m.event_type, 1, now(),
               now() + make_interval(secs => coalesce((m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8,
-                                                     (t.policy ->> 'max_age')::float8, $5::float8)),
+                                                     (t.policy ->> 'max_age')::float8, :max_age::float8)),
               CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
                    ELSE coalesce(t.policy, '{}') || coalesce(e.policy, '{}') || coalesce(m.policy, '{}') END,
               q.key, CASE WHEN q.key IS NULL THEN 0 ELSE 6 END
        FROM hookline.endpoint e
        JOIN hookline.application a ON a.no = e.app_no
-       JOIN hookline.message m ON m.app_no = e.app_no AND m.id = $2::text
+       JOIN hookline.message m ON m.app_no = e.app_no AND m.id = :message_id::text
        LEFT JOIN hookline.event_type t ON t.org_id = a.org_id AND t.name = m.event_type
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
-       WHERE e.no = $1::bigint AND e.deleted_at IS NULL AND m.payload IS NOT NULL
-         AND m.created_at >= $3::timestamptz AND m.created_at <= $4::timestamptz
+       WHERE e.no = :no::bigint AND e.deleted_at IS NULL AND m.payload IS NOT NULL
+         AND m.created_at >= :since::timestamptz AND m.created_at <= :until::timestamptz
        LIMIT 1
        RETURNING id, app_no, endpoint_no, ordering_key),
      woken AS (

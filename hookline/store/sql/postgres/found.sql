@@ -1,5 +1,4 @@
 -- Messages for people who search: of one application, of a few, of a whole organization, or by the state of their deliveries.
--- $2 where the walk begins, $3 where it ends; $5 after, $6 before; $7 event types, $8 channel, $9 tag, $10 state.
 
 -- part: found_columns
        m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size,
@@ -7,21 +6,21 @@
 
 -- part: found_filter
 -- OFFSET 0: asked once for each message that is looked at, never made into a join with all history.
-  AND ($5::timestamptz IS NULL OR m.created_at > $5) AND ($6::timestamptz IS NULL OR m.created_at < $6)
-  AND ($7::text[] IS NULL OR m.event_type = ANY ($7)) AND ($8::text IS NULL OR $8 = ANY (m.channels))
-  AND ($9::text IS NULL OR $9 = ANY (m.tags))
-  AND CASE WHEN $10::text IN ('delivered', 'none')
+  AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
+  AND (:event_types::text[] IS NULL OR m.event_type = ANY (:event_types)) AND (:channel::text IS NULL OR :channel = ANY (m.channels))
+  AND (:tag::text IS NULL OR :tag = ANY (m.tags))
+  AND CASE WHEN :state::text IN ('delivered', 'none')
            THEN NOT EXISTS (SELECT FROM hookline.delivery d WHERE d.message_id = m.id OFFSET 0)
                 AND NOT EXISTS (SELECT FROM hookline.dead_letter d WHERE d.message_id = m.id OFFSET 0)
-                AND ($10 = 'delivered') = EXISTS (SELECT FROM hookline.delivery_done d
+                AND (:state = 'delivered') = EXISTS (SELECT FROM hookline.delivery_done d
                                                   WHERE d.message_id = m.id AND d.finished_at >= m.created_at OFFSET 0)
            ELSE TRUE END
 
 -- part: found_theirs
 -- Of the deliveries that were seen.
        SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
-       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-       WHERE $11::bigint IS NULL OR s.app_no = $11
+       JOIN hookline.application a ON a.no = s.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
+       WHERE :app_no::bigint IS NULL OR s.app_no = :app_no
 
 -- part: found_of_theirs
 SELECT
@@ -34,162 +33,158 @@ WHERE TRUE
   -- include: found_filter
 
 -- name: found_apps
-SELECT no FROM hookline.application WHERE org_id = $1 AND deleted_at IS NULL ORDER BY id LIMIT $2
+SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :most
 
 -- name: found_app
-SELECT TRUE FROM hookline.application WHERE org_id = $1 AND no = $2 AND deleted_at IS NULL
+SELECT TRUE FROM hookline.application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL
 
 -- name: found_end
--- Where a walk over $4 messages of each of the applications $1 ends: where the first of them does.
-SELECT max(e.id) FROM unnest($1::bigint[]) AS p (app_no)
+-- Where a walk over :stride messages of each of the applications :apps ends: where the first of them does.
+SELECT max(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
-  SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < $2::text AND m.id >= $3::text
-  ORDER BY m.id DESC OFFSET $4::integer - 1 LIMIT 1) e
+  SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
+  ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1) e
 
 -- name: found
 SELECT
 -- include: found_columns
-FROM unnest($1::bigint[]) AS p (app_no)
+FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.* FROM hookline.message m
-  WHERE m.app_no = p.app_no AND m.id < $2::text AND m.id >= $3::text
+  WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
   -- include: found_filter
-  ORDER BY m.id DESC LIMIT $4::integer) m
+  ORDER BY m.id DESC LIMIT :limit::integer) m
 JOIN hookline.application a ON a.no = m.app_no
-ORDER BY m.id DESC LIMIT $4::integer
+ORDER BY m.id DESC LIMIT :limit::integer
 
 -- name: found_all_end
--- Where a walk over $3 messages of anybody ends.
-SELECT m.id FROM hookline.message m WHERE m.id < $1::text AND m.id >= $2::text ORDER BY m.id DESC OFFSET $3::integer - 1 LIMIT 1
+-- Where a walk over :stride messages of anybody ends.
+SELECT m.id FROM hookline.message m WHERE m.id < :near::text AND m.id >= :far::text ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_all
--- $1 organization.
 SELECT
 -- include: found_columns
 FROM hookline.message m
-JOIN hookline.application a ON a.no = m.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-WHERE m.id < $2::text AND m.id >= $3::text
+JOIN hookline.application a ON a.no = m.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
+WHERE m.id < :near::text AND m.id >= :far::text
   -- include: found_filter
-ORDER BY m.id DESC LIMIT $4::integer
+ORDER BY m.id DESC LIMIT :limit::integer
 
 -- name: found_end_back
-SELECT min(e.id) FROM unnest($1::bigint[]) AS p (app_no)
+SELECT min(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
-  SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id > $2::text AND m.id <= $3::text
-  ORDER BY m.id OFFSET $4::integer - 1 LIMIT 1) e
+  SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id > :near::text AND m.id <= :far::text
+  ORDER BY m.id OFFSET :stride::integer - 1 LIMIT 1) e
 
 -- name: found_back
 SELECT
 -- include: found_columns
-FROM unnest($1::bigint[]) AS p (app_no)
+FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.* FROM hookline.message m
-  WHERE m.app_no = p.app_no AND m.id > $2::text AND m.id <= $3::text
+  WHERE m.app_no = p.app_no AND m.id > :near::text AND m.id <= :far::text
   -- include: found_filter
-  ORDER BY m.id LIMIT $4::integer) m
+  ORDER BY m.id LIMIT :limit::integer) m
 JOIN hookline.application a ON a.no = m.app_no
-ORDER BY m.id LIMIT $4::integer
+ORDER BY m.id LIMIT :limit::integer
 
 -- name: found_all_end_back
-SELECT m.id FROM hookline.message m WHERE m.id > $1::text AND m.id <= $2::text ORDER BY m.id OFFSET $3::integer - 1 LIMIT 1
+SELECT m.id FROM hookline.message m WHERE m.id > :near::text AND m.id <= :far::text ORDER BY m.id OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_all_back
 SELECT
 -- include: found_columns
 FROM hookline.message m
-JOIN hookline.application a ON a.no = m.app_no AND a.org_id = $1::text AND a.deleted_at IS NULL
-WHERE m.id > $2::text AND m.id <= $3::text
+JOIN hookline.application a ON a.no = m.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
+WHERE m.id > :near::text AND m.id <= :far::text
   -- include: found_filter
-ORDER BY m.id LIMIT $4::integer
+ORDER BY m.id LIMIT :limit::integer
 
 -- name: found_open_end
--- Where a walk over $3 open deliveries of anybody ends.
+-- Where a walk over :stride open deliveries of anybody ends.
 SELECT message_id FROM hookline.delivery
-WHERE message_id < $1::text AND message_id >= $2::text
-ORDER BY message_id DESC OFFSET $3::integer - 1 LIMIT 1
+WHERE message_id < :near::text AND message_id >= :far::text
+ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_open
--- $1 organization, $11 application or NULL, $12 most deliveries that are looked at.
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.delivery
-       WHERE message_id < $2::text AND message_id >= $3::text
-       ORDER BY message_id DESC LIMIT $12::integer),
+       WHERE message_id < :near::text AND message_id >= :far::text
+       ORDER BY message_id DESC LIMIT :stride::integer),
      theirs AS MATERIALIZED (
        -- include: found_theirs
        ORDER BY s.message_id DESC)
 -- include: found_of_theirs
-ORDER BY t.message_id DESC LIMIT $4::integer
+ORDER BY t.message_id DESC LIMIT :limit::integer
 
 -- name: found_dead_end
 SELECT message_id FROM hookline.dead_letter
-WHERE resolved_at IS NULL AND message_id < $1::text AND message_id >= $2::text
-ORDER BY message_id DESC OFFSET $3::integer - 1 LIMIT 1
+WHERE resolved_at IS NULL AND message_id < :near::text AND message_id >= :far::text
+ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_dead
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.dead_letter
-       WHERE resolved_at IS NULL AND message_id < $2::text AND message_id >= $3::text
-       ORDER BY message_id DESC LIMIT $12::integer),
+       WHERE resolved_at IS NULL AND message_id < :near::text AND message_id >= :far::text
+       ORDER BY message_id DESC LIMIT :stride::integer),
      theirs AS MATERIALIZED (
        -- include: found_theirs
        ORDER BY s.message_id DESC)
 -- include: found_of_theirs
-ORDER BY t.message_id DESC LIMIT $4::integer
+ORDER BY t.message_id DESC LIMIT :limit::integer
 
 -- name: found_open_end_back
 SELECT message_id FROM hookline.delivery
-WHERE message_id > $1::text AND message_id <= $2::text
-ORDER BY message_id OFFSET $3::integer - 1 LIMIT 1
+WHERE message_id > :near::text AND message_id <= :far::text
+ORDER BY message_id OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_open_back
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.delivery
-       WHERE message_id > $2::text AND message_id <= $3::text
-       ORDER BY message_id LIMIT $12::integer),
+       WHERE message_id > :near::text AND message_id <= :far::text
+       ORDER BY message_id LIMIT :stride::integer),
      theirs AS MATERIALIZED (
        -- include: found_theirs
        ORDER BY s.message_id)
 -- include: found_of_theirs
-ORDER BY t.message_id LIMIT $4::integer
+ORDER BY t.message_id LIMIT :limit::integer
 
 -- name: found_dead_end_back
 SELECT message_id FROM hookline.dead_letter
-WHERE resolved_at IS NULL AND message_id > $1::text AND message_id <= $2::text
-ORDER BY message_id OFFSET $3::integer - 1 LIMIT 1
+WHERE resolved_at IS NULL AND message_id > :near::text AND message_id <= :far::text
+ORDER BY message_id OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_dead_back
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.dead_letter
-       WHERE resolved_at IS NULL AND message_id > $2::text AND message_id <= $3::text
-       ORDER BY message_id LIMIT $12::integer),
+       WHERE resolved_at IS NULL AND message_id > :near::text AND message_id <= :far::text
+       ORDER BY message_id LIMIT :stride::integer),
      theirs AS MATERIALIZED (
        -- include: found_theirs
        ORDER BY s.message_id)
 -- include: found_of_theirs
-ORDER BY t.message_id LIMIT $4::integer
+ORDER BY t.message_id LIMIT :limit::integer
 
 -- name: found_by_event_id
--- $1 organization, $2 application or NULL, $3 event id, $4 most.
 SELECT
 -- include: found_columns
 FROM hookline.application a
-JOIN hookline.event_id e ON e.app_no = a.no AND e.event_id = $3::text
+JOIN hookline.event_id e ON e.app_no = a.no AND e.event_id = :ref::text
 JOIN hookline.message m ON m.created_at = e.created_at AND m.id = e.message_id AND m.app_no = e.app_no
-WHERE a.org_id = $1::text AND a.deleted_at IS NULL AND ($2::bigint IS NULL OR a.no = $2)
-ORDER BY m.id DESC LIMIT $4::integer
+WHERE a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
+ORDER BY m.id DESC LIMIT :most::integer
 
 -- name: found_by_id
--- $1 organization, $2 application or NULL, $3 its id, accepted from $4 to $5.
 SELECT
 -- include: found_columns
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
-WHERE m.id = $3::text AND m.created_at >= $4::timestamptz AND m.created_at <= $5::timestamptz
-  AND a.org_id = $1::text AND a.deleted_at IS NULL AND ($2::bigint IS NULL OR a.no = $2)
+WHERE m.id = :ref::text AND m.created_at >= :since::timestamptz AND m.created_at <= :until::timestamptz
+  AND a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
 
 -- name: found_states
--- Of the messages $1, each accepted at its $2: what became of it was done after that.
+-- Of the messages :ids, each accepted at its :instants: what became of it was done after that.
 SELECT x.id AS message_id, s.state, s.held, count(*)::integer AS number
-FROM unnest($1::text[], $2::timestamptz[]) AS x (id, at)
+FROM unnest(:ids::text[], :instants::timestamptz[]) AS x (id, at)
 CROSS JOIN LATERAL (
   SELECT d.state::integer AS state,
 -- include: keeps

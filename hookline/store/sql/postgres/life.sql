@@ -1,5 +1,3 @@
--- name: now
-SELECT now()
 
 -- name: version
 SELECT coalesce(max(number), 0) FROM hookline.migration

@@ -22,15 +22,3 @@ WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (end
        UPDATE hookline.delivery SET state = 0 WHERE id = ANY (ARRAY(SELECT id FROM head)) AND state + 0 = 6
        RETURNING endpoint_no, due_at)
 SELECT endpoint_no, min(due_at) AS floor FROM turned GROUP BY endpoint_no
-
--- name: unblock
--- An endpoint no longer waits for its dead: the queues that did. Under the lane's lock.
-INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
-SELECT min(app_no), $1, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
-FROM hookline.dead_letter WHERE endpoint_no = $1::bigint AND ordering_key IS NOT NULL AND resolved_at IS NULL
-HAVING count(*) > 0
-
--- name: queued_renew
-UPDATE hookline.delivery
-SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, $2::float8))
-WHERE endpoint_no = $1 AND state = 6

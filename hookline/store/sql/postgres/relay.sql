@@ -151,14 +151,3 @@ FROM hookline.outbox WHERE error IS NOT NULL AND id > $1::bigint ORDER BY id LIM
 -- name: set_aside_back
 -- include: stands_aside
 FROM hookline.outbox WHERE error IS NOT NULL AND id < $1::bigint ORDER BY id DESC LIMIT $2::integer
-
--- name: set_aside_retry
-WITH back AS (
-       UPDATE hookline.outbox SET error = NULL, set_aside_at = NULL
-       WHERE error IS NOT NULL AND ($1::bigint[] IS NULL OR id = ANY ($1::bigint[]))
-       RETURNING 1)
-SELECT count(*) FROM back
-
--- name: set_aside_discard
-WITH gone AS (DELETE FROM hookline.outbox WHERE error IS NOT NULL AND id = ANY ($1::bigint[]) RETURNING 1)
-SELECT count(*) FROM gone

@@ -78,3 +78,32 @@ DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
 
 -- name: make_partitions
 SELECT hookline.make_partitions((now() AT TIME ZONE 'UTC')::date, 3)
+
+-- name: retire_answer
+DELETE FROM hookline.answer WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM hookline.answer WHERE expires_at <= now() ORDER BY expires_at LIMIT $1::integer FOR UPDATE SKIP LOCKED))
+
+-- name: retire_token
+DELETE FROM hookline.revoked_token WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM hookline.revoked_token WHERE expires_at <= now() ORDER BY expires_at LIMIT $1::integer
+  FOR UPDATE SKIP LOCKED))
+
+-- name: retire_session
+DELETE FROM hookline.session WHERE hash = ANY (ARRAY(
+  SELECT hash FROM hookline.session WHERE expires_at <= now() ORDER BY expires_at LIMIT $1::integer
+  FOR UPDATE SKIP LOCKED))
+
+-- name: retire_guess
+DELETE FROM hookline.guess WHERE subject = ANY (ARRAY(
+  SELECT subject FROM hookline.guess WHERE seen_at < now() - make_interval(secs => $1) ORDER BY seen_at
+  LIMIT $2::integer FOR UPDATE SKIP LOCKED))
+
+-- name: retire_audit
+DELETE FROM hookline.audit WHERE id = ANY (ARRAY(
+  SELECT id FROM hookline.audit WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
+
+-- name: retire_task
+DELETE FROM hookline.task WHERE id = ANY (ARRAY(
+  SELECT id FROM hookline.task
+  WHERE status <> 'running' AND updated_at < now() - make_interval(days => $1::integer)
+  ORDER BY updated_at LIMIT $2::integer))

@@ -1,7 +1,7 @@
 -- Sweep: what no single delivery takes care of. Each kind under its own guard, rows with SKIP LOCKED, in batches.
 
 -- name: sweep_guard
-SELECT pg_try_advisory_xact_lock(1214543, $1::integer)
+SELECT pg_try_advisory_xact_lock(1214543, :chore::integer)
 
 -- name: sweep_leases_find
 -- Read without locks: lanes are locked before deliveries, as record does. $2 is the length of a lease: what ends further away

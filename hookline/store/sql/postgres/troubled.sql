@@ -4,40 +4,39 @@
 (n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until > now(), false))
 
 -- name: troubled_numbers
--- $1 organization, $2 application, $3 how many.
 SELECT n.endpoint_no,
 -- include: held_back
        AS held
 FROM hookline.lane n
 WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > now() OR n.failing_since IS NOT NULL
        OR n.pace IS NOT NULL)
-  AND ($2::bigint IS NULL OR n.app_no = $2)
-  AND ($1::text IS NULL OR EXISTS (SELECT FROM hookline.application a WHERE a.no = n.app_no AND a.org_id = $1))
-ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT $3::integer
+  AND (:app_no::bigint IS NULL OR n.app_no = :app_no)
+  AND (:org_id::text IS NULL OR EXISTS (SELECT FROM hookline.application a WHERE a.no = n.app_no AND a.org_id = :org_id))
+ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT :most::integer
 
 -- name: troubled_dead
--- By lane, those with the most dead letters first: of $1 endpoints that have any, one after the other along their index, and of
--- each $2 letters, so that it is clear how it compares. Of applications $3 to $4, of an organization $5 or all; $6 of them.
+-- By lane, those with the most dead letters first: of so many endpoints that have any, one after the other along their index, and of
+-- each so many letters that it is clear how it compares.
 -- Ranges and orders are those of that index: with equations the planner reads the whole table, where one endpoint has most of it.
 WITH RECURSIVE found AS (
-  (SELECT app_no, endpoint_no FROM hookline.dead_letter WHERE resolved_at IS NULL AND app_no BETWEEN $3::bigint AND $4::bigint
+  (SELECT app_no, endpoint_no FROM hookline.dead_letter WHERE resolved_at IS NULL AND app_no BETWEEN :first::bigint AND :last::bigint
    ORDER BY app_no, endpoint_no LIMIT 1)
   UNION ALL
   SELECT l.app_no, l.endpoint_no FROM found f CROSS JOIN LATERAL (
     SELECT app_no, endpoint_no FROM hookline.dead_letter
-    WHERE resolved_at IS NULL AND app_no <= $4 AND (app_no, endpoint_no) > (f.app_no, f.endpoint_no)
+    WHERE resolved_at IS NULL AND app_no <= :last AND (app_no, endpoint_no) > (f.app_no, f.endpoint_no)
     ORDER BY app_no, endpoint_no LIMIT 1) l)
 SELECT f.endpoint_no
 FROM (SELECT f.* FROM found f
       JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no AND n.status < 3
       JOIN hookline.application a ON a.no = f.app_no AND a.deleted_at IS NULL
-      WHERE $5::text IS NULL OR a.org_id = $5
-      LIMIT $1::integer) f
+      WHERE :org_id::text IS NULL OR a.org_id = :org_id
+      LIMIT :looked_at::integer) f
 ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
                                 WHERE l.resolved_at IS NULL AND l.app_no BETWEEN f.app_no AND f.app_no
                                   AND l.endpoint_no BETWEEN f.endpoint_no AND f.endpoint_no
-                                ORDER BY l.app_no, l.endpoint_no LIMIT $2::integer) c) DESC, 1
-LIMIT $6::integer
+                                ORDER BY l.app_no, l.endpoint_no LIMIT :compared::integer) c) DESC, 1
+LIMIT :most::integer
 
 -- name: app_health
 -- Of applications $1: of each $2 lanes, by the endpoint's id, and $3 how far is counted. Ranges and orders as of `troubled`.
@@ -59,10 +58,10 @@ CROSS JOIN LATERAL (
               ORDER BY e.app_no, e.id LIMIT $2::integer) f
         JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
--- name: troubled
--- $1 endpoints, in the order in which they are wanted; $2 how far is counted. Ranges and orders are those of the indexes by
--- endpoint: with an equation the planner walks through the dead letters and events of everybody else, by time.
-SELECT a.org_id, a.name AS app_name, x.dead,
+-- name: troubled_about
+-- Ranges and orders are those of the indexes by endpoint: with an equation the planner walks through the dead letters and events
+-- of everybody else, by time.
+SELECT l.endpoint_no AS no, a.org_id, a.name AS app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
          SELECT d.died_at FROM hookline.dead_letter d
          WHERE d.resolved_at IS NULL AND d.app_no BETWEEN l.app_no AND l.app_no
@@ -70,19 +69,16 @@ SELECT a.org_id, a.name AS app_name, x.dead,
          ORDER BY d.app_no, d.endpoint_no, d.died_at LIMIT 1) END AS dead_since,
        (SELECT v.at FROM hookline.lane_event v
         WHERE v.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
-        ORDER BY v.endpoint_no DESC, v.id DESC LIMIT 1) AS stopped_at,
--- include: lane_seen
-FROM unnest($1::bigint[]) WITH ORDINALITY f (endpoint_no, place)
+        ORDER BY v.endpoint_no DESC, v.id DESC LIMIT 1) AS stopped_at
+FROM unnest(:nos::bigint[]) AS f (endpoint_no)
 JOIN hookline.lane l ON l.endpoint_no = f.endpoint_no AND l.status < 3
-JOIN hookline.endpoint e ON e.no = l.endpoint_no
-JOIN hookline.application a ON a.no = e.app_no
+JOIN hookline.application a ON a.no = l.app_no
 CROSS JOIN LATERAL (
   SELECT count(*) AS dead
   FROM (SELECT FROM hookline.dead_letter d
         WHERE d.resolved_at IS NULL AND d.app_no BETWEEN l.app_no AND l.app_no
           AND d.endpoint_no BETWEEN l.endpoint_no AND l.endpoint_no
-        ORDER BY d.app_no, d.endpoint_no LIMIT $2::integer) c) x
-ORDER BY f.place
+        ORDER BY d.app_no, d.endpoint_no LIMIT :counted::integer) c) x
 
 -- name: backlog
 -- $1 organization, $2 application; $3 how far is counted: each lane's deliveries along its index, and no lane more once that is

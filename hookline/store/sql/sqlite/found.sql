@@ -23,7 +23,7 @@
    -- include: found_filter
 
 -- name: found_apps
-SELECT no FROM application WHERE org_id = ? AND deleted_at IS NULL ORDER BY id LIMIT ?;
+SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :most;
 
 -- name: found_app
 SELECT 1 FROM application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL;

@@ -16,9 +16,6 @@ INSERT INTO wake (endpoint_no, at, floor, keys, app_no) VALUES (?1, ?2, ?3, ?4, 
 -- name: lane_events_write
 INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause, actor, actor_name) VALUES (?, ?, ?, ?, ?, ?, ?);
 
--- name: lane_first_due
-SELECT due_at FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at LIMIT 1;
-
 -- name: waiting_lanes
 -- The lanes that have something waiting, one seek each: SQLite has no loose index scan of its own.
 WITH RECURSIVE waiting (endpoint_no) AS (

@@ -13,22 +13,6 @@ UPDATE delivery SET state = 0
 -- The queues that these deliveries stand in.
 SELECT endpoint_no, ordering_key FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND ordering_key IS NOT NULL;
 
--- name: blocking
--- The queues of an endpoint that wait for their dead, if it says so.
-SELECT DISTINCT ordering_key FROM dead_letter WHERE endpoint_no = ? AND ordering_key IS NOT NULL AND resolved_at IS NULL;
-
--- name: queued_stretch
--- A stretch of what a paused lane holds in queues, in the order of their index.
-SELECT ordering_key, message_seq, id FROM delivery
- WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
- ORDER BY ordering_key, message_seq, id LIMIT 1 OFFSET :limit;
-
--- name: queued_renew
-UPDATE delivery
-   SET expires_at = :now + cast(round(coalesce(json_extract(policy, '$.max_age'), :max_age) * 1000000) AS integer)
- WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
-   AND (ordering_key, message_seq, id) <= (:last_key, :last_seq, :last_id);
-
 -- name: queues
 -- Each queue that has something in it, one seek each, with the first in line. The next key of the lane, or else the first of the
 -- next lane: of a pair that comes from a query the index is searched by its first half alone.

@@ -53,13 +53,3 @@ SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at
 -- name: set_aside_back
 SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at, set_aside_at
   FROM outbox WHERE error IS NOT NULL AND id < ? ORDER BY id DESC LIMIT ?;
-
--- name: set_aside_retry
-UPDATE outbox SET error = NULL, set_aside_at = NULL
- WHERE id IN (SELECT value FROM json_each(?)) AND error IS NOT NULL;
-
--- name: set_aside_retry_all
-UPDATE outbox SET error = NULL, set_aside_at = NULL WHERE error IS NOT NULL AND id > 0;
-
--- name: set_aside_discard
-DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?)) AND error IS NOT NULL;

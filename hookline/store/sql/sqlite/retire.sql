@@ -38,3 +38,23 @@ RETURNING resolved_at IS NULL, endpoint_no, ordering_key;
 -- name: retire_resolved
 DELETE FROM dead_letter WHERE id IN (
     SELECT id FROM dead_letter WHERE died_at < :cutoff AND resolved_at < :cutoff ORDER BY died_at LIMIT :limit);
+
+-- name: retire_answer
+DELETE FROM answer WHERE rowid IN (SELECT rowid FROM answer WHERE expires_at <= ? ORDER BY expires_at LIMIT ?);
+
+-- name: retire_token
+DELETE FROM revoked_token WHERE rowid IN (
+    SELECT rowid FROM revoked_token WHERE expires_at <= ? ORDER BY expires_at LIMIT ?);
+
+-- name: retire_session
+DELETE FROM session WHERE hash IN (SELECT hash FROM session WHERE expires_at <= ? ORDER BY expires_at LIMIT ?);
+
+-- name: retire_guess
+DELETE FROM guess WHERE subject IN (SELECT subject FROM guess WHERE seen_at < ? ORDER BY seen_at LIMIT ?);
+
+-- name: retire_audit
+DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?);
+
+-- name: retire_task
+DELETE FROM task WHERE id IN (
+    SELECT id FROM task WHERE status <> 'running' AND updated_at < ? ORDER BY updated_at LIMIT ?);

@@ -1,5 +1,9 @@
 -- Sweep: what no single delivery takes care of, in batches.
 
+-- name: sweep_guard
+-- One writer: nobody else is at it.
+SELECT TRUE;
+
 -- name: sweep_leases_find
 SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;

@@ -56,16 +56,16 @@ SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesc
 
 -- name: troubled_about
 WITH x AS MATERIALIZED (
-  SELECT e.app_no, a.org_id, a.name AS app_name, (
+  SELECT e.no, e.app_no, a.org_id, a.name AS app_name, (
            SELECT count(*) FROM (SELECT 1 FROM dead_letter l
-                                  WHERE l.resolved_at IS NULL AND l.app_no = e.app_no AND l.endpoint_no = :no
-                                  ORDER BY l.app_no, l.endpoint_no LIMIT :bound)) AS dead
-    FROM endpoint e JOIN application a ON a.no = e.app_no WHERE e.no = :no)
-SELECT x.org_id, x.app_name, x.dead,
+                                  WHERE l.resolved_at IS NULL AND l.app_no = e.app_no AND l.endpoint_no = e.no
+                                  ORDER BY l.app_no, l.endpoint_no LIMIT :counted)) AS dead
+    FROM json_each(:nos) f CROSS JOIN endpoint e ON e.no = f.value JOIN application a ON a.no = e.app_no)
+SELECT x.no, x.org_id, x.app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
-         SELECT l.died_at FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = x.app_no AND l.endpoint_no = :no
+         SELECT l.died_at FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = x.app_no AND l.endpoint_no = x.no
           ORDER BY l.died_at LIMIT 1) END AS dead_since,
-       (SELECT v.at FROM lane_event v WHERE v.endpoint_no = :no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
+       (SELECT v.at FROM lane_event v WHERE v.endpoint_no = x.no AND v.kind IN ('endpoint_paused', 'endpoint_disabled')
          ORDER BY v.id DESC LIMIT 1) AS stopped_at
   FROM x;
 

@@ -1,16 +1,10 @@
 -- What people look at. Listings go by their indexes, from :near, which is not part of them, to :far, which is. A filter that is
 -- not given is NULL.
 
--- name: message_by_ref
-SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.app_no = :app_no AND m.id = :ref;
-
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
   FROM event_id e JOIN message m ON m.id = e.message_id AND m.app_no = e.app_no JOIN application a ON a.no = m.app_no
  WHERE e.app_no = :app_no AND e.event_id = :ref;
-
--- name: message_by_id
-SELECT m.*, a.id AS app_id FROM message m JOIN application a ON a.no = m.app_no WHERE m.id = ?;
 
 -- part: message_shown
 SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size, m.created_at,
@@ -49,13 +43,14 @@ SELECT m.id FROM message m WHERE m.app_no = :of AND m.id > :near AND m.id <= :fa
  WHERE m.app_no = :of AND m.id IN (SELECT value FROM json_each(:ids));
 
 -- name: message_payloads
-SELECT seq, payload FROM message WHERE seq IN (SELECT value FROM json_each(?));
+SELECT seq, payload FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: message_expunge
 UPDATE message SET payload = NULL
  WHERE seq = :seq
    AND (:force OR NOT EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = :id)
-                  AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = :id AND d.resolved_at IS NULL));
+                  AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.message_id = :id AND d.resolved_at IS NULL))
+RETURNING seq;
 
 -- part: keeps
 -- Whether the lane n keeps back the open delivery d.
@@ -91,14 +86,14 @@ SELECT f.* FROM (
 
 -- name: attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.message_id = ? ORDER BY t.started_at, t.id;
+ WHERE t.message_id = :id ORDER BY t.started_at, t.id;
 
 -- name: attempt
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.message_id = ? AND t.id = ?;
+ WHERE t.message_id = :id AND t.id = :attempt_id;
 
 -- name: attempt_expunge
-UPDATE attempt SET response_headers = NULL, response_body = NULL WHERE message_id = ? AND id = ?;
+UPDATE attempt SET response_headers = NULL, response_body = NULL WHERE message_id = :id AND id = :attempt_id RETURNING id;
 
 -- part: attempt_shown
 SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.url AS endpoint_url, t.event_type, t.number,
@@ -109,7 +104,7 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
 
 -- part: endpoint_attempts_filter
    AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
-   AND {outcome}
+-- include: of_outcome
    AND (:code_class IS NULL OR coalesce(t.status_code, 0) BETWEEN :code_class AND :code_class + 99)
    AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
    AND (:channel IS NULL AND :tag IS NULL
@@ -117,8 +112,12 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
                    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
               FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
 
+-- part: of_outcome
+-- Written out, as only then the index of what failed is used.
+   AND t.outcome = 'delivered' -- if :is_delivered
+   AND t.outcome <> 'delivered' -- if :is_failed
+
 -- name: endpoint_attempts
--- With the condition on the outcome written out, as only then its index is used.
 -- include: attempt_shown
  WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
 -- include: endpoint_attempts_filter
@@ -132,11 +131,13 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
 
 -- name: endpoint_attempts_end
 -- As `messages_end`.
-SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND {outcome}
+SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
+-- include: of_outcome
  ORDER BY t.id DESC LIMIT 1 OFFSET :stride - 1;
 
 -- name: endpoint_attempts_end_back
-SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far AND {outcome}
+SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <= :far
+-- include: of_outcome
  ORDER BY t.id LIMIT 1 OFFSET :stride - 1;
 
 -- part: message_attempts_filter
@@ -207,12 +208,6 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
 -- include: attempted_messages_filter
  ORDER BY t.id LIMIT :limit;
 
--- name: lane_numbers
-SELECT e.no FROM endpoint e WHERE e.app_no = ? AND e.deleted_at IS NULL ORDER BY e.id;
-
--- name: lane_apps
-SELECT no FROM application WHERE org_id = ? AND deleted_at IS NULL ORDER BY id;
-
 -- name: lane_page
 -- From the organization to its endpoints, not along the ids of everybody's: hence the plus signs.
 SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
@@ -227,32 +222,30 @@ SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
            FROM lane n WHERE n.endpoint_no = e.no) s))
  ORDER BY +e.id LIMIT :limit;
 
--- name: lane_all
-SELECT endpoint_no FROM lane WHERE status < 3 AND endpoint_no > 0 ORDER BY endpoint_no;
-
--- name: lane_view
+-- name: lane_views
 SELECT n.*, e.id AS endpoint_id, e.url AS url, e.description AS description, a.id AS app_id,
        (SELECT count(*) FROM (SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
                               UNION ALL
                               SELECT 1 FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state = 6
-                               LIMIT :bound)) AS depth,
+                               LIMIT :counted)) AS depth,
        (SELECT d.due_at FROM delivery d WHERE d.endpoint_no = n.endpoint_no AND d.state < 2
          ORDER BY d.due_at LIMIT 1) AS oldest_due,
        (SELECT coalesce('status ' || t.status_code, t.error)
                 || CASE WHEN t.detail = '' THEN '' ELSE ': ' || t.detail END
           FROM (SELECT * FROM attempt WHERE endpoint_no = n.endpoint_no ORDER BY id DESC LIMIT 20) t
          WHERE t.outcome <> 'delivered' ORDER BY t.id DESC LIMIT 1) AS last_error
-  FROM lane n JOIN endpoint e ON e.no = n.endpoint_no JOIN application a ON a.no = e.app_no
- WHERE n.endpoint_no = :no AND n.status < 3;
+  FROM json_each(:nos) f CROSS JOIN lane n ON n.endpoint_no = f.value
+  JOIN endpoint e ON e.no = n.endpoint_no JOIN application a ON a.no = e.app_no
+ WHERE n.status < 3;
 
 -- name: lane_events
-SELECT * FROM lane_event WHERE endpoint_no = ? ORDER BY id DESC LIMIT ?;
+SELECT * FROM lane_event WHERE endpoint_no = :no ORDER BY id DESC LIMIT :limit;
 
 -- name: timeline
-SELECT * FROM lane_event WHERE endpoint_no = ? AND id < ? ORDER BY id DESC LIMIT ?;
+SELECT * FROM lane_event WHERE endpoint_no = :no AND id < :iterator ORDER BY id DESC LIMIT :limit;
 
 -- name: timeline_back
-SELECT * FROM lane_event WHERE endpoint_no = ? AND id > ? ORDER BY id LIMIT ?;
+SELECT * FROM lane_event WHERE endpoint_no = :no AND id > :iterator ORDER BY id LIMIT :limit;
 
 -- name: counts_waiting
 SELECT state, count(*) FROM delivery WHERE state < 2 AND expires_at > 0 GROUP BY state;

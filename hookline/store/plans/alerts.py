@@ -1,0 +1,185 @@
+"""Alerts: what the rules remember. One transaction decides, writes what changed, and tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from hookline.model.alerts import (
+    Alert,
+    Begin,
+    Change,
+    Decide,
+    EarlierCheck,
+    EarlierChecks,
+    Fire,
+    Forget,
+    Notice,
+    Outgoing,
+    Pending,
+    Remembered,
+    Resolve,
+    Severity,
+    Tell,
+    UnhealthyEndpoint,
+    Update,
+)
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.rules.operational_events import ALERTS, MANAGEMENT
+from hookline.store.plans.chores import Chore, is_free
+from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_number, changes, reads, value
+from hookline.store.protocols import Page
+from hookline.store.rows import Reading, Row
+from hookline.store.rows.reading import maybe
+
+LOOKS_KEPT = timedelta(hours=2)
+SHORTEST = 60.0  # seconds of looks that are always told: the last one says when the next is due
+SOON = 0.5  # of the time between two looks: whoever comes sooner than this was overtaken by another
+
+
+class Alerts(Shared):
+    @reads
+    def alert_looks(self, seconds: float) -> Plan[EarlierChecks]:
+        found = yield Step("alert_looks", kept=timedelta(seconds=max(seconds, SHORTEST)))
+        now = self._reading.instant((yield from value("now")))
+        return EarlierChecks(
+            now=now, checks=[EarlierCheck(self._reading.instant(each["at"]), each["backlog"]) for each in found]
+        )
+
+    @reads
+    def unwell(self, nos: Collection[int], most: int) -> Plan[list[UnhealthyEndpoint]]:
+        found = yield Step("alert_unwell", nos=list(nos), most=most)
+        return [_unwell(each, self._reading) for each in found]
+
+    @changes
+    def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> Plan[list[Notice] | None]:
+        if not (yield from is_free(Chore.ALERTS)):
+            return None
+        now = self._reading.instant((yield from value("now")))
+        last = maybe(self._reading.instant, (yield from value("alert_last")))
+        if last is not None and timedelta(0) <= now - last < timedelta(seconds=every * SOON):
+            return None
+        known = yield from self._remembered(now)
+        told = []
+        for change in decide(known):
+            notice = yield from _apply(change, now)
+            if notice is not None:
+                told.append(notice)
+        yield _outbox([each for notice in told for each in tell(notice)])
+        yield Step("alert_look_add", backlog=backlog)
+        yield Step("alert_looks_retire", kept=LOOKS_KEPT)
+        yield Step("alerts_retire", kept=timedelta(days=self._options.retention_days))
+        return told
+
+    def _remembered(self, now: datetime) -> Plan[Remembered]:
+        firing = yield Step("alerts_firing")
+        pending = yield Step("alerts_pending")
+        return Remembered(
+            now=now,
+            firing=[_alert(each, self._reading) for each in firing],
+            pending=[
+                Pending(name=each["name"], subject=each["subject"], began_at=self._reading.instant(each["began_at"]))
+                for each in pending
+            ],
+        )
+
+    @changes
+    def tell_alerts(self, outgoing: Sequence[Outgoing]) -> Plan[None]:
+        yield _outbox(outgoing)
+
+    @reads
+    def alerts(self, page: Page, *, firing: bool | None = None) -> Plan[list[Alert]]:
+        found = yield from by_number("alerts", page, newest_first=True, firing=firing)
+        return [_alert(each, self._reading) for each in found]
+
+
+def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
+    """None: nothing that anybody must be told."""
+    match change:
+        case Begin(name=name, subject=subject):
+            yield Step("alert_begin", name=name, subject=subject)
+            return None
+        case Forget(name=name, subject=subject):
+            yield Step("alert_forget", name=name, subject=subject)
+            return None
+        case Fire():
+            return (yield from _fire(change, now))
+        case Update(alert=alert):
+            yield Step(
+                "alert_update",
+                id=alert.id,
+                severity=alert.severity,
+                clear_since=alert.clear_since,
+                value=alert.value,
+                threshold=alert.threshold,
+                text=alert.text,
+            )
+            return Notice(alert=alert, at=now) if change.worse else None
+        case Resolve(alert=alert):
+            yield Step("alert_resolve", id=alert.id, clear_since=alert.clear_since)
+            return Notice(alert=replace(alert, resolved_at=now), at=now)
+
+
+def _fire(change: Fire, now: datetime) -> Plan[Notice]:
+    reading = change.reading
+    given = {
+        "name": reading.name.value,
+        "subject": reading.subject,
+        "severity": change.severity,
+        "began_at": change.began_at,
+        "value": reading.value,
+        "threshold": reading.threshold,
+        "text": reading.text,
+    }
+    alert_id = yield from value("alert_fire", **given)
+    return Notice(alert=Alert(id=alert_id, org_id=reading.org_id, fired_at=now, **given), at=now)  # type: ignore[arg-type]
+
+
+def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
+    """Messages of the alerts' own application."""
+    of = {"management": MANAGEMENT, "app": ALERTS}
+    return Batch(
+        "alert_tell",
+        [
+            of
+            | {
+                "event_type": each.event_type,
+                "event_id": each.event_id,
+                "channels": [each.channel],
+                "payload": each.payload,
+            }
+            for each in outgoing
+        ],
+    )
+
+
+def _alert(row: Row, read: Reading) -> Alert:
+    return Alert(
+        id=row["id"],
+        name=row["name"],
+        subject=row["subject"],
+        org_id=row["org_id"],
+        severity=Severity(row["severity"]),
+        began_at=read.instant(row["began_at"]),
+        fired_at=read.instant(row["fired_at"]),
+        clear_since=maybe(read.instant, row["clear_since"]),
+        resolved_at=maybe(read.instant, row["resolved_at"]),
+        value=row["value"],
+        threshold=row["threshold"],
+        text=row["text"],
+    )
+
+
+def _unwell(row: Row, read: Reading) -> UnhealthyEndpoint:
+    return UnhealthyEndpoint(
+        endpoint_no=row["endpoint_no"],
+        endpoint_id=row["endpoint_id"],
+        org_id=row["org_id"],
+        app_id=row["app_id"],
+        app_uid=row["app_uid"],
+        status=EndpointStatus(row["status"]),
+        circuit=Circuit(row["circuit"]),
+        opened_at=maybe(read.instant, row["opened_at"]),
+    )

@@ -1,0 +1,133 @@
+"""Organizations and their applications."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from hookline import ids
+from hookline.clock import wall
+from hookline.errors import Conflict, NotFound
+from hookline.model import Application, ApplicationChange, NewApplication, Organization
+from hookline.model.audit import Note
+from hookline.rules.lane.admission import farthest_ahead
+from hookline.store import rows
+from hookline.store.plans.endpoint_state import delete_endpoints
+from hookline.store.plans.plan import Plan, Shared, Step, by_text, changes, noted, reads, row
+from hookline.store.protocols import Page
+
+
+class Applications(Shared):
+    @changes
+    def save_organization(self, org: Organization) -> Plan[Organization]:
+        yield Step("organization_insert", **asdict(org))
+        found = yield from row("organization", org_id=org.id)
+        assert found is not None
+        return rows.organization(found, self._reading)
+
+    @reads
+    def organization(self, org_id: str) -> Plan[Organization | None]:
+        found = yield from row("organization", org_id=org_id)
+        return None if found is None else rows.organization(found, self._reading)
+
+    @changes
+    def revoke_tokens(
+        self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
+    ) -> Plan[None]:
+        if app_no is None:
+            revoked = yield Step("revoke_org_tokens", org_id=org_id, before=before)
+        else:
+            revoked = yield Step("revoke_app_tokens", org_id=org_id, app_no=app_no, before=before)
+        if not revoked:
+            raise NotFound("no such organization or application")
+        yield from noted(note, None)
+
+    @changes
+    def create_application(
+        self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
+    ) -> Plan[Application]:
+        made = yield from row(
+            "application_insert",
+            id=ids.mint(ids.APP, wall()),
+            org_id=org_id,
+            uid=new.uid,
+            name=new.name,
+            throttle_rate=new.throttle_rate,
+            metadata=rows.json_text(new.metadata),
+        )
+        if made is None:
+            if not (yield Step("organization", org_id=org_id)):
+                raise NotFound("no such organization")
+            raise Conflict(f"the uid {new.uid!r} is taken")
+        application = rows.application(made, self._reading)
+        if application.throttle_rate is not None:
+            yield _save_pace(application.no, application.throttle_rate)
+        return (yield from noted(note, application))
+
+    @reads
+    def application(self, org_id: str, ref: str) -> Plan[Application | None]:
+        found = yield from row("application_by_id", org_id=org_id, ref=ref)
+        if found is None:
+            found = yield from row("application_by_uid", org_id=org_id, ref=ref)
+        return None if found is None else rows.application(found, self._reading)
+
+    @reads
+    def applications(self, org_id: str, page: Page) -> Plan[list[Application]]:
+        found = yield from by_text("applications", page, org_id=org_id)
+        return [rows.application(each, self._reading) for each in found]
+
+    @changes
+    def change_application(
+        self, app_no: int, change: ApplicationChange, *, note: Note[Application] | None = None
+    ) -> Plan[Application]:
+        found = yield from row("application_lock", app_no=app_no)
+        if found is None:
+            raise NotFound("no such application")
+        before = rows.application(found, self._reading)
+        after = replace(before, **{name: value for name, value in asdict(change).items() if value is not UNSET})
+        changed = yield from row(
+            "application_update",
+            app_no=app_no,
+            name=after.name,
+            uid=after.uid,
+            throttle_rate=after.throttle_rate,
+            metadata=rows.json_text(after.metadata),
+        )
+        if changed is None:
+            raise Conflict(f"the uid {after.uid!r} is taken")
+        if after.throttle_rate != before.throttle_rate:
+            yield from _set_rate(app_no, after.throttle_rate)
+        return (yield from noted(note, rows.application(changed, self._reading)))
+
+    @changes
+    def delete_application(self, app_no: int, *, note: Note[None] | None = None) -> Plan[None]:
+        if not (yield Step("application_delete", app_no=app_no)):
+            raise NotFound("no such application")
+        # Only now: endpoints that were being created are there, and no more will be.
+        nos = yield from _lanes(app_no)
+        yield from delete_endpoints(nos, self._reading)
+        yield Step("app_pace_delete", app_no=app_no)
+        yield from noted(note, None)
+
+
+def _lanes(app_no: int) -> Plan[list[int]]:
+    """Of its endpoints, locked."""
+    return [each["endpoint_no"] for each in (yield Step("application_lanes", app_no=app_no))]
+
+
+def _set_rate(app_no: int, rate: int | None) -> Plan[None]:
+    """Its lanes copy the rate, and wake: which may start next, and when, is to be decided anew.
+
+    The pace comes after the lanes, in the order in which a claim locks them.
+    """
+    nos = yield from _lanes(app_no)
+    yield Step("lanes_rate", nos=nos, rate=rate)
+    yield Step("app_pace_delete", app_no=app_no) if rate is None else _save_pace(app_no, rate)
+    yield Step("lanes_wake", nos=nos)
+    yield Step("announce")
+
+
+def _save_pace(app_no: int, rate: int) -> Step:
+    return Step("app_pace_save", app_no=app_no, ahead=timedelta(seconds=farthest_ahead(rate)))

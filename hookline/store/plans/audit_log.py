@@ -1,0 +1,85 @@
+"""The audit log: who did what by hand. A change writes its own entry: see `plan.noted`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+
+from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
+from hookline.store import listing, rows
+from hookline.store.plans.plan import Batch, Plan, Shared, Step, changes, reads, value
+from hookline.store.protocols import LAST_NUMBER, Page, Walk, after_number
+from hookline.store.rows import storable
+
+# A transaction has the instant at which it began: entries may be this much out of order, and never are.
+_WAITED = timedelta(hours=1)
+
+
+class AuditLog(Shared):
+    @changes
+    def add_audit(self, entries: Sequence[NewAuditEntry]) -> Plan[None]:
+        yield Batch("audit_add", [rows.audit_columns(entry) for entry in entries])
+
+    @reads
+    def audit_log(self, where: AuditFilter, page: Page) -> Plan[Walk[AuditEntry]]:
+        if not _storable(where):
+            return Walk(rows=[])
+        whole = yield from _span(where, page)
+        end = (yield from _end(where, whole, page)) if _rare(where) else None
+        span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)
+        found = yield Step(
+            "audit_log_back" if page.backwards else "audit_log",
+            org_id=where.org_id,
+            near=span.near,
+            far=span.far,
+            limit=page.limit,
+            app_id=where.app_id,
+            action=where.action,
+            actor=where.actor,
+            subject=where.subject,
+            since=where.since,
+            until=where.until,
+        )
+        listed = [rows.audit(each, self._reading) for each in found]
+        return listing.walked(listed, page, None if end is None else str(end))
+
+
+class Span(Struct, frozen=True):
+    """The numbers of the entries between which a walk goes."""
+
+    near: int
+    far: int
+
+
+def _span(where: AuditFilter, page: Page) -> Plan[Span]:
+    """From the iterator, as far as the filter's bounds of time allow: entries are numbered nearly in their order."""
+    oldest = newest = None
+    if where.since is not None:
+        oldest = yield from value("audit_far", at=where.since - _WAITED)
+    if where.until is not None:
+        newest = yield from value("audit_near", at=where.until + _WAITED)
+    low, high = oldest or 0, newest or LAST_NUMBER
+    start = after_number(page.iterator)
+    if page.backwards:
+        return Span(max(low, start or 0), high)
+    return Span(high if start is None else min(high, start), low)
+
+
+def _end(where: AuditFilter, span: Span, page: Page) -> Plan[int | None]:
+    """The entry at which a walk over so many ends; None: it comes to the log's end before."""
+    name = "audit_end_back" if page.backwards else "audit_end"
+    end: int | None = yield from value(name, org_id=where.org_id, near=span.near, far=span.far, stride=listing.STRIDE)
+    return end
+
+
+def _rare(where: AuditFilter) -> bool:
+    """It may match so rarely that the walk must have an end."""
+    return any(each is not None for each in (where.app_id, where.action, where.actor, where.subject))
+
+
+def _storable(where: AuditFilter) -> bool:
+    """Nothing else can match."""
+    given = (where.org_id, where.app_id, where.action, where.actor, where.subject)
+    return all(storable(text) for text in given if text is not None)

@@ -1,0 +1,83 @@
+"""Dead letters as people see them: listed, counted, summed up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline.clock import EPOCH
+from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
+from hookline.store import rows
+from hookline.store.plans.plan import Plan, Shared, Step, reads, row, value
+from hookline.store.protocols import COUNTED, LAST_NUMBER, MAX_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
+
+_BEFORE_ALL, _AFTER_ALL = (EPOCH, -1), (datetime(9000, 1, 1, tzinfo=UTC), LAST_NUMBER)
+
+
+class DeadLetters(Shared):
+    @reads
+    def dead_letters(self, where: DeadFilter, page: Page) -> Plan[list[DeadLetter]]:
+        start = after_death(page.iterator) or (_BEFORE_ALL if page.backwards else _AFTER_ALL)
+        name = "dead_letters_back" if page.backwards else "dead_letters"
+        found = yield Step(name, **filtered(where), died_at=start[0], dead_id=start[1], limit=page.limit)
+        return [rows.dead_letter(each, self._reading) for each in (found[::-1] if page.backwards else found)]
+
+    @reads
+    def dead_letter(self, dead_id: int) -> Plan[DeadLetter | None]:
+        found = yield from row("dead_letter", dead_id=dead_id)
+        return None if found is None else rows.dead_letter(found, self._reading)
+
+    @reads
+    def dead_attempts(self, letter: DeadLetter) -> Plan[list[Attempt]]:
+        found = yield Step(
+            "dead_attempts",
+            message_id=letter.message_id,
+            dead_id=letter.id,
+            accepted_at=letter.accepted_at,
+            most=MAX_ATTEMPTS,
+        )
+        return [rows.attempt(each, self._reading) for each in found[::-1]]
+
+    @reads
+    def dead_stats(self, where: DeadFilter) -> Plan[DeadStats]:
+        either = filtered(replace(where, resolved=None))
+        found = yield Step("dead_stats", **either)
+        by_application: list[Any] = yield Step("dead_stats_applications", **either, most=TOP_APPLICATIONS)
+        dead = [each for each in found if not each["resolved"]]
+        return DeadStats(
+            dead=sum(each["many"] for each in dead),
+            pending=(yield from value("dead_stats_pending", **either)),
+            resolved=sum(each["many"] for each in found if each["resolved"]),
+            by_reason={each["reason"]: each["many"] for each in dead},
+            by_application=tuple(DeadOfApplication(**dict(each)) for each in by_application),
+            oldest=min((self._reading.instant(each["oldest"]) for each in dead), default=None),
+        )
+
+    @reads
+    def dead_summary(self, where: DeadFilter) -> Plan[DeadSummary]:
+        found = yield Step("dead_summary", **filtered(where), looked=COUNTED)
+        return rows.dead_summary(found, COUNTED, self._reading)
+
+    @reads
+    def dead_applications(self, where: DeadFilter, most: int) -> Plan[list[int]]:
+        found = yield Step("dead_applications", **filtered(where), most=most)
+        return [each["no"] for each in found]
+
+
+def filtered(where: DeadFilter) -> dict[str, Any]:
+    """The values of a statement that takes a filter."""
+    return {
+        "org_id": where.org_id,
+        "app_no": where.app_no,
+        "endpoint_no": where.endpoint_no,
+        "event_type": where.event_type,
+        "reason": where.reason,
+        "since": where.since,
+        "until": where.until,
+        "ids": where.ids,
+        "resolved": where.resolved,
+        "is_resolved": where.resolved or None,
+        "is_open": True if where.resolved is False else None,
+    }

@@ -1,0 +1,207 @@
+"""The state of an endpoint and its lane: paused, resumed, disabled, enabled, deleted; the circuit by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from hookline.clock import chance
+from hookline.errors import InvalidInput, NotFound
+from hookline.model import Actor, Endpoint, Lane, LaneEvent, LaneEventKind
+from hookline.model.audit import Note
+from hookline.model.states import Circuit, EndpointStatus
+from hookline.rules import operational_events
+from hookline.rules.lane.circuit import Fold, close_by_hand, open_by_hand, reset
+from hookline.rules.operational_events import of_lanes
+from hookline.rules.outcomes import clean
+from hookline.security.vault import Vault
+from hookline.store import rows
+from hookline.store.plans.operational_events import tell
+from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, row
+from hookline.store.rows import LANE_WRITTEN, Reading, Row
+
+
+class EndpointState(Shared):
+    async def set_endpoint_status(
+        self,
+        endpoint_no: int,
+        status: EndpointStatus,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[Endpoint] | None = None,
+    ) -> Endpoint:
+        if status == EndpointStatus.DELETED:
+            raise InvalidInput("an endpoint is deleted with `delete_endpoint`")
+        await self._renew_held(endpoint_no, status)
+        return await self._set_endpoint_status(endpoint_no, status, cause, actor, note)
+
+    async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
+        """Start the time budgets of what a pause has held anew, where that takes several transactions."""
+
+    @changes
+    def _set_endpoint_status(
+        self,
+        endpoint_no: int,
+        status: EndpointStatus,
+        cause: str,
+        actor: Actor | None,
+        note: Note[Endpoint] | None,
+    ) -> Plan[Endpoint]:
+        yield from set_status(
+            endpoint_no,
+            status,
+            clean(cause),
+            read=self._reading,
+            max_age=self._options.retry.max_age,
+            by_hand=True,
+            actor=actor,
+        )
+        return (yield from noted(note, (yield from existing(endpoint_no, self._reading, self._vault))))
+
+    @changes
+    def open_circuit(
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        until: datetime | None = None,
+        actor: Actor | None = None,
+        note: Note[LaneEvent] | None = None,
+    ) -> Plan[LaneEvent]:
+        def change(lane: Lane, now: datetime) -> Fold:
+            policy = self._options.circuit
+            return open_by_hand(lane, now=now, until=until, cause=clean(cause), policy=policy, chance=chance)
+
+        event = yield from self._steer(endpoint_no, change, actor)
+        assert event is not None, "to open it is always a change"
+        return (yield from noted(note, event))
+
+    @changes
+    def close_circuit(
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[LaneEvent | None] | None = None,
+    ) -> Plan[LaneEvent | None]:
+        def change(lane: Lane, now: datetime) -> Fold:
+            return close_by_hand(lane, now=now, cause=clean(cause), policy=self._options.circuit, chance=chance)
+
+        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+
+    @changes
+    def reset_circuit(
+        self,
+        endpoint_no: int,
+        cause: str,
+        *,
+        actor: Actor | None = None,
+        note: Note[LaneEvent | None] | None = None,
+    ) -> Plan[LaneEvent | None]:
+        def change(lane: Lane, now: datetime) -> Fold:
+            return reset(lane, now=now, cause=clean(cause))
+
+        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+
+    def _steer(
+        self, endpoint_no: int, change: Callable[[Lane, datetime], Fold], actor: Actor | None
+    ) -> Plan[LaneEvent | None]:
+        """Change a circuit by hand, under its lane's lock. None: there was nothing to change."""
+        found = yield from lock_lane(endpoint_no)
+        before = rows.lane(found, self._reading)
+        after = change(before, self._reading.instant(found["now"]))
+        if not after.events:
+            return None
+        (event,) = (replace(each, actor=actor) for each in after.events)
+        yield Step("lane_save", no=endpoint_no, **{name: getattr(after.lane, name) for name in LANE_WRITTEN})
+        yield from _write_event(event, before.app_no, self._reading, by_hand=True)
+        if before.circuit != Circuit.CLOSED and after.lane.circuit == Circuit.CLOSED:
+            yield from tell(operational_events.circuit_reset(endpoint_no, event.cause), self._reading)
+        yield Step("lanes_wake", nos=[endpoint_no])
+        yield Step("announce")
+        return event
+
+
+def set_status(
+    endpoint_no: int,
+    status: EndpointStatus,
+    cause: str,
+    *,
+    read: Reading,
+    max_age: float,
+    by_hand: bool = False,
+    actor: Actor | None = None,
+) -> Plan[LaneEvent | None]:
+    """Of the endpoint and its lane, with the event that says so. None: it has that status already.
+
+    A lane that is active again begins without the failures of before, and an open circuit is probed at once.
+    """
+    lane = yield from lock_lane(endpoint_no)
+    before = EndpointStatus(lane["status"])
+    if before == status:
+        return None
+    yield Step("lane_status", no=endpoint_no, status=status, active=status == EndpointStatus.ACTIVE)
+    reason = None if status == EndpointStatus.ACTIVE else cause
+    yield Step("endpoint_status", no=endpoint_no, status=status, reason=reason)
+    if before == EndpointStatus.PAUSED:
+        yield Step("held_renew_all", no=endpoint_no, max_age=max_age)
+    if status == EndpointStatus.ACTIVE:
+        yield Step("lanes_wake", nos=[endpoint_no])
+        yield Step("announce")
+    kind = _event_kind(before, status)
+    event = LaneEvent(endpoint_no=endpoint_no, at=read.instant(lane["now"]), kind=kind, cause=cause, actor=actor)
+    yield from _write_event(event, lane["app_no"], read, by_hand=by_hand)
+    return event
+
+
+def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
+    """Their lanes are locked. The rows stay, marked; the sweep takes care of what waits there."""
+    yield Step("lanes_delete_mark", nos=nos)
+    yield Step("endpoints_delete", nos=nos)
+    yield from tell(operational_events.deleted(nos), read)
+
+
+def lock_lane(endpoint_no: int) -> Plan[Row]:
+    found = yield from row("lane_lock", no=endpoint_no)
+    if found is None:
+        raise NotFound("no such endpoint")
+    return found
+
+
+def existing(endpoint_no: int, read: Reading, vault: Vault) -> Plan[Endpoint]:
+    """Also one whose secrets no key opens: that must not stop its own repair."""
+    found = yield from row("endpoint_by_no", no=endpoint_no)
+    if found is None:
+        raise NotFound("no such endpoint")
+    return rows.endpoint_or_fault(found, read, vault)
+
+
+def _write_event(event: LaneEvent, app_no: int, read: Reading, *, by_hand: bool) -> Plan[None]:
+    actor, actor_name = rows.actor(event)
+    yield Step(
+        "lane_event_add",
+        no=event.endpoint_no,
+        app_no=app_no,
+        at=event.at,
+        kind=event.kind,
+        cause=event.cause,
+        actor=actor,
+        actor_name=actor_name,
+    )
+    yield from tell(of_lanes([event], by_hand=by_hand), read)
+
+
+def _event_kind(before: EndpointStatus, after: EndpointStatus) -> LaneEventKind:
+    match after:
+        case EndpointStatus.PAUSED:
+            return LaneEventKind.ENDPOINT_PAUSED
+        case EndpointStatus.DISABLED:
+            return LaneEventKind.ENDPOINT_DISABLED
+        case _ if before == EndpointStatus.DISABLED:
+            return LaneEventKind.ENDPOINT_ENABLED
+        case _:
+            return LaneEventKind.ENDPOINT_RESUMED

@@ -1,0 +1,125 @@
+"""Endpoints, each with its lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from hookline import ids
+from hookline.clock import wall
+from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
+from hookline.model import Endpoint, EndpointChange, NewEndpoint, OnDeath
+from hookline.model.audit import Note
+from hookline.rules import operational_events
+from hookline.store import rows
+from hookline.store.plans.endpoint_state import delete_endpoints, existing, lock_lane
+from hookline.store.plans.operational_events import tell
+from hookline.store.plans.plan import Plan, Shared, Step, by_text, changes, noted, reads, row, value
+from hookline.store.protocols import Page
+
+
+class Endpoints(Shared):
+    @changes
+    def create_endpoint(
+        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+    ) -> Plan[Endpoint]:
+        if most:
+            yield from _check_room(app_no, most)
+        org_id = yield from value("application_org", app_no=app_no)
+        if org_id is None:
+            raise NotFound("no such application")
+        endpoint_id = ids.mint(ids.ENDPOINT, wall())
+        values = self._columns(org_id, endpoint_id, new)
+        no = yield from value("endpoint_insert", id=endpoint_id, app_no=app_no, status=new.status, **values)
+        if no is None:
+            if (yield from value("application_org", app_no=app_no)) is None:
+                raise NotFound("no such application")
+            raise Conflict(f"the uid {new.uid!r} is taken")
+        yield Step("lane_insert", no=no, app_no=app_no, status=new.status, **values)
+        yield from tell(operational_events.created(no), self._reading)
+        return (yield from noted(note, (yield from existing(no, self._reading, self._vault))))
+
+    @changes
+    def change_endpoint(
+        self,
+        endpoint_no: int,
+        change: EndpointChange,
+        *,
+        revision: int | None = None,
+        note: Note[Endpoint] | None = None,
+    ) -> Plan[Endpoint]:
+        yield from lock_lane(endpoint_no)
+        before = yield from row("endpoint_locked", no=endpoint_no)
+        if before is None:
+            raise NotFound("no such endpoint")
+        if revision not in (None, before["revision"]):
+            raise Overtaken("somebody else has changed the endpoint meanwhile")
+        given = {name: each for name, each in asdict(change).items() if each is not UNSET}
+        after = replace(rows.endpoint_or_fault(before, self._reading, self._vault), **given)
+        # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
+        sealed = {name: before[name] for name in ("secrets", "headers") if name not in given}
+        if "url" not in given:
+            sealed |= {"url": before["url"], "sealed_url": before["sealed_url"]}
+        values = self._columns(after.org_id, after.id, after) | sealed
+        if not (yield Step("endpoint_update", no=endpoint_no, **values)):
+            raise Conflict(f"the uid {after.uid!r} is taken")
+        yield Step("lane_limits", no=endpoint_no, **values)
+        if change.on_death == OnDeath.SKIP:
+            yield Step("unblock", no=endpoint_no)
+        yield Step("lanes_wake", nos=[endpoint_no])
+        yield Step("announce")
+        yield from tell(operational_events.updated(endpoint_no), self._reading)
+        return (yield from noted(note, (yield from existing(endpoint_no, self._reading, self._vault))))
+
+    @changes
+    def delete_endpoint(self, endpoint_no: int, *, note: Note[None] | None = None) -> Plan[None]:
+        yield from lock_lane(endpoint_no)
+        yield from delete_endpoints([endpoint_no], self._reading)
+        yield from noted(note, None)
+
+    @reads
+    def endpoint(self, app_no: int, ref: str) -> Plan[Endpoint | None]:
+        found = yield from row("endpoint_by_ref", app_no=app_no, ref=ref)
+        if found is None:
+            found = yield from row("endpoint_by_uid", app_no=app_no, ref=ref)
+        return None if found is None else rows.endpoint_or_fault(found, self._reading, self._vault)
+
+    @reads
+    def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Plan[Endpoint | None]:
+        found = yield from row("endpoint_by_id", org_id=org_id, endpoint_id=endpoint_id)
+        return None if found is None else rows.endpoint_or_fault(found, self._reading, self._vault)
+
+    @reads
+    def endpoints(self, app_no: int, page: Page) -> Plan[list[Endpoint]]:
+        found = yield from by_text("endpoints", page, app_no=app_no)
+        return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
+
+    def _columns(self, org_id: str, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
+        url, sealed_url = rows.place_url(self._vault, org_id, endpoint_id, given.url)
+        return {
+            "uid": given.uid,
+            "url": url,
+            "sealed_url": sealed_url,
+            "description": given.description,
+            "version": given.version,
+            "event_types": given.event_types,
+            "channels": given.channels,
+            "throttle_rate": given.throttle_rate,
+            "concurrency": given.concurrency,
+            "ordering": given.ordering,
+            "on_death": given.on_death,
+            "scheme": given.scheme,
+            "secrets": rows.seal_secrets(self._vault, endpoint_id, given.secrets),
+            "headers": rows.seal_headers(self._vault, endpoint_id, given.headers),
+            "metadata": rows.json_text(given.metadata),
+            "policy": rows.policy_text(given.policy),
+        }
+
+
+def _check_room(app_no: int, most: int) -> Plan[None]:
+    """Locks the application first: of two endpoints that are created at once, the second one counts the first."""
+    yield Step("application_lock", app_no=app_no)
+    if (yield from value("endpoint_count", app_no=app_no, most=most)) >= most:
+        raise TooManyEndpoints(most)

@@ -1,0 +1,188 @@
+"""Messages for people who search: by which way they are found, and how far one scan goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hookline import ids
+from hookline.model import FoundMessage, Message, MessageSearch
+from hookline.model.states import OPEN, DeliveryState
+from hookline.store import listing, rows
+from hookline.store.plans.history import ANY_TIME, made_within
+from hookline.store.plans.plan import Plan, Shared, Step, reads, value
+from hookline.store.protocols import Page, Walk
+from hookline.store.rows import Row, storable
+
+FEW = 50  # applications of one organization, walked one by one; more are walked with everybody's together
+FIRST = 500  # rows that the first look goes over, where others may follow
+HELD = 10_000  # open deliveries, or dead letters, that the second one does
+MAX_OF_EVENT = 1_000  # messages of one event id, in as many applications
+
+HELD_BACK = "held"  # as `story.standing` calls it: waiting, in a lane that keeps it
+_NAMES = {state.value: state.name.lower() for state in DeliveryState}
+_OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
+
+
+class MessageSearches(Shared):
+    @reads
+    def found_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
+        if not possible(where):
+            return Walk(rows=[])
+        if where.ref is not None:
+            found = yield from self._by_ref(org_id, where.ref, where)
+            return named((yield from self._with_states(found)), where, page)
+        found, end = yield from self._scanned(org_id, where, page)
+        return listing.walked((yield from self._with_states(found)), page, end)
+
+    def _by_ref(self, org_id: str, ref: str, where: MessageSearch) -> Plan[list[Row]]:
+        """By its id, where the id says that it is and then everywhere: its clock may have been wrong. Else by event id."""
+        for since, until in (made_within(ref), ANY_TIME):
+            found = yield Step("found_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
+            if found:
+                return found
+        return (yield Step("found_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, most=MAX_OF_EVENT))
+
+    def _scanned(self, org_id: str, where: MessageSearch, page: Page) -> Plan[tuple[list[Row], str | None]]:
+        apps = yield from self._apps(org_id, where)
+        asked = _asked(org_id, apps, where, page)
+        back = "_back" if page.backwards else ""
+        found: list[Row] = []
+        end: str | None = None
+        for scan in scans(where, apps, page):
+            given = asked | {"stride": scan.stride}
+            end = (yield from value(f"{scan.way}_end{back}", **given)) if scan.bounded else None
+            found = yield Step(f"{scan.way}{back}", **given | ({} if end is None else {"far": end}))
+            if end is None or len(found) == page.limit:
+                break
+        return found, end
+
+    def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
+        """Of the organization: the one that is asked for, or the first ones."""
+        if where.app_no is None:
+            return [each["no"] for each in (yield Step("found_apps", org_id=org_id, most=FEW + 1))]
+        known = yield Step("found_app", org_id=org_id, app_no=where.app_no)
+        return [where.app_no] if known else []
+
+    def _with_states(self, found: Sequence[Row]) -> Plan[list[FoundMessage]]:
+        messages = [rows.listed_message(each, self._reading) for each in found]
+        return joined(messages, (yield from states_of(messages)))
+
+
+def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
+    """By message, how many of its deliveries there are for each word."""
+    if not messages:
+        return {}
+    given = [message.id for message in messages], [message.created_at for message in messages]
+    return states((yield Step("found_states", ids=given[0], instants=given[1])))
+
+
+def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
+    span = listing.span(ids.MESSAGE, where, page)
+    return {
+        "org_id": org_id,
+        "app_no": where.app_no,
+        "apps": apps,
+        "near": span.near,
+        "far": span.far,
+        "limit": page.limit,
+        "event_types": where.event_types,
+        "channel": where.channel,
+        "tag": where.tag,
+        "after": where.after,
+        "before": where.before,
+        "state": where.state,
+    }
+
+
+class Way(StrEnum):
+    """The value is the name of the statements."""
+
+    APPS = "found"  # through the messages of these applications
+    ALL = "found_all"  # through everybody's
+    OPEN = "found_open"  # through open deliveries: they are few beside all messages
+    DEAD = "found_dead"  # through dead letters that nobody has resolved: likewise
+
+
+class Scan(Struct, frozen=True):
+    way: Way
+    stride: int  # rows that it goes over; by the way of applications, of each
+    bounded: bool = True  # False: every row matches, so that it ends by itself
+
+
+def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, ...]:
+    """One after the other, until one fills the page or comes to the end. `apps` are those that are asked for, or the
+    organization's: up to one more than a few."""
+    match where.state:
+        case "open":
+            return Scan(Way.OPEN, FIRST), Scan(Way.OPEN, HELD)
+        case "dead":
+            return Scan(Way.DEAD, FIRST), Scan(Way.DEAD, HELD)
+    several = Scan(Way.APPS, max(listing.STRIDE // max(1, len(apps)), page.limit), listing.rare(where))
+    if len(apps) <= 1:
+        return (several,)
+    # Mostly one organization has them all, and needs no other look.
+    return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, listing.STRIDE)
+
+
+def possible(where: MessageSearch) -> bool:
+    """Whether anything like it can be stored."""
+    given = (where.ref, where.channel, where.tag, *(where.event_types or ()))
+    return all(storable(text) for text in given if text is not None)
+
+
+def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
+    """By message, and by the word for where each delivery is."""
+    made: dict[str, dict[str, int]] = {}
+    for row in found:
+        counted = made.setdefault(row["message_id"], {})
+        word = HELD_BACK if row["held"] else _NAMES[row["state"]]
+        counted[word] = counted.get(word, 0) + row["number"]
+    return made
+
+
+def state_of(word: str | None) -> tuple[int | None, bool | None]:
+    """The state, and whether its lane keeps it, of a delivery with this word; None: any."""
+    if word is None:
+        return None, None
+    return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)
+
+
+def joined(messages: Sequence[Message], counted: Mapping[str, dict[str, int]]) -> list[FoundMessage]:
+    return [FoundMessage(message=message, states=counted.get(message.id, {})) for message in messages]
+
+
+def named(found: Sequence[FoundMessage], where: MessageSearch, page: Page) -> Walk[FoundMessage]:
+    """What a page has of those that have the id that was asked for: they are few, and all of them are here."""
+    matching = sorted((each for each in found if _matches(each, where)), key=lambda each: each.message.id, reverse=True)
+    start = page.iterator
+    if page.backwards:
+        newer = [each for each in matching if start is None or each.message.id > start]
+        return Walk(rows=newer[-page.limit :])
+    return Walk(rows=[each for each in matching if start is None or each.message.id < start][: page.limit])
+
+
+def _matches(found: FoundMessage, where: MessageSearch) -> bool:
+    message = found.message
+    return (
+        (where.event_types is None or message.event_type in where.event_types)
+        and (where.channel is None or where.channel in (message.channels or ()))
+        and (where.tag is None or where.tag in (message.tags or ()))
+        and (where.after is None or message.created_at > where.after)
+        and (where.before is None or message.created_at < where.before)
+        and (where.state is None or where.state in _states(found.states))
+    )
+
+
+def _states(states: Mapping[str, int]) -> set[str]:
+    """As a filter names them."""
+    if not states:
+        return {"none"}
+    found = {"delivered"} if set(states) == {"delivered"} else set()
+    if not _OPEN.isdisjoint(states):
+        found.add("open")
+    if "dead" in states:
+        found.add("dead")
+    return found

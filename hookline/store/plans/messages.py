@@ -1,0 +1,214 @@
+"""Messages, their deliveries and their attempts, for people and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from hookline import ids
+from hookline.model import (
+    Attempt,
+    Attempted,
+    AttemptedFilter,
+    AttemptFilter,
+    Delivery,
+    Message,
+    MessageFilter,
+)
+from hookline.model.audit import Note
+from hookline.store import listing, rows
+from hookline.store.plans import message_search
+from hookline.store.plans.history import ANY_TIME, made_within, message_row
+from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, reads, row, value
+from hookline.store.protocols import Page, Walk
+from hookline.store.rows import Row
+
+
+class Messages(Shared):
+    @reads
+    def message(self, app_no: int, ref: str) -> Plan[Message | None]:
+        found = yield from message_row(ref, app_no)
+        if found is None:
+            found = yield from row("message_by_event_id", app_no=app_no, ref=ref)
+        return None if found is None else rows.message(found, self._reading)
+
+    @reads
+    def message_by_id(self, message_id: str) -> Plan[Message | None]:
+        found = yield from message_row(message_id)
+        return None if found is None else rows.message(found, self._reading)
+
+    @reads
+    def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Plan[Walk[Message]]:
+        asked = _asked(ids.MESSAGE, app_no, where, page)
+        end = (yield from value(_way("messages_end", page), **asked)) if listing.rare(where) else None
+        listed = yield Step(_way("messages", page), **_up_to(end, asked))
+        found = [rows.listed_message(each, self._reading) for each in listed]
+        if content:
+            if (fits := listing.fits(found)) < len(found):
+                found, end = found[:fits], found[fits - 1].id
+            found = yield from _filled(found)
+        return listing.walked(found, page, end)
+
+    @reads
+    def messages_of(self, app_no: int, message_ids: Sequence[str]) -> Plan[list[Message]]:
+        """Where their ids say that they are; those that are not there, everywhere: see `message_row`."""
+        if not message_ids:
+            return []
+        times = [made_within(message_id) for message_id in message_ids]
+        since, until = min(first for first, _ in times), max(last for _, last in times)
+        found = yield Step("messages_of", of=app_no, ids=list(message_ids), since=since, until=until)
+        if lost := set(message_ids) - {each["id"] for each in found}:
+            found += yield Step("messages_of", of=app_no, ids=list(lost), since=ANY_TIME[0], until=ANY_TIME[1])
+        return [rows.listed_message(each, self._reading) for each in found]
+
+    @changes
+    def expunge_message(self, message: Message, *, force: bool = False, note: Note[bool] | None = None) -> Plan[bool]:
+        done = yield Step("message_expunge", created_at=message.created_at, seq=message.seq, id=message.id, force=force)
+        return (yield from noted(note, bool(done)))
+
+    # ── deliveries ──
+
+    @reads
+    def deliveries(self, message_id: str) -> Plan[list[Delivery]]:
+        found = yield Step("deliveries", id=message_id, accepted_at=(yield from self._accepted_at(message_id)))
+        return [rows.delivery(each, self._reading) for each in found]
+
+    @reads
+    def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> Plan[list[Delivery]]:
+        state, held = message_search.state_of(word)
+        found = yield Step(
+            "deliveries_page",
+            id=message.id,
+            accepted_at=message.created_at,
+            after=after,
+            state=state,
+            held=held,
+            limit=limit,
+        )
+        return [rows.delivery(each, self._reading) for each in found]
+
+    @reads
+    def delivery_words(self, message: Message) -> Plan[dict[str, int]]:
+        counted = yield from message_search.states_of([message])
+        return counted.get(message.id, {})
+
+    def _accepted_at(self, message_id: str) -> Plan[datetime]:
+        """Its history cannot be older. The beginning of time if the message is gone."""
+        found = yield from message_row(message_id)
+        return ANY_TIME[0] if found is None else self._reading.instant(found["created_at"])
+
+    # ── attempts ──
+
+    @reads
+    def attempts(self, message_id: str) -> Plan[list[Attempt]]:
+        found = yield Step("attempts", id=message_id, accepted_at=(yield from self._accepted_at(message_id)))
+        return self._attempts(found)
+
+    @reads
+    def attempt(self, message: Message, attempt_id: str) -> Plan[Attempt | None]:
+        found = yield from row("attempt", id=message.id, attempt_id=attempt_id, accepted_at=message.created_at)
+        return None if found is None else rows.attempt(found, self._reading)
+
+    @changes
+    def expunge_attempt(self, message: Message, attempt_id: str, *, note: Note[bool] | None = None) -> Plan[bool]:
+        done = yield Step("attempt_expunge", id=message.id, attempt_id=attempt_id, accepted_at=message.created_at)
+        return (yield from noted(note, bool(done)))
+
+    @reads
+    def endpoint_attempts(
+        self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
+    ) -> Plan[Walk[Attempt]]:
+        asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
+        asked |= {"code_class": where.code_class, "content": content}
+        end = (yield from value(_way("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
+        found = yield Step(_way("endpoint_attempts", page), **_up_to(end, asked))
+        return listing.walked(self._attempts(found), page, end)
+
+    @reads
+    def message_attempts(
+        self,
+        message: Message,
+        where: AttemptFilter,
+        page: Page,
+        *,
+        endpoint_no: int | None = None,
+        content: bool = True,
+    ) -> Plan[list[Attempt]]:
+        asked = _asked(ids.ATTEMPT, message.id, where, page)
+        asked |= {"accepted_at": message.created_at, "delivered": where.delivered, "code_class": where.code_class}
+        found = yield Step(_way("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
+        return listing.walked(self._attempts(found), page, None).rows
+
+    @reads
+    def attempted_messages(
+        self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
+    ) -> Plan[Walk[Attempted]]:
+        asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
+        asked |= {"states": None if where.states is None else list(where.states)}
+        end = yield from value(_way("endpoint_attempts_end", page), **asked)
+        listed = yield Step(_way("attempted_messages", page), **_up_to(end, asked))
+        found = [rows.attempted(each, self._reading) for each in listed]
+        if content:
+            if (fits := listing.fits([each.message for each in found])) < len(found):
+                found, end = found[:fits], found[fits - 1].attempt_id
+            filled = yield from _filled([each.message for each in found])
+            found = [replace(each, message=message) for each, message in zip(found, filled, strict=True)]
+        return listing.walked(found, page, end)
+
+    def _attempts(self, found: Sequence[Row]) -> list[Attempt]:
+        return [rows.attempt(each, self._reading) for each in found]
+
+
+def _filled(found: list[Message]) -> Plan[list[Message]]:
+    """With their payloads."""
+    if not found:
+        return []
+    instants = [message.created_at for message in found]
+    kept = yield Step(
+        "message_payloads",
+        seqs=[message.seq for message in found],
+        instants=instants,
+        first=min(instants),
+        last=max(instants),
+    )
+    payloads = {each["seq"]: each["payload"] for each in kept}
+    return [replace(message, payload=payloads.get(message.seq)) for message in found]
+
+
+def _way(name: str, page: Page) -> str:
+    return f"{name}_back" if page.backwards else name
+
+
+def _asked(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
+    """The values of a walk: from where to where, and what it looks for."""
+    span = listing.span(prefix, where, page)
+    recorded_after, recorded_before = listing.recorded_within(where)
+    return {
+        "of": of,
+        "near": span.near,
+        "far": span.far,
+        "limit": page.limit,
+        "stride": listing.STRIDE,
+        "event_types": where.event_types,
+        "channel": where.channel,
+        "tag": where.tag,
+        "after": where.after,
+        "before": where.before,
+        "recorded_after": recorded_after,
+        "recorded_before": recorded_before,
+    }
+
+
+def _outcome(delivered: bool | None) -> dict[str, Any]:
+    return {
+        "delivered": delivered,
+        "is_delivered": delivered or None,
+        "is_failed": True if delivered is False else None,
+    }
+
+
+def _up_to(end: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+    return asked if end is None else asked | {"far": end}

@@ -1,0 +1,52 @@
+"""Names of applications and endpoints, for pages that have their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from unicodedata import normalize
+
+from hookline.model import Application, EndpointName
+from hookline.store import rows
+from hookline.store.plans.plan import Plan, Shared, Step, reads
+from hookline.store.protocols import Page, Walk
+from hookline.store.rows import Row
+
+LOOKED = 2_000  # applications whose names one search goes through: no index knows a part of a name
+
+
+class Names(Shared):
+    @reads
+    def application_names(self, org_id: str, app_ids: Iterable[str]) -> Plan[dict[str, str]]:
+        found = yield Step("application_names", org_id=org_id, ids=list(app_ids))
+        return {each["id"]: each["name"] for each in found}
+
+    @reads
+    def endpoint_names(self, endpoint_ids: Iterable[str]) -> Plan[dict[str, EndpointName]]:
+        found = yield Step("endpoint_names", ids=list(endpoint_ids))
+        return {each["id"]: rows.endpoint_name(each) for each in found}
+
+    @reads
+    def applications_called(self, org_id: str, text: str, page: Page) -> Plan[Walk[Application]]:
+        looked = yield Step("application_words", org_id=org_id, iterator=page.iterator or "", looked=LOOKED)
+        ids, end = matching(looked, text, page.limit)
+        found = yield Step("applications_by_id", org_id=org_id, ids=ids)
+        return Walk(rows=[rows.application(each, self._reading) for each in found], end=end)
+
+
+def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], str | None]:
+    """Ids of those that have the text in their name or uid, whatever its case; and, where they fill no page, the id behind
+    which the search goes on, if there may be more."""
+    wanted = _folded(text)
+    ids = [
+        row["id"]
+        for row in found
+        if wanted in _folded(row["name"]) or (row["uid"] is not None and wanted in _folded(row["uid"]))
+    ]
+    if len(ids) >= limit:
+        return ids[:limit], None
+    return ids, found[-1]["id"] if len(found) == LOOKED else None
+
+
+def _folded(text: str) -> str:
+    """Without its case, and with one form for letters that carry marks."""
+    return text.casefold() if text.isascii() else normalize("NFKC", text).casefold()

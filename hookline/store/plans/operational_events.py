@@ -1,0 +1,74 @@
+"""Operational webhooks: events written to the outbox in the transaction in which they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline.rules import operational_events
+from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
+from hookline.store.plans.plan import Batch, Plan, Step
+from hookline.store.rows import Reading, Row
+from hookline.store.rows.reading import maybe
+
+
+def tell(notes: Sequence[Note], read: Reading) -> Plan[None]:
+    """Looks for organizations that listen if anything happened at all, and for the rest only if there are any."""
+    if not notes:
+        return
+    nos = sorted({note.endpoint_no for note in notes})
+    found = yield Step("operational_subjects", management=MANAGEMENT, nos=nos)
+    if not found:
+        return
+    subjects = {row["no"]: _subject(row, read) for row in found}
+    known = yield from _known(operational_events.of_deliveries(notes, subjects), read)
+    events = [
+        {
+            "management": MANAGEMENT,
+            "org_id": event.org_id,
+            "kind": event.kind,
+            "event_id": event.event_id,
+            "payload": event.payload,
+            "trace": event.trace,
+        }
+        for event in operational_events.to_events(notes, subjects, known)
+    ]
+    yield Batch("operational_write", events)
+
+
+def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
+    if not turns:
+        return Known()
+    accepted = {turn.message_id: turn.accepted_at for turn in turns}
+    instants = list(accepted.values())
+    found = yield Step(
+        "operational_messages", ids=list(accepted), instants=instants, first=min(instants), last=max(instants)
+    )
+    return Known(
+        event_ids={row["id"]: row["event_id"] for row in found},
+        traces={row["id"]: row["trace"] for row in found},
+        last=(yield from _last(operational_events.without_attempt(turns), read)),
+    )
+
+
+def _last(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, LastAttempt]]:
+    """By delivery; without those whose attempts retention has taken."""
+    if not turns:
+        return {}
+    found = yield Step(
+        "operational_attempts",
+        deliveries=[turn.delivery_id for turn in turns],
+        messages=[turn.message_id for turn in turns],
+        since=min(turn.accepted_at for turn in turns),
+    )
+    return {row["delivery_id"]: _attempt(row, read) for row in found}
+
+
+def _attempt(row: Row, read: Reading) -> LastAttempt:
+    return LastAttempt(
+        id=row["id"], response_status_code=row["status_code"] or 0, timestamp=read.instant(row["started_at"])
+    )
+
+
+def _subject(row: Row, read: Reading) -> Subject:
+    given = {name: row[name] for name in Subject.__struct_fields__}
+    return Subject(**given | {"failing_since": maybe(read.instant, row["failing_since"])})

@@ -1,0 +1,141 @@
+"""Operators, their sessions, and the guesses at their passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from hookline.errors import Conflict, InvalidInput, NotFound
+from hookline.model import Scope
+from hookline.model.audit import Note
+from hookline.model.operators import Guesses, Lock, NewSession, Operator, Session
+from hookline.store import rows
+from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_text, changes, noted, reads, row, value
+from hookline.store.protocols import IDLE, Page
+from hookline.store.rows import storable
+
+GUESSES_KEPT = 2 * 86_400  # seconds after the last one: longer than anybody is locked out
+
+
+class Operators(Shared):
+    @changes
+    def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Plan[Operator]:
+        if not all(map(storable, (new.name, new.org_id, new.password))):
+            raise InvalidInput("the name or the password has a character that cannot be stored")
+        made = yield from row("operator_insert", name=new.name, org_id=new.org_id, role=new.role, password=new.password)
+        if made is not None:
+            return (yield from noted(note, rows.operator(made, self._reading)))
+        if not (yield Step("organization", org_id=new.org_id)):
+            raise NotFound("no such organization")
+        raise Conflict(f"there is an operator {new.name!r} already")
+
+    @reads
+    def operator(self, name: str) -> Plan[Operator | None]:
+        found = (yield from row("operator", name=name)) if storable(name) else None
+        return None if found is None else rows.operator(found, self._reading)
+
+    @reads
+    def operators(self, org_id: str | None, page: Page) -> Plan[list[Operator]]:
+        found = yield from by_text("operators", page, org_id=org_id)
+        return [rows.operator(each, self._reading) for each in found]
+
+    @changes
+    def change_operator(
+        self,
+        name: str,
+        *,
+        role: Scope | None = None,
+        password: str | None = None,
+        note: Note[Operator] | None = None,
+    ) -> Plan[Operator]:
+        changed = yield from row("operator_change", name=name, role=role, password=password)
+        if changed is None:
+            raise NotFound(f"no operator {name!r}")
+        if password is not None:
+            yield Step("sessions_end", operator=name)
+        return (yield from noted(note, rows.operator(changed, self._reading)))
+
+    @changes
+    def delete_operator(self, name: str, *, note: Note[None] | None = None) -> Plan[None]:
+        if not (yield Step("operator_delete", name=name)):
+            raise NotFound(f"no operator {name!r}")
+        yield Step("sessions_end", operator=name)
+        yield from noted(note, None)
+
+    # ── sessions ──
+
+    @changes
+    def add_session(self, new: NewSession, *, note: Note[None] | None = None) -> Plan[None]:
+        if new.password is not None:
+            known = yield Step("operator_password_is", operator=new.operator, org_id=new.org_id, password=new.password)
+            if not known:
+                raise NotFound("the operator is gone, or has another password by now")
+        made = yield Step(
+            "session_insert",
+            hash=new.hash,
+            org_id=new.org_id,
+            app_no=new.app_no,
+            role=new.role,
+            operator=new.operator,
+            key_id=new.key_id,
+            token=new.token,
+            token_issued_at=new.token_issued_at,
+            lifetime=timedelta(seconds=new.lifetime),
+        )
+        if not made:
+            raise InvalidInput("there is a session with this hash already")
+        yield from noted(note, None)
+
+    @reads
+    def session(self, hashed: bytes) -> Plan[Session | None]:
+        found = yield from row("session", hash=hashed, idle=timedelta(seconds=IDLE))
+        return None if found is None else rows.session(found, self._reading)
+
+    @changes
+    def touch_session(self, hashed: bytes) -> Plan[None]:
+        yield Step("session_touch", hash=hashed)
+
+    @changes
+    def end_session(self, hashed: bytes, *, note: Note[None] | None = None) -> Plan[None]:
+        yield Step("session_end", hash=hashed)
+        yield from noted(note, None)
+
+    @changes
+    def end_sessions(self, operator: str, *, note: Note[int] | None = None) -> Plan[int]:
+        ended = yield Step("sessions_end", operator=operator)
+        return (yield from noted(note, len(ended)))
+
+    # ── guesses ──
+
+    @changes
+    def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
+        """Looks without a lock first: somebody who is locked out and guesses on must cost little, and write nothing."""
+        subjects = sorted(rules)  # two who guess at the same ones lock them in one order
+        for subject in subjects:
+            until = yield from value("guess_locked", subject=subject)
+            if until is not None:
+                return self._reading.instant(until)
+        held = []
+        for subject in subjects:
+            held += yield Step("guess_hold", subject=subject)
+        now = max(self._reading.instant(each["now"]) for each in held)
+        known = {each["subject"]: rows.guesses(each, self._reading) for each in held if each["failures"]}
+        until = _locked(known, now)
+        if until is None:
+            counted = {subject: rules[subject](known.get(subject), now) for subject in subjects}
+            yield Batch("guess_save", [{"subject": subject, **_columns(each)} for subject, each in counted.items()])
+        return until
+
+    @changes
+    def forgive(self, subjects: Sequence[bytes]) -> Plan[None]:
+        yield Batch("guess_forgive", [{"subject": subject} for subject in sorted(subjects)])
+
+
+def _locked(known: Mapping[bytes, Guesses], now: datetime) -> datetime | None:
+    """The end of the longest lock."""
+    ends = [each.locked_until for each in known.values() if each.locked_until is not None]
+    return max((end for end in ends if end > now), default=None)
+
+
+def _columns(guesses: Guesses) -> dict[str, object]:
+    return {"failures": guesses.failures, "since": guesses.since, "locked_until": guesses.locked_until}

@@ -1,0 +1,135 @@
+"""Pulses: written by each process, read by whoever wants to see the fleet, rolled up by the sweep. And what endpoints did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from hookline.clock import EPOCH
+from hookline.model import SweepReport
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, EndpointWork, add
+from hookline.model.pulses import Pulse, together
+from hookline.store.plans.chores import Chore, is_free
+from hookline.store.plans.plan import Bulk, Plan, Shared, Step, changes, reads, value
+from hookline.store.rows import Reading, Row
+
+MAX_READ = 20_000  # that one look takes: two hours of 27 processes, or a week of minutes
+MAX_ROLLED = 5_000
+MAX_RETIRED = 20_000  # rows of activity of one grain at a time
+
+_MINUTE = timedelta(minutes=1)
+_SETTLED = timedelta(seconds=30)  # after which every process has told of a minute
+_SHORT, _LONG = timedelta(hours=2), timedelta(days=7)
+_KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # activity, by its grain
+
+_decode = msgspec.json.Decoder(Pulse).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Pulses(Shared):
+    @changes
+    def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> Plan[None]:
+        yield Step("pulse_add", process=process, data=_encode(pulse))
+        counted = _counted(deeds)
+        yield Bulk("activity_add", counted)
+        yield Bulk("org_activity_add", [each for each in counted if each["endpoint_no"] == ALL])
+
+    @reads
+    def activity(
+        self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
+    ) -> Plan[list[Activity]]:
+        before = since - timedelta(seconds=grain)
+        if app_no is None:
+            found = yield Step("org_activity", org_id=org_id, grain=grain, before=before)
+        else:
+            no = ALL if endpoint_no is None else endpoint_no
+            found = yield Step("activity", org_id=org_id, app_no=app_no, endpoint_no=no, grain=grain, before=before)
+        return [_activity(each, self._reading) for each in found]
+
+    @reads
+    def endpoint_activity(
+        self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
+    ) -> Plan[dict[int, list[Activity]]]:
+        found: dict[int, list[Activity]] = {endpoint_no: [] for _, endpoint_no in nos}
+        listed = yield Step(
+            "endpoint_activity",
+            apps=[app_no for app_no, _ in nos],
+            endpoints=list(found),
+            grain=grain,
+            before=since - timedelta(seconds=grain),
+            first=first,
+            step=step,
+        )
+        for each in listed:
+            found[each["endpoint_no"]].append(_activity(each, self._reading))
+        return found
+
+    @reads
+    def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> Plan[list[Pulse]]:
+        found = yield Step("pulses", grain=int(minutes), since=since, until=until, most=MAX_READ)
+        return [_pulse(each, self._reading) for each in found]
+
+    @changes
+    def roll_pulses(self) -> Plan[SweepReport]:
+        if not (yield from is_free(Chore.PULSES)):
+            return SweepReport()
+        now = self._reading.instant((yield from value("now")))
+        found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), most=MAX_ROLLED)
+        pulses = [_pulse(each, self._reading) for each in found]
+        for minute in _minutes(pulses, full=len(pulses) == MAX_ROLLED):
+            yield Step("pulse_roll", at=minute.at, data=_encode(minute))
+        yield Step("pulses_retire", grain=0, kept=_SHORT)
+        yield Step("pulses_retire", grain=1, kept=_LONG)
+        for grain, kept in _KEPT.items():
+            yield Step("activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
+            yield Step("org_activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
+        return SweepReport()
+
+
+def _pulse(row: Row, read: Reading) -> Pulse:
+    """The database's clock counts, not the process's."""
+    return replace(_decode(row["data"]), at=read.instant(row["at"]), process=row["process"])
+
+
+def _minutes(pulses: Sequence[Pulse], *, full: bool) -> Iterator[Pulse]:
+    """Those that are whole. Of more pulses than were asked for the last minute may not be: it comes with the next look."""
+    groups = [(start, list(group)) for start, group in groupby(pulses, key=lambda pulse: _floor(pulse.at))]
+    for start, group in groups[:-1] if full and len(groups) > 1 else groups:
+        yield _minute(group, start + _MINUTE)
+
+
+def _floor(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)
+
+
+def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
+    """Gauges are of the last pulse of each process: summed over a minute they would say nothing."""
+    last = {pulse.process: pulse for pulse in pulses}.values()
+    return replace(
+        together(pulses, at),
+        processes=len(last),
+        in_flight=sum(pulse.in_flight for pulse in last),
+        slots=sum(pulse.slots for pulse in last),
+    )
+
+
+def _counted(deeds: Sequence[EndpointWork]) -> list[dict[str, int]]:
+    """A row for each endpoint, and for each application as a whole; in the order of their keys, as each process locks them."""
+    did: AttemptCounts = {}
+    for deed in deeds:
+        made = [deed.delivered, deed.retried, deed.dead]
+        add(did, {(deed.app_no, ALL): made})
+        if deed.endpoint_no != ALL:
+            add(did, {(deed.app_no, deed.endpoint_no): made})
+    return [
+        {"app_no": app_no, "endpoint_no": no, "delivered": delivered, "retried": retried, "dead": dead}
+        for (app_no, no), (delivered, retried, dead) in sorted(did.items())
+    ]
+
+
+def _activity(row: Row, read: Reading) -> Activity:
+    return Activity(at=read.instant(row["at"]), delivered=row["delivered"], retried=row["retried"], dead=row["dead"])

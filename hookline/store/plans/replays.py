@@ -1,0 +1,178 @@
+"""The ways back from death: replay, resolve, replay of what was missed, resend; and the test message to one endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hookline.errors import Conflict, NotFound
+from hookline.model import DeadFilter, Endpoint, Message, NewMessage
+from hookline.model.audit import Note
+from hookline.model.states import EndpointStatus
+from hookline.rules.operational_events import Batch as OfEndpoint
+from hookline.rules.operational_events import Kind
+from hookline.rules.outcomes import clean
+from hookline.rules.replay import CLOCKS_APART, Seen, Window, missed, missing_window, refusal, target
+from hookline.store import rows
+from hookline.store.plans.endpoint_state import existing, lock_lane
+from hookline.store.plans.history import message_row
+from hookline.store.plans.operational_events import tell
+from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, value, works
+from hookline.store.protocols import STEP
+from hookline.store.rows import Reading, Row
+from hookline.store.rows.reading import maybe
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """The messages that a walk has come by, and where it goes on; None: there are no more."""
+
+    seen: list[Seen]
+    end: str | None
+
+
+class Replays(Shared):
+    """Each engine moves rows in its own way: the four methods below that it must have."""
+
+    def _replay_rows(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
+        """Turn matching letters back into deliveries and wake their lanes: `endpoint_no`, `count`, `first` and `at` of each."""
+        raise NotImplementedError
+
+    def _resolve_rows(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
+        """Close matching letters and wake queues that waited for them: likewise."""
+        raise NotImplementedError
+
+    def _deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
+        """A manual delivery for each message, not before its time; how many."""
+        raise NotImplementedError
+
+    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+        """A manual delivery of one message, now; its id. None: no such message, payload or endpoint."""
+        raise NotImplementedError
+
+    @changes
+    def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
+        return (yield from noted(note, (yield from self._replay(where, limit))))
+
+    def _replay(self, where: DeadFilter, limit: int) -> Plan[int]:
+        found = yield from self._replay_rows(where, limit)
+        return (yield from self._tell(found, Kind.DEAD_REPLAYED))
+
+    @changes
+    def resolve(self, where: DeadFilter, text: str, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
+        done = 0 if where.resolved else (yield from self._resolve(where, text, limit))
+        return (yield from noted(note, done))
+
+    def _resolve(self, where: DeadFilter, text: str, limit: int) -> Plan[int]:
+        found = yield from self._resolve_rows(replace(where, resolved=None), clean(text), limit)
+        return (yield from self._tell(found, Kind.DEAD_RESOLVED, clean(text)))
+
+    def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
+        """How many there were, of all endpoints."""
+        batches = [
+            OfEndpoint(
+                kind=kind,
+                endpoint_no=each["endpoint_no"],
+                count=each["count"],
+                first=each["first"],
+                at=self._reading.instant(each["at"]),
+                note=text,
+            )
+            for each in found
+        ]
+        yield from tell(batches, self._reading)
+        return sum(batch.count for batch in batches)
+
+    # ── what an endpoint missed, or is to get once more ──
+
+    async def replay_missing(
+        self,
+        endpoint_no: int,
+        since: datetime,
+        until: datetime,
+        limit: int = 1000,
+        *,
+        note: Note[int] | None = None,
+    ) -> int:
+        """In stretches, each a transaction: the one that makes deliveries, or else the last one, is noted."""
+        after: str | None = None
+        while True:
+            made, after = await self._replay_stretch(endpoint_no, since, until, after, limit, note)
+            if made or after is None:
+                return made
+
+    @works
+    def _replay_stretch(
+        self,
+        endpoint_no: int,
+        since: datetime,
+        until: datetime,
+        after: str | None,
+        limit: int,
+        note: Note[int] | None,
+    ) -> Plan[tuple[int, str | None]]:
+        endpoint, now = yield from self._hold_endpoint(endpoint_no)
+        window = missing_window(since, until, now, self._options.retention_days)
+        looked = yield from self._look_at_messages(endpoint, window, after, STEP)
+        to = target(endpoint)
+        chosen = [seen.id for seen in looked.seen if missed(to, window, seen)][:limit]
+        made = (yield from self._deliver(endpoint, window, chosen)) if chosen else 0
+        if made or looked.end is None:
+            yield from noted(note, made)
+        return made, looked.end
+
+    def _hold_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
+        """Under its lane's lock, and the instant; `NotFound` or `Conflict` where nothing would be sent."""
+        lane = yield from lock_lane(endpoint_no)
+        refused = refusal(EndpointStatus(lane["status"]))
+        if refused is not None:
+            raise Conflict(refused)
+        endpoint = yield from existing(endpoint_no, self._reading, self._vault)
+        return endpoint, self._reading.instant(lane["now"])
+
+    def _look_at_messages(self, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Plan[Looked]:
+        found = yield Step(
+            "messages_look",
+            no=endpoint.no,
+            app_no=endpoint.app_no,
+            after=after or window.first_id(),
+            before=window.last_id(),
+            since=window.since - CLOCKS_APART,
+            until=window.until + CLOCKS_APART,
+            limit=limit,
+        )
+        seen = [_seen(each, self._reading) for each in found]
+        return Looked(seen=seen, end=seen[-1].id if len(seen) == limit else None)
+
+    @changes
+    def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
+        delivery_id = yield from self._deliver_once_more(endpoint_no, message_id)
+        if delivery_id is None and (yield from value("endpoint_lives", no=endpoint_no)) is None:
+            raise NotFound("no such endpoint")
+        return (yield from noted(note, delivery_id))
+
+    @changes
+    def send_example(self, endpoint_no: int, new: NewMessage, *, note: Note[Message] | None = None) -> Plan[Message]:
+        made = yield Step("example_insert", no=endpoint_no, id=new.id, event_type=new.event_type, payload=new.payload)
+        if not made:
+            raise NotFound("no such endpoint")
+        yield from self._deliver_once_more(endpoint_no, new.id)
+        found = yield from message_row(new.id)
+        assert found is not None
+        return (yield from noted(note, rows.message(found, self._reading)))
+
+
+def _seen(row: Row, read: Reading) -> Seen:
+    return Seen(
+        id=row["id"],
+        created_at=read.instant(row["created_at"]),
+        event_type=row["event_type"],
+        channels=maybe(read.texts, row["channels"]),
+        tags=maybe(read.texts, row["tags"]),
+        whole=bool(row["whole"]),
+        open=bool(row["open"]),
+        delivered=bool(row["delivered"]),
+        dead_id=row["dead_id"],
+    )

@@ -1,0 +1,240 @@
+"""Tasks: long work that is done in steps, each one transaction under the lock of the task's row."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from msgspec import Struct
+
+from hookline import ids
+from hookline.clock import EPOCH
+from hookline.errors import Conflict, NotFound
+from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.model.audit import Note
+from hookline.model.states import Reason
+from hookline.rules.outcomes import clean
+from hookline.rules.replay import (
+    ON_MESSAGES,
+    Chosen,
+    Letter,
+    Resent,
+    Window,
+    choose,
+    died_before,
+    filter_of,
+    missing_window,
+    sort_out,
+)
+from hookline.store import rows
+from hookline.store.plans.dead_letters import filtered
+from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads, row, searches, value, works
+from hookline.store.plans.replays import Replays
+from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
+from hookline.store.rows import Reading, Row, json_text
+
+# A lane or a letter that somebody holds for longer is waited for in the next step, not in this one.
+LOCK_TIMEOUT = "2s"
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    acts: Chosen | Resent
+    end: str | None  # where the next step begins; None: this was the last one
+    window: Window | None = None
+
+
+class Tasks(Replays):
+    task_added: asyncio.Event
+
+    # ── keeping them ──
+
+    async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
+        added = await self._add_task(new, await self.task_total(new), note)
+        self.task_added.set()
+        return added
+
+    @changes
+    def _add_task(self, new: NewTask, total: int | None, note: Note[Task] | None) -> Plan[Task]:
+        now = self._reading.instant((yield from value("now")))
+        task_id = yield from value(
+            "task_insert",
+            id=ids.mint(ids.TASK, now),
+            org_id=new.org_id,
+            app_no=new.app_no,
+            endpoint_no=new.endpoint_no,
+            kind=new.kind,
+            params=json_text(new.work),
+            total=total,
+            most=MAX_RUNNING,
+        )
+        if task_id is None:
+            raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
+        return (yield from noted(note, (yield from self._kept_task(task_id))))
+
+    @searches
+    def task_total(self, new: NewTask) -> Plan[int | None]:
+        now = self._reading.instant((yield from value("now")))
+        first = _first(new, now)
+        endpoint = yield from self._endpoint_of(new.endpoint_no)
+        if new.endpoint_no is not None and endpoint is None:
+            raise NotFound("no such endpoint")
+        where = filter_of(first)
+        if where is not None:
+            many: int = yield from value("dead_count", **filtered(where), most=COUNTED_DEAD)
+            return many if many < COUNTED_DEAD else None
+        found = yield from self._look(first, endpoint, now, COUNTED)
+        return found.acts.wanted if found.end is None else None
+
+    def _endpoint_of(self, endpoint_no: int | None) -> Plan[Endpoint | None]:
+        found = [] if endpoint_no is None else (yield Step("endpoints_for", nos=[endpoint_no]))
+        return rows.endpoint_or_fault(found[0], self._reading, self._vault) if found else None
+
+    @reads
+    def task(self, org_id: str, task_id: str) -> Plan[Task | None]:
+        found = yield from row("task", id=task_id)
+        return None if found is None or found["org_id"] != org_id else rows.task(found, self._reading)
+
+    @reads
+    def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> Plan[list[Task]]:
+        asked = Page(limit=page.limit, iterator=page.iterator, backwards=page.backwards, descending=newest_first)
+        found = yield from by_text(
+            "tasks",
+            asked,
+            org_id=where.org_id,
+            app_no=where.app_no,
+            whole_org=True if where.app_no is None else None,
+            kinds=where.kinds,
+            statuses=where.statuses,
+        )
+        return [rows.task(each, self._reading) for each in found]
+
+    @changes
+    def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Plan[Task]:
+        yield Step("task_end", id=task_id, status=TaskStatus.CANCELED, error=None)
+        return (yield from noted(note, (yield from self._kept_task(task_id))))
+
+    @changes
+    def fail_task(self, task_id: str, error: str) -> Plan[None]:
+        yield Step("task_end", id=task_id, status=TaskStatus.FAILED, error=clean(error))
+
+    @reads
+    def open_tasks(self, limit: int) -> Plan[list[str]]:
+        return [each["id"] for each in (yield Step("tasks_open", limit=limit))]
+
+    def _kept_task(self, task_id: str) -> Plan[Task]:
+        found = yield from row("task", id=task_id)
+        if found is None:
+            raise NotFound(f"no task {task_id!r}")
+        return rows.task(found, self._reading)
+
+    # ── a step ──
+
+    @works
+    def step_task(self, task_id: str, limit: int = STEP) -> Plan[Task | None]:
+        yield Step("task_patience", longest=LOCK_TIMEOUT)
+        found = yield from row("task_take", id=task_id)
+        if found is None:
+            return None
+        yield from self._step(rows.task(found, self._reading), self._reading.instant(found["now"]), limit)
+        return (yield from self._kept_task(task_id))
+
+    def _step(self, task: Task, now: datetime, limit: int) -> Plan[None]:
+        endpoint = None
+        if task.endpoint_no is not None and task.kind != TaskKind.RESOLVE_DEAD:
+            try:
+                endpoint, _ = yield from self._hold_endpoint(task.endpoint_no)
+            except (Conflict, NotFound) as error:
+                yield Step("task_end", id=task.id, status=TaskStatus.FAILED, error=str(error))
+                return
+        found = yield from self._look(task, endpoint, now, limit)
+        done = yield from self._act(task, endpoint, found)
+        yield Step(
+            "task_progress",
+            id=task.id,
+            done=done,
+            skipped=found.acts.wanted - done,
+            position=found.end or task.position,
+            status=TaskStatus.FINISHED if found.end is None else TaskStatus.RUNNING,
+        )
+        yield Step("announce")
+
+    def _look(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_Found]:
+        if task.kind in ON_MESSAGES:
+            assert endpoint is not None
+            window = self._window(task, now)
+            looked = yield from self._look_at_messages(endpoint, window, task.position, limit)
+            return _Found(acts=sort_out(task, endpoint, window, looked.seen), end=looked.end, window=window)
+        letters = yield from self._letters(task, limit)
+        end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
+        return _Found(acts=choose(task, letters), end=end)
+
+    def _window(self, task: Task, now: datetime) -> Window:
+        since, until = task.work.since or EPOCH, task.work.until or task.created_at
+        if task.kind == TaskKind.REPLAY_MISSING:
+            return missing_window(since, until, now, self._options.retention_days)
+        return Window(since=since, until=until)
+
+    def _letters(self, task: Task, limit: int) -> Plan[list[Letter]]:
+        died_at, dead_id = after_death(task.position) or (task.work.died_since or EPOCH, -1)
+        found = yield Step(
+            "dead_look",
+            app_no=task.app_no,
+            endpoint_no=task.endpoint_no,
+            whole_app=True if task.endpoint_no is None else None,
+            died_at=died_at,
+            dead_id=dead_id,
+            until=died_before(task),
+            limit=limit,
+        )
+        return [_letter(each, self._reading) for each in found]
+
+    def _act(self, task: Task, endpoint: Endpoint | None, found: _Found) -> Plan[int]:
+        """How many were done. Letters are waited for, not passed over: whoever has them may yet let go."""
+        acts = found.acts
+        if isinstance(acts, Resent):
+            assert endpoint is not None
+            assert found.window is not None
+            delivered = 0
+            if acts.deliver:
+                delivered = yield from self._deliver(endpoint, found.window, acts.deliver)
+            return delivered + (yield from self._replay_ids(acts.replay))
+        if task.kind != TaskKind.RESOLVE_DEAD:
+            return (yield from self._replay_ids(acts.act))
+        if not acts.act:
+            return 0
+        yield Step("dead_lock", ids=acts.act)
+        return (yield from self._resolve(DeadFilter(ids=tuple(acts.act)), task.work.note, len(acts.act)))
+
+    def _replay_ids(self, dead_ids: list[int]) -> Plan[int]:
+        if not dead_ids:
+            return 0
+        yield Step("dead_lock", ids=dead_ids)
+        return (yield from self._replay(DeadFilter(ids=tuple(dead_ids), resolved=None), len(dead_ids)))
+
+
+def _first(new: NewTask, now: datetime) -> Task:
+    """The task as it will be before its first step."""
+    return Task(
+        id="",
+        org_id=new.org_id,
+        app_no=new.app_no,
+        app_id="",
+        kind=new.kind,
+        status=TaskStatus.RUNNING,
+        work=new.work,
+        created_at=now,
+        updated_at=now,
+        endpoint_no=new.endpoint_no,
+    )
+
+
+def _letter(row: Row, read: Reading) -> Letter:
+    return Letter(
+        id=row["id"],
+        died_at=read.instant(row["died_at"]),
+        accepted_at=read.instant(row["message_at"]),
+        event_type=row["event_type"],
+        reason=Reason(row["reason"]),
+        resolved=bool(row["resolved"]),
+        sendable=bool(row["sendable"]),
+    )

@@ -1,0 +1,21 @@
+-- The state of an endpoint and its lane: what PostgreSQL does in its own way.
+
+-- name: announce
+SELECT hookline.announce()
+
+-- name: held_renew_all
+-- What a pause has held gets a new time budget.
+WITH waiting AS (
+  UPDATE hookline.delivery
+  SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, :max_age::float8))
+  WHERE endpoint_no = :no::bigint AND state < 2)
+UPDATE hookline.delivery
+SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, :max_age))
+WHERE endpoint_no = :no AND state = 6
+
+-- name: unblock
+-- An endpoint no longer waits for its dead: the queues that did. Under the lane's lock.
+INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
+SELECT min(app_no), :no, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
+FROM hookline.dead_letter WHERE endpoint_no = :no::bigint AND ordering_key IS NOT NULL AND resolved_at IS NULL
+HAVING count(*) > 0

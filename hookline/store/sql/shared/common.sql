@@ -1,0 +1,4 @@
+-- What many plans ask for.
+
+-- name: now
+SELECT now() AS now

@@ -1,0 +1,6 @@
+-- Messages, their deliveries and attempts. The bounds on instants prune PostgreSQL's partitions.
+
+-- name: message_by_id
+SELECT m.*, a.id AS app_id FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
+WHERE m.id = :id::text AND m.created_at >= :since::timestamptz AND m.created_at <= :until::timestamptz
+  AND (:app_no::bigint IS NULL OR m.app_no = :app_no)

@@ -1,0 +1,24 @@
+-- Sealed values, by the key that sealed them. A range of heads is what one key sealed, or what all others did.
+
+-- name: sealed_count
+SELECT count(*) FROM (
+  SELECT 1 FROM hookline.sealed_value WHERE place = :place AND head >= :start AND head < :stop LIMIT :most) AS found
+
+-- name: sealed_next
+SELECT head, "row", sealed FROM hookline.sealed_value
+WHERE place = :place AND head >= :start AND head < :stop AND (head, "row") > (:head, :row)
+ORDER BY head, "row" LIMIT :limit
+
+-- name: secret_watch
+INSERT INTO hookline.older_secret (id, since) VALUES (:id, now()) ON CONFLICT DO NOTHING
+
+-- name: secret_signs
+DELETE FROM hookline.older_secret WHERE id = :id
+
+-- name: secret_seen
+INSERT INTO hookline.older_secret (id, since, seen_at) VALUES (:id, now(), now())
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+WHERE older_secret.seen_at IS NULL OR older_secret.seen_at <= now() - interval '1 minute'
+
+-- name: older_secrets
+SELECT id, since, seen_at FROM hookline.older_secret
