@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import Endpoint, EndpointChange, Secret
+from hookline.model import Endpoint, EndpointChange, Scheme, Secret
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
 from hookline.security.vault import Vault, new_key
-from hookline.signing import Scheme, new_secret, verify
+from hookline.signing import new_secret, verify
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.sealed import Place
 from tests.cli.conftest import JWT_SECRET, both_engines
