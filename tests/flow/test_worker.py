@@ -391,7 +391,7 @@ async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -
     await scene.endpoint()
     messages = await scene.send(5)
     jobs = await scene.claim()
-    recorder = Recorder(scene.store, Outage(random.Random(5)), lambda: None, str)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(5)), lambda: None, str)
     for place, job in enumerate(jobs):
         result = factory.delivered(job)
         recorder.add(replace(result, sent="nothing that was sent") if place == 2 else result)  # type: ignore[arg-type]
