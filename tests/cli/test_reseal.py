@@ -135,7 +135,7 @@ async def test_a_value_that_no_key_opens_is_named_and_kept_and_the_rest_is_done(
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", foreign, sick.no)
     done = await cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")("reseal")
     assert done.code == 1, done
-    assert f"endpoint.secrets: what is stored for {sick.id} was sealed with a key that is not configured" in done.err
+    assert f"endpoint.secrets: the value stored for {sick.id} was sealed with a key that is not configured" in done.err
     found = await heads(scene.raw)
     assert set(found) == {Vault([new]).heads[0], foreign[:5]}
     assert found.count(foreign[:5]) == 1
