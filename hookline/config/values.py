@@ -18,7 +18,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """The configuration of one process. Durations are in seconds, and sizes are in bytes."""
 
     database_url: str
-    outbox_urls: tuple[str, ...]  # applications' own databases
+    outbox_urls: tuple[str, ...]  # databases of applications whose outboxes are relayed
     outbox_poll: float
     host: str
     port: int

@@ -123,7 +123,7 @@ class GroupCommit:
             group.append(queue.popleft())
             del self._waiting[app_no]
             if queue:
-                self._waiting[app_no] = queue  # behind the others
+                self._waiting[app_no] = queue  # at the end, so that the other applications go first
             if alone:
                 break
         return group

@@ -354,4 +354,8 @@ class Worker:
                 await asyncio.shield(recording)
         except TimeoutError:
             recording.cancel()
-            log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
+            log.error(
+                "outcomes_not_recorded",
+                count=self._recorder.abandon(),
+                what="their leases expire, and the deliveries are retried",
+            )

@@ -263,4 +263,4 @@ def _names(claims: _Claims, kind: _Kind) -> tuple[str, str | None]:
         return claims.sub, None
     if claims.org is not None and _is_org(claims.org) and _is_app(claims.sub):
         return claims.org, claims.sub
-    raise SignatureError("the token names neither an organization nor an application of one")
+    raise SignatureError("the token names neither an organization nor an application")

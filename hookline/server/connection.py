@@ -126,7 +126,7 @@ class Connection(HttpToolsProtocol):
         if fault is not None:
             raise Refused(400, fault)
         if len(self.pipeline) >= MAX_QUEUED:
-            raise Refused(429, f"more than {MAX_QUEUED} requests wait on this connection: read the answers first")
+            raise Refused(429, f"more than {MAX_QUEUED} requests wait on this connection: read the responses first")
         self._limits.awaits(self)
         has_room = self._limits.has_room(self)
         self.app = self._full_app if has_room else _NoRoom(self._full_app)

@@ -23,7 +23,7 @@ from hookline import clock
 from hookline.engine.child_processes import raised_file_limit
 from hookline.security.lockout import network
 
-MAX_CONNECTIONS = 4096  # of one listener
+MAX_CONNECTIONS = 4096  # connections of one listening socket
 PER_ADDRESS = 1024
 MAX_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
 HELD_PER_ADDRESS = MAX_HELD // 4
@@ -50,7 +50,7 @@ class LimitedConnection(Protocol):
 
 
 class _Share:
-    """All connections, or those of one address."""
+    """The counters and limits for all connections, or for those from one address."""
 
     def __init__(self, limit: float, max_held: float, address: str = "") -> None:
         self.limit = limit

@@ -34,7 +34,7 @@ def _encoding_fault(version: str, headers: list[Header]) -> str | None:
         return None
     if version == "1.0":
         return "HTTP/1.0 has no Transfer-Encoding: send a Content-Length"
-    return None if encodings == [b"chunked"] else "Transfer-Encoding takes `chunked` and nothing else"
+    return None if encodings == [b"chunked"] else "the only supported Transfer-Encoding is `chunked`"
 
 
 def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | None:
@@ -43,7 +43,7 @@ def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | Non
         return "send exactly one Host header"
     host = _HOST.fullmatch(hosts[0]) if hosts else None
     if hosts and host is None:
-        return "the Host header is not a name or an address with or without a port"
+        return "the Host header must be a host name or an address, with an optional port"
     return None if target.startswith(b"/") else _target_fault(target, host)
 
 
@@ -51,7 +51,7 @@ def _target_fault(target: bytes, host: re.Match[bytes] | None) -> str | None:
     """Return what is wrong with an absolute target, or None. It must name the same host as the Host header."""
     url = _ABSOLUTE.fullmatch(target)
     if url is None:
-        return "the target is neither a path nor an http or https URL with one"
+        return "the target must be a path, or an http or https URL with a path"
     default_port = _PORTS[url["scheme"].lower()]
     if host is not None and _address(url, default_port) != _address(host, default_port):
         return "the target names another host than the Host header"

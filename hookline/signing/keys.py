@@ -63,7 +63,7 @@ def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
     elif key.startswith(PUBLIC_PREFIX):
         raise InvalidInput("a public key (whpk_) cannot sign: give the private key (whsk_)")
     else:
-        raise InvalidInput("a secret is whsec_ and base64 (HMAC), or whsk_ and base64 (Ed25519)")
+        raise InvalidInput("a secret is whsec_ followed by base64 (HMAC), or whsk_ followed by base64 (Ed25519)")
 
 
 def check_strength(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
@@ -103,13 +103,13 @@ def _check_private_key(key: str) -> None:
 def _check_base64(key: str, prefix: str) -> bytes:
     raw = decode64(key.removeprefix(prefix))
     if raw is None:
-        raise InvalidInput(f"what follows {prefix} is not base64 with its padding")
+        raise InvalidInput(f"the text after {prefix} is not base64 with padding")
     return raw
 
 
 def _check_text_secret(key: str, scheme: Scheme) -> None:
     if key.startswith((PRIVATE_PREFIX, PUBLIC_PREFIX)):
-        raise InvalidInput(f"the scheme {scheme} has no Ed25519 signatures: give a whsec_ secret or a text")
+        raise InvalidInput(f"the scheme {scheme} has no Ed25519 signatures: give a whsec_ secret or plain text")
     if not (key.isascii() and key.isprintable() and key == key.strip()):
         raise InvalidInput("a secret is printable ASCII, without spaces around it")
     if not 16 <= len(key) <= 256:
@@ -200,7 +200,7 @@ def base64_key(secret: object) -> CheckingKey:
 def _secret_text(secret: object) -> str:
     """Refuse `None` and the empty string. An unset secret is the most common mistake of receivers."""
     if not isinstance(secret, str) or not secret:
-        raise SignatureError("the secret is empty or not a text")
+        raise SignatureError("the secret is empty or not a string")
     return secret
 
 
@@ -219,7 +219,7 @@ def _secret_bytes(key: str, prefix: str) -> bytes:
     text = key.removeprefix(prefix)
     raw = decode64(text + "=" * (-len(text) % 4))
     if not raw or not key.startswith(prefix):
-        raise SignatureError(f"a secret of this kind is {prefix} and base64")
+        raise SignatureError(f"this kind of secret is {prefix} followed by base64")
     return raw
 
 

@@ -56,7 +56,7 @@ class SignedParts(NamedTuple):
     contents: Sequence[
         bytes
     ]  # the signed content; several candidates for Twilio, whose URL can be spelled in several ways
-    signatures: Mapping[str, Sequence[bytes]]  # by version
+    signatures: Mapping[str, Sequence[bytes]]  # the signatures of each version
     stamp: str | None = None  # the timestamp as received; GitHub, Shopify and Twilio send none
 
 

@@ -248,7 +248,7 @@ GARBAGE: dict[str, tuple[dict[str, Any], str]] = {
     "no such app": ({"app": "app_nobody"}, "no such application: app_nobody"),
     "event type for a header": ({"event_type": "a\r\nb"}, "event type: "),
     "event id of ours": ({"event_id": "msg_1"}, "event_id: must not begin with 'msg_'"),
-    "deliver_at nonsense": ({"deliver_at": "tomorrow"}, "deliver_at: 'tomorrow' is not an instant in ISO 8601"),
+    "deliver_at nonsense": ({"deliver_at": "tomorrow"}, "deliver_at: 'tomorrow' is not a time in ISO 8601"),
     "deliver_at without zone": ({"deliver_at": "2030-01-01T00:00:00"}, "deliver_at: needs a time zone"),
     "deliver_at far": ({"deliver_at": "9999-12-31T23:59:59-14:00"}, "deliver_at: "),
     "deliver_at at the dawn": ({"deliver_at": "0001-01-01T00:00:00+14:00"}, "deliver_at: "),

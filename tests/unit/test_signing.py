@@ -543,9 +543,9 @@ def test_the_secrets_of_the_vectors_are_good(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("", "whsec_ and base64"),
-        ("It's a Secret to Everybody", "whsec_ and base64"),
-        (KEY.removeprefix("whsec_"), "whsec_ and base64"),
+        ("", "whsec_ followed by base64"),
+        ("It's a Secret to Everybody", "whsec_ followed by base64"),
+        (KEY.removeprefix("whsec_"), "whsec_ followed by base64"),
         (PUBLIC, "cannot sign"),
         (KEY + "\n", "not base64"),
         (KEY[:-1] + " ", "not base64"),

@@ -44,8 +44,8 @@ class Guard(Protocol):
 
 
 class Request(Struct, frozen=True, kw_only=True, array_like=True):
-    ref: Any  # the caller's job; opaque
-    url: str  # normalised by the guard
+    ref: Any  # an object of the caller, which the sender only returns
+    url: str  # in the normal form that the guard has checked
     headers: list[str]  # complete lines "name: value", including the signature
     body: bytes
     deadline: float  # seconds for DNS, connect, TLS, headers and body together

@@ -132,7 +132,7 @@ def _instant(raw: bytes) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is not an instant in ISO 8601") from None
+        raise ValueError(f"{text[:40]!r} is not a time in ISO 8601") from None
     if at.tzinfo is None:
         raise ValueError("needs a time zone")
     return at.astimezone(UTC)

@@ -41,7 +41,7 @@ _LOWEST = -(1 << 63)
 
 
 class SourceView(Struct, frozen=True, kw_only=True):
-    waiting: int  # counted up to a bound
+    waiting: int  # waiting rows; the count stops at `COUNTED`
     oldest: datetime | None  # when the oldest waiting row was created
     hints: tuple[str, ...] = ()  # advice for the user
 
