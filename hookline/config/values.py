@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hookline.config.settings import SETTINGS
 from hookline.config.urls import shown_url, sqlite_path
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.model.labels import EndpointLabels
@@ -151,15 +152,8 @@ class Config(Struct, frozen=True, kw_only=True):
         return Guard(self.allow_nets, self.allow_ports)
 
     def __repr__(self) -> str:
-        hidden = {
-            "jwt_secrets": "'…'",
-            "secret_keys": "'…'",
-            "metrics_token": "'…'",
-            "alert_webhook_url": "'…'",
-            "alert_slack_url": "'…'",
-            "smtp_url": "'…'",
-            "database_url": repr(shown_url(self.database_url)),
-            "outbox_urls": repr(tuple(map(shown_url, self.outbox_urls))),
-        }
-        fields = (f"{name}={hidden.get(name) or repr(getattr(self, name))}" for name in self.__struct_fields__)
-        return f"Config({', '.join(fields)})"
+        values: dict[str, object] = {name: getattr(self, name) for name in self.__struct_fields__}
+        values |= {setting.field: "…" for setting in SETTINGS if setting.secret}
+        values["database_url"] = shown_url(self.database_url)
+        values["outbox_urls"] = tuple(map(shown_url, self.outbox_urls))
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in values.items())})"

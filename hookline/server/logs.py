@@ -22,7 +22,7 @@ def configure(config: Config) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,  # without local variables, because they contain payloads and secrets
     ]
-    rendering = _for_machines() if config.log_format == "json" else _for_people()
+    rendering: list[Processor] = [structlog.processors.JSONRenderer()] if config.log_format == "json" else _for_people()
     structlog.configure(
         processors=[*gathering, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -54,10 +54,6 @@ class _Handler(logging.Handler):
             self.handleError(record)
         else:
             standard_error(line.encode(errors="backslashreplace"))
-
-
-def _for_machines() -> list[Processor]:
-    return [structlog.processors.JSONRenderer()]
 
 
 def _for_people() -> list[Processor]:

@@ -57,7 +57,7 @@ def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
     if scheme not in _BASE64_SCHEMES:
         _check_text_secret(key, scheme)
     elif key.startswith(HMAC_PREFIX):
-        _check_hmac_secret(key)
+        _check_size(_check_base64(key, HMAC_PREFIX))
     elif key.startswith(PRIVATE_PREFIX):
         _check_private_key(key)
     elif key.startswith(PUBLIC_PREFIX):
@@ -81,10 +81,6 @@ def _weakness(key: str, scheme: Scheme) -> str | None:
     if key.startswith(PRIVATE_PREFIX):
         return weakness(_secret_bytes(key, PRIVATE_PREFIX)[:32])  # the seed; the other half is derived from it
     return weakness(_secret_bytes(key, HMAC_PREFIX))
-
-
-def _check_hmac_secret(key: str) -> None:
-    _check_size(_check_base64(key, HMAC_PREFIX))
 
 
 def _check_size(raw: bytes) -> None:
