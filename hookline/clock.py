@@ -1,6 +1,6 @@
-"""The only place that knows what time it is or throws dice; everything else takes them as arguments.
+"""The only module that reads the time or makes random numbers. All other code gets them as arguments.
 
-The database's clock schedules (`Store.now`), the wall clock signs, the monotonic clock measures.
+Schedules use the database's clock (`Store.now`), signatures the wall clock, and durations the monotonic clock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["EPOCH", "chance", "from_micros", "monotonic", "quick_chance", "to_mi
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 chance = random.SystemRandom()
-# For ids, which are not secrets: a system call for each would hand the interpreter to another thread in the middle of every
-# batch. A forked child must not repeat its parent's.
+# For ids, which are not secret. A system call for each id would let another thread take the interpreter lock in the middle of a
+# batch. A forked child gets a new seed, so that it does not repeat its parent's ids.
 quick_chance = random.Random(secrets.randbits(256))  # noqa: S311
 os.register_at_fork(after_in_child=lambda: quick_chance.seed(secrets.randbits(256)))
 monotonic = time.monotonic
@@ -28,9 +28,9 @@ def wall() -> datetime:
 
 
 def to_micros(at: datetime) -> int:
-    """Exact microseconds since 1970: how SQLite keeps an instant."""
+    """Return the exact microseconds since 1970. The SQLite store saves times in this form."""
     if at.tzinfo is None:
-        raise ValueError("an instant needs a time zone")
+        raise ValueError("the time has no time zone")
     span = at - EPOCH
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 

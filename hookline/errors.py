@@ -1,4 +1,4 @@
-"""Every error that Hookline raises on purpose. Catch `HooklineError` for all of them."""
+"""The errors that Hookline raises. Catch `HooklineError` for all of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import StrEnum
 
 
 class HooklineError(Exception):
-    """Base of all errors; its text is fit to be shown to a user."""
+    """Base class of all errors. Its text may be shown to users."""
 
 
 class ConfigError(HooklineError):
-    """A setting has a wrong value. The text names the variable and what it takes."""
+    """A setting has an invalid value. The text names the variable and the values that it accepts."""
 
 
 class IllegalMove(HooklineError):
-    """A delivery was asked to go where `states.MOVES` does not let it: a bug."""
+    """A delivery would make a transition that `states.MOVES` does not allow. This is a bug in Hookline."""
 
 
 class AboutField(HooklineError):
@@ -27,7 +27,7 @@ class AboutField(HooklineError):
 
 
 class InvalidInput(AboutField):
-    """The caller gave something that cannot be accepted; nothing was changed."""
+    """The caller's input is invalid. Nothing was changed."""
 
 
 class Forbidden(HooklineError):
@@ -35,7 +35,7 @@ class Forbidden(HooklineError):
 
 
 class NotFound(HooklineError):
-    """There is no such thing, or it belongs to somebody else."""
+    """The object does not exist, or it belongs to another organization or application."""
 
 
 class NoSuch(NotFound):
@@ -48,44 +48,44 @@ class NoSuch(NotFound):
 
 
 class Conflict(HooklineError):
-    """It exists already (a uid or event id that is taken), or is not in a state in which this can be done."""
+    """The object already exists (its uid or event id is taken), or its state does not allow the action."""
 
 
 class TooManyEndpoints(Conflict):
-    """The application has as many endpoints as its customer may make."""
+    """The application has the maximum number of endpoints that its customer may create."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"the application has reached its limit of {most} endpoints: delete one first")
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the application has reached its limit of {limit} endpoints: delete one first")
 
 
 class Overtaken(Conflict):
-    """Somebody else changed it between the look and the write."""
+    """Another request changed the object between the read and the write."""
 
 
 class BlockedAddress(AboutField):
-    """The guard refuses this URL or address."""
+    """The guard refuses this URL or IP address as a destination of webhooks."""
 
 
 class VaultError(HooklineError):
-    """A stored secret cannot be opened: no configured key fits, or the row was tampered with."""
+    """A stored secret cannot be decrypted: none of the configured keys sealed it, or the row was changed."""
 
 
 class SignatureError(HooklineError):
-    """A signature, timestamp, secret or header is not valid."""
+    """A signature, timestamp, secret or header is invalid."""
 
 
 class VerificationCode(StrEnum):
     MISSING_HEADER = "missing_header"
-    MALFORMED_HEADER = "malformed_header"  # or one that came twice
-    MALFORMED_BODY = "malformed_body"  # not the raw bytes; not a form; not the JSON that was asked for
-    MALFORMED_URL = "malformed_url"  # only Twilio signs the URL
+    MALFORMED_HEADER = "malformed_header"  # also a header that is repeated
+    MALFORMED_BODY = "malformed_body"  # the body is not raw bytes, or it is not the expected form or JSON
+    MALFORMED_URL = "malformed_url"  # only for Twilio, which signs the URL
     TIMESTAMP_TOO_OLD = "timestamp_too_old"
     TIMESTAMP_TOO_NEW = "timestamp_too_new"
-    NO_MATCH = "no_match"  # all is well formed, and no secret made any of the signatures
+    NO_MATCH = "no_match"  # everything is well formed, but none of the secrets made any of the signatures
 
 
 class VerificationError(SignatureError):
-    """A webhook that nobody with one of the secrets has signed, or not lately, or that cannot be read."""
+    """A received webhook cannot be verified: it is malformed, too old, or not signed with one of the secrets."""
 
     def __init__(self, code: VerificationCode, message: str) -> None:
         super().__init__(message)
@@ -96,16 +96,16 @@ class VerificationError(SignatureError):
 
 
 class Busy(HooklineError):
-    """There is too much to do at this moment. Nothing was changed; try again."""
+    """The server is overloaded. Nothing was changed; try again."""
 
 
 class StoreUnavailable(HooklineError):
-    """The database cannot be reached now. Nothing is known to be lost; try again."""
+    """Hookline's database is not reachable. The caller does not know whether its change was saved, and may try again."""
 
 
 class SourceUnavailable(HooklineError):
-    """An application's own database, whose outbox is relayed, cannot be reached now. What is in it waits there."""
+    """An application's own database cannot be relayed from now. The rows of its outbox wait there."""
 
 
 class MigrationNeeded(HooklineError):
-    """The database is older or newer than this release. The text says which, and what to run."""
+    """The database schema is older or newer than this release. The text says which, and which command to run."""

@@ -1,6 +1,6 @@
-"""Public ids: a prefix and a KSUID with milliseconds, so that they sort by the time they were made.
+"""Public ids: a prefix and a KSUID with milliseconds, so that ids sort by the time at which they were made.
 
-Written out rather than imported: one id costs 3 µs here and 13 µs in the usual package, and there are three per message.
+This module replaces the usual KSUID package for speed: an id takes 3 µs instead of 13 µs, and each message needs three.
 `tests/unit/test_ids.py` compares both.
 """
 
@@ -22,28 +22,28 @@ ORG, APP, ENDPOINT, MESSAGE, ATTEMPT = "org_", "app_", "ep_", "msg_", "atmpt_"
 DEAD_LETTER = "dl_"
 TASK = "qtask_"
 API_KEY = "key_"
-EVENT = "evt_"  # of an event that was published without an id of its own
+EVENT = "evt_"  # prefix of the id of an event that was published without an id
 
-# The id that a fresh Svix server has too: tokens of a team that moves over keep naming an organization that exists.
+# A new Svix server uses the same id. So the tokens of a team that moves from Svix name an organization that exists here.
 DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
 
 
 def org_option(org_id: str | None) -> str:
-    """What a command needs to find what belongs to that organization: nothing, where it is the default one or none."""
+    """Return the option ` --org ...` for a command, or an empty string for the default organization or for None."""
     return "" if org_id in (None, DEFAULT_ORG) else f" --org {org_id}"
 
 
 def mint(prefix: str, at: datetime, chance: random.Random = quick_chance) -> str:
-    """A new id. The first five bytes hold the instant in steps of 4 ms, the other fifteen are random.
+    """Return a new id. Its first five bytes hold the time in steps of 4 ms, and the other fifteen bytes are random.
 
-    A clock that stands before 2014 or after 2150 still gives good ids; only their order is lost.
+    Before 2014 and after 2150 the ids are still unique, but they do not sort by time.
     """
-    return _written(prefix, _steps(at) << 120 | chance.getrandbits(120))
+    return _encode(prefix, _steps(at) << 120 | chance.getrandbits(120))
 
 
 def first_at(prefix: str, at: datetime) -> str:
-    """The smallest id that could be made then: where the ids of a stretch of time begin, or end."""
-    return _written(prefix, _steps(at) << 120)
+    """Return the smallest possible id of that time. Use it as a bound to select the ids of a time range."""
+    return _encode(prefix, _steps(at) << 120)
 
 
 def _steps(at: datetime) -> int:
@@ -51,7 +51,7 @@ def _steps(at: datetime) -> int:
     return min(max((seconds - _EPOCH) * 256 + micros // 4_000, 0), _LAST_STEP)
 
 
-def _written(prefix: str, number: int) -> str:
+def _encode(prefix: str, number: int) -> str:
     tail = []
     for _ in range(13):
         number, pair = divmod(number, 3_844)
@@ -62,7 +62,7 @@ def _written(prefix: str, number: int) -> str:
 
 
 def minted_at(public_id: str) -> datetime | None:
-    """When the id was made, to within 4 ms; None if it is not one of ours."""
+    """Return the time at which the id was made, to within 4 ms. None if the id does not have this form."""
     body = public_id.rpartition("_")[2]
     if len(body) != _LENGTH:
         return None

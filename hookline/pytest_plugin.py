@@ -1,4 +1,4 @@
-"""pytest's fixtures for an application that publishes. Every run of pytest loads this module, so it imports nothing else."""
+"""pytest fixtures for applications that publish. Every pytest run loads this module, so it imports the rest only when used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hookline_connection() -> Any:
-    """The connection or session that the tests publish on. Give your own in `conftest.py`, by this name."""
+    """The connection or session on which the tests publish. Define a fixture of this name in your `conftest.py`."""
     if "django.conf" in sys.modules:
         from django.conf import settings
 
@@ -30,7 +30,7 @@ def hookline_connection() -> Any:
 
 @pytest.fixture
 def hookline_outbox(hookline_connection: Any) -> Outbox:
-    """What the test has published on `hookline_connection`, and the delivery of it."""
+    """The events that the test has published on `hookline_connection`, and methods to deliver them."""
     from hookline.testing import Outbox
 
     return Outbox(hookline_connection)
@@ -38,7 +38,7 @@ def hookline_outbox(hookline_connection: Any) -> Outbox:
 
 @pytest.fixture
 def hookline_endpoint() -> Iterator[FakeEndpoint]:
-    """A real HTTP server on this machine that verifies and records."""
+    """A real HTTP server on this machine that verifies and records the webhooks that it receives."""
     from hookline.testing import FakeEndpoint
 
     with FakeEndpoint() as endpoint:

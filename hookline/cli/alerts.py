@@ -15,7 +15,7 @@ from hookline.cli import params
 from hookline.cli.output import Cell, Output, span
 from hookline.cli.session import Session, run, session
 from hookline.engine.alerting import channels as alert_channels
-from hookline.engine.alerting.mail import FAULTS, Post, shown
+from hookline.engine.alerting.mail import SMTP_ERRORS, MailTransport, shown
 from hookline.errors import NotFound
 from hookline.model import Attempt
 from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
@@ -181,10 +181,10 @@ def _example(now: datetime) -> Notice:
 
 async def _mail(opened: Session, smtp_url: str, notice: Notice) -> Told:
     channels = opened.config.channels
-    post = Post(smtp_url, opened.config.ca_bundle)
+    post = MailTransport(smtp_url, opened.config.ca_bundle)
     try:
         await post.send(wording.mail(notice, channels))
-    except FAULTS as error:
+    except SMTP_ERRORS as error:
         return Told(channel=EMAIL, state="failed", detail=shown(error))
     return Told(channel=EMAIL, state="sent", detail=", ".join(channels.emails))
 

@@ -28,7 +28,7 @@ from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally
 from hookline.server import lifeline, logs, process
 from hookline.server import sockets as listeners
-from hookline.server.process_reports import gathered, told
+from hookline.server.process_reports import gathered, reporting
 from hookline.server.supervise import Supervisor
 from hookline.services import manage
 from hookline.web.public_url import is_loopback
@@ -139,7 +139,7 @@ async def _worker(config: Config, report: Path | None) -> None:
 async def _work(config: Config, stop: asyncio.Event, report: Path | None = None) -> None:
     tally = Tally(event_types=config.metrics_event_types)
     with tracing() as traces:
-        async with told(report, tally):
+        async with reporting(report, tally):
             await process.run_worker(config, stop=stop, tally=tally, traces=traces)
 
 
@@ -171,7 +171,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
         # Before the database is opened: whoever asks whether we are ready is answered while migrations run.
         async with (
             site.early_server(config, listener, leaving=leaving, stop=stop) as door,
-            metrics_port.own_doorway(config, own_port, leaving=leaving, stop=stop) as own,
+            metrics_port.metrics_server(config, own_port, leaving=leaving, stop=stop) as own,
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):

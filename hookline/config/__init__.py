@@ -1,4 +1,4 @@
-"""Configuration from the environment. `SETTINGS` is the only list: parsing, errors and the documentation come from it.
+"""Reads the configuration from environment variables. `SETTINGS` defines all settings, their errors and their documentation.
 
 `python -m hookline.config` prints the table of `docs/reference/settings.md`.
 """

@@ -1,4 +1,4 @@
-"""The configuration of a process. On SQLite, its secrets may come from a file that the first start makes."""
+"""Loads the configuration of a process. On SQLite, the first start creates a file with the secrets that are not set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.errors import ConfigError
 
 
 def load(environ: Mapping[str, str]) -> Config:
-    """The configuration of this process. On SQLite, secrets that are not given come from a file beside the database."""
+    """Return the configuration of this process. On SQLite, secrets that are not set are read from a file beside the database."""
     config = parse(environ)
     if config.jwt_secret and config.secret_keys:
         return config
@@ -33,18 +33,20 @@ def _with_keys(config: Config, database: Path) -> Config:
         if not path.exists():
             _refuse_orphan(database, path)
             _create_keys(path)
-        kept = _read_keys(path)
+        stored = _read_keys(path)
     except OSError as error:
         raise ConfigError(
             f"{path}: {error.strerror}; set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY instead"
         ) from None
     return replace(
-        config, jwt_secrets=config.jwt_secrets or kept.jwt_secrets, secret_keys=config.secret_keys or kept.secret_keys
+        config,
+        jwt_secrets=config.jwt_secrets or stored.jwt_secrets,
+        secret_keys=config.secret_keys or stored.secret_keys,
     )
 
 
 def _refuse_orphan(database: Path, path: Path) -> None:
-    """New keys would open none of the secrets that this database holds."""
+    """Refuse to create keys for a database that has data. New keys could not open the secrets in it."""
     if database.exists() and database.stat().st_size > 0:
         raise ConfigError(
             f"{path}: missing, but {database.name} has data; restore it, or set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY"
@@ -52,7 +54,7 @@ def _refuse_orphan(database: Path, path: Path) -> None:
 
 
 def _create_keys(path: Path) -> None:
-    """Complete or not at all, and never over another's: the link fails if a second process was quicker; its file counts."""
+    """Create the file atomically. If another process has created it first, keep that one: `os.link` does not overwrite."""
     from hookline.security.vault import new_key
 
     lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"
@@ -79,14 +81,14 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _read_keys(path: Path) -> Config:
-    # Only "others" are looked at: Kubernetes gives the files of a volume to the pod's group when it mounts it.
+    # Group access is allowed, because Kubernetes gives the files of a mounted volume to the group of the pod.
     if path.stat().st_mode & 0o007:
-        raise ConfigError(f"{path}: can be read by others; run chmod 600 on it")
+        raise ConfigError(f"{path}: other users can read it; run chmod 600 on it")
     pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     try:
-        kept = parse({name: value for name, _, value in pairs})
+        stored = parse({name: value for name, _, value in pairs})
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if not (kept.jwt_secret and kept.secret_keys):
-        raise ConfigError(f"{path}: must have HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY")
-    return kept
+    if not (stored.jwt_secret and stored.secret_keys):
+        raise ConfigError(f"{path}: must contain HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY")
+    return stored

@@ -1,13 +1,14 @@
-"""What a setting may be: text in, value out, `ValueError` saying what it takes. `config.SETTINGS` puts them together."""
+"""Parsers for the values of settings. Each one takes a text and returns a value, or raises `ValueError` with what it accepts."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from hookline.errors import ConfigError
@@ -15,16 +16,20 @@ from hookline.rules.guard import Guard, Network
 from hookline.rules.units import Parser, seconds_of, span
 from hookline.signing.key_strength import weakness_of_text
 
+E = TypeVar("E", bound=StrEnum)
+
 MIN_JWT_SECRET = 32
 MAX_JWT_SECRETS = 10
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
-def durations(lowest: float, highest: float, most: int) -> Parser:
+def durations(lowest: float, highest: float, max_count: int) -> Parser:
     def parse(text: str) -> tuple[float, ...]:
         found = tuple(seconds_of(part) for part in _parts(text))
-        if len(found) > most or not all(lowest <= seconds <= highest for seconds in found):
-            raise ValueError(f"up to {most} durations up to {span(highest)}, separated by commas, such as 5s,5m,1h")
+        if len(found) > max_count or not all(lowest <= seconds <= highest for seconds in found):
+            raise ValueError(
+                f"up to {max_count} durations of at most {span(highest)}, separated by commas, such as 5s,5m,1h"
+            )
         return found
 
     return parse
@@ -59,6 +64,11 @@ def choice(*names: str) -> Parser:
     return parse
 
 
+def member(kind: type[E]) -> Parser:
+    names = choice(*kind)
+    return lambda text: kind(names(text))
+
+
 def flag(text: str) -> bool:
     if text.lower() not in _FLAGS:
         raise ValueError("true or false")
@@ -66,33 +76,27 @@ def flag(text: str) -> bool:
 
 
 def share(text: str) -> float | int:
-    """A whole number counts slots; anything else is a part of them."""
+    """Parse a number of slots (a whole number) or a fraction of the slots (any other number)."""
     if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A):
         return int(text)
-    found = _part(text)
-    if not 0 < found <= 1:
-        raise ValueError("a part of the slots, such as 0.25 or 25%, or a number of them, such as 64")
-    return found
+    return _fraction(text, 1, "a fraction of the slots, such as 0.25 or 25%, or a number of slots, such as 64")
 
 
-def part(text: str) -> float:
-    found = _part(text)
-    if not 0 < found <= 1:
-        raise ValueError("a part of the slots, such as 0.75 or 75%; 1 is all of them")
-    return found
+def slots_fraction(text: str) -> float:
+    return _fraction(text, 1, "a fraction of the slots, such as 0.75 or 75%; 1 means all slots")
 
 
 def percentage(text: str) -> float:
-    found = _part(text)
-    if not 0 < found < 1:
-        raise ValueError("a part, such as 0.5 or 50%")
-    return found
+    return _fraction(text, math.nextafter(1, 0), "a fraction below 1, such as 0.5 or 50%")
 
 
-def _part(text: str) -> float:
+def _fraction(text: str, highest: float, accepts: str) -> float:
     scale = 0.01 if text.endswith("%") else 1.0
     digits = text.removesuffix("%")
-    return float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
+    value = float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
+    if not 0 < value <= highest:
+        raise ValueError(accepts)
+    return value
 
 
 def networks(text: str) -> tuple[Network, ...]:
@@ -114,7 +118,7 @@ def ports(text: str) -> tuple[int, ...]:
 def proxies(text: str) -> tuple[Network, ...]:
     found = networks(text)
     if any(network.prefixlen == 0 for network in found):
-        raise ValueError("networks of your own proxies; everybody's address is in this one")
+        raise ValueError("networks of your own proxies; a network of all addresses is not allowed")
     return found
 
 
@@ -134,7 +138,7 @@ def servers(text: str) -> tuple[str, ...]:
 
 def existing_file(text: str) -> str | None:
     if text and not (Path(text).is_file() and os.access(text, os.R_OK)):
-        raise ValueError("a file that can be read")
+        raise ValueError("the path of a file that this process can read")
     return text or None
 
 
@@ -145,7 +149,7 @@ def host_name(text: str) -> str:
 
 
 def site(text: str) -> str | None:
-    """What the same host serves under other paths is, to a browser, the same site: it could use the sessions of its visitors."""
+    """Parse the public URL. A path is refused: to a browser, other paths of the host are the same site and share its sessions."""
     parts = _web_parts(text) if text else None
     if text and (parts is None or parts.path.strip("/")):
         raise ValueError(
@@ -154,12 +158,10 @@ def site(text: str) -> str | None:
     return None if parts is None else _origin(parts)
 
 
-def title(most: int) -> Parser:
-    """A name for people."""
-
+def title(max_length: int) -> Parser:
     def parse(text: str) -> str:
-        if len(text) > most or not text.isprintable():
-            raise ValueError(f"a name of at most {most} characters")
+        if len(text) > max_length or not text.isprintable():
+            raise ValueError(f"a name of at most {max_length} characters")
         return text
 
     return parse
@@ -171,7 +173,9 @@ def color(text: str) -> str | None:
     return text.lower() or None
 
 
-_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)  # it becomes part of a Content-Security-Policy
+_ORIGIN = re.compile(
+    r"https?://[a-z0-9.:\[\]-]+", re.A
+)  # strict, because origins become part of a Content-Security-Policy
 
 
 def origins(text: str) -> tuple[str, ...]:
@@ -184,21 +188,24 @@ def origins(text: str) -> tuple[str, ...]:
 
 
 def _origin(parts: SplitResult) -> str:
-    """As browsers send it: in small letters, and without the port that goes without saying."""
+    """Return the origin in the form that browsers send: lower case, and without the default port."""
     host = (parts.netloc if parts.port is None else parts.netloc.rpartition(":")[0]).rstrip(":")
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    default_port = {"http": 80, "https": 443}[parts.scheme]
+    port = "" if parts.port in (None, default_port) else f":{parts.port}"
     return f"{parts.scheme}://{host.lower()}{port}"
 
 
 def _web_parts(text: str) -> SplitResult | None:
+    return None if re.search(r"[?#@\"'<>\\]", text) else _url_parts(text, "http", "https")
+
+
+def _url_parts(text: str, *schemes: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        usable = parts.scheme in schemes and parts.hostname and parts.port != 0
     except ValueError:
         return None
-    plain = re.fullmatch(r"[\x21-\x7e]+", text) and not re.search(r"[?#@\"'<>\\]", text)
-    return parts if usable and plain else None
+    return parts if usable and re.fullmatch(r"[\x21-\x7e]+", text) else None
 
 
 def jwt_secret(text: str) -> str:
@@ -208,14 +215,16 @@ def jwt_secret(text: str) -> str:
 
 
 def jwt_secrets(text: str) -> tuple[str, ...]:
-    """Separated by commas, where two parts or more are long enough to be secrets. Anything else is one secret, to the letter:
-    before several could be given, a secret could contain commas."""
+    """Parse one or more secrets. Commas separate them only if at least two parts are long enough to be secrets.
+
+    Otherwise the whole text is one secret, because earlier releases allowed commas within a secret.
+    """
     parts = _parts(text)
     if sum(not _is_short(part) for part in parts) < 2:
         return (jwt_secret(text),) if text else ()
     secrets = tuple(map(jwt_secret, parts))
     if len(secrets) > MAX_JWT_SECRETS or len(set(secrets)) < len(secrets):
-        raise ValueError(f"up to {MAX_JWT_SECRETS} secrets, separated by commas, each of them once")
+        raise ValueError(f"up to {MAX_JWT_SECRETS} different secrets, separated by commas")
     return secrets
 
 
@@ -243,29 +252,23 @@ def secret_keys(text: str) -> tuple[str, ...]:
 
 
 def or_off(parse: Parser) -> Parser:
-    """Likewise, or 0, which `off` is another word for."""
+    """Return a parser that also accepts `0` and `off`, and returns 0 for both."""
 
     def parse_or_off(text: str) -> Any:
         if text.lower() in ("0", "off"):
             return 0
         try:
             return parse(text)
-        except ValueError as takes:
-            raise ValueError(f"{takes}, or off") from None
+        except ValueError as accepts:
+            raise ValueError(f"{accepts}, or off") from None
 
     return parse_or_off
 
 
 def hook_url(text: str) -> str | None:
-    """Where a webhook goes; the guard judges it too."""
-    if text:
-        try:
-            parts = urlsplit(text)
-            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable or not re.fullmatch(r"[\x21-\x7e]{1,2048}", text):
-            raise ValueError("a URL such as https://hooks.example.com/alerts")
+    """Parse the URL of a webhook. The guard checks it later."""
+    if text and (len(text) > 2048 or _url_parts(text, "http", "https") is None):
+        raise ValueError("a URL such as https://hooks.example.com/alerts")
     return text or None
 
 
@@ -281,14 +284,9 @@ def emails(text: str) -> tuple[str, ...]:
 
 
 def smtp_url(text: str) -> str | None:
-    if text:
-        try:
-            parts = urlsplit(text)
-            usable = parts.scheme in ("smtp", "smtps") and parts.hostname and parts.port != 0
-        except ValueError:
-            usable = False
-        if not usable or parts.path not in ("", "/") or parts.query or not re.fullmatch(r"[\x21-\x7e]+", text):
-            raise ValueError("smtp://user:password@host:587 or smtps://user:password@host")
+    parts = _url_parts(text, "smtp", "smtps")
+    if text and (parts is None or parts.path not in ("", "/") or parts.query):
+        raise ValueError("smtp://user:password@host:587 or smtps://user:password@host")
     return text or None
 
 

@@ -1,4 +1,4 @@
-"""From variables to values: each by its own rule, and then all of them together."""
+"""Turns environment variables into a `Config`. Each value is checked alone first, and then the values are checked together."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hookline.errors import ConfigError, HooklineError
 from hookline.model import Strategy
 from hookline.rules.units import span
 
-TEST_PREFIX = "HOOKLINE_TEST_"  # for the test suite; not ours to judge
-LEASE_MARGIN = 10.0  # seconds that a lease must outlive the request: a short wait before it, and the recording after it
+TEST_PREFIX = "HOOKLINE_TEST_"  # variables of the test suite, which are ignored
+LEASE_MARGIN = 10.0  # seconds by which a lease must be longer than the request timeout, to start and record the request
 
-# A service named `hookline` makes Kubernetes (and Docker's links) set HOOKLINE_PORT=tcp://10.0.0.7:8071 and more of the kind.
+# For a service named `hookline`, Kubernetes and Docker links set variables such as HOOKLINE_PORT=tcp://10.0.0.7:8071.
 _INJECTED_NAME = re.compile(r"HOOKLINE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)", re.A)
 _INJECTED_VALUE = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 def parse(environ: Mapping[str, str]) -> Config:
-    """What the variables say, checked; nothing is read or written. Secrets may be missing still."""
-    given = {name: value.strip() for name, value in environ.items() if _is_ours(name, value)}
+    """Return the checked configuration. No file is read or written, and secrets may still be missing."""
+    given = {name: value.strip() for name, value in environ.items() if _is_setting(name, value)}
     _refuse_unknown(given)
     values = {setting.field: _value(setting, given.get(setting.variable, "")) for setting in SETTINGS}
     values["connect_timeout"] = min(values["connect_timeout"], values["request_timeout"])
@@ -35,7 +35,7 @@ def parse(environ: Mapping[str, str]) -> Config:
     return config
 
 
-def _is_ours(name: str, value: str) -> bool:
+def _is_setting(name: str, value: str) -> bool:
     if not name.startswith(PREFIX) or name.startswith(TEST_PREFIX) or _INJECTED_NAME.fullmatch(name):
         return False
     return not (name.endswith("_PORT") and _INJECTED_VALUE.fullmatch(value))
@@ -65,13 +65,13 @@ def _slots(part: float, concurrency: int) -> int:
 
 def _check_together(config: Config) -> None:
     if config.lease < config.request_timeout + LEASE_MARGIN:
-        least = span(config.request_timeout + LEASE_MARGIN)
+        minimum = span(config.request_timeout + LEASE_MARGIN)
         raise ConfigError(
             f"HOOKLINE_LEASE: {span(config.lease)} is too short for a request timeout of "
-            f"{span(config.request_timeout)}; at least {least}"
+            f"{span(config.request_timeout)}; it must be at least {minimum}"
         )
     if config.metrics_port == config.port:
-        raise ConfigError("HOOKLINE_METRICS_PORT: is the API's own; leave it out to have `/metrics` there")
+        raise ConfigError("HOOKLINE_METRICS_PORT: is the port of the API; leave it out to have `/metrics` on that port")
     _check_alerts(config)
     if config.retry_cap < config.retry_base:
         raise ConfigError(f"HOOKLINE_RETRY_CAP: {span(config.retry_cap)} is less than HOOKLINE_RETRY_BASE")
@@ -80,10 +80,10 @@ def _check_together(config: Config) -> None:
         raise ConfigError(f"HOOKLINE_CIRCUIT_COOLDOWN_CAP: {cap} is less than HOOKLINE_CIRCUIT_COOLDOWN")
     if any(same_database(url, config.database_url) for url in config.outbox_urls):
         raise ConfigError(
-            "HOOKLINE_OUTBOX_URLS: has Hookline's own database, whose outbox is always relayed; name only applications' own"
+            "HOOKLINE_OUTBOX_URLS: contains Hookline's own database; remove it, because its outbox is always relayed"
         )
     if (config.retry_strategy == Strategy.FIXED) != bool(config.retry_schedule):
-        raise ConfigError("HOOKLINE_RETRY_SCHEDULE: goes together with HOOKLINE_RETRY_STRATEGY=fixed")
+        raise ConfigError("HOOKLINE_RETRY_SCHEDULE: set it if and only if HOOKLINE_RETRY_STRATEGY is fixed")
 
 
 def _check_alerts(config: Config) -> None:
@@ -95,6 +95,6 @@ def _check_alerts(config: Config) -> None:
         except HooklineError as error:
             raise ConfigError(f"HOOKLINE_{name.upper()}: {error}") from None
     if bool(config.alert_email) != bool(config.smtp_url):
-        raise ConfigError("HOOKLINE_ALERT_EMAIL: goes together with HOOKLINE_SMTP_URL")
+        raise ConfigError("HOOKLINE_ALERT_EMAIL: set it together with HOOKLINE_SMTP_URL, or neither of them")
     if len(config.alert_email_from) > 1:
         raise ConfigError("HOOKLINE_ALERT_EMAIL_FROM: takes one address")

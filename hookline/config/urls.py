@@ -1,4 +1,4 @@
-"""Database URLs: which are accepted, what they lead to, and how they are shown."""
+"""Parses, compares and displays database URLs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from urllib.parse import unquote
 
 
 def database_url(text: str) -> str:
-    takes = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
+    accepts = "sqlite:///file.db, sqlite:////absolute/file.db or postgresql://user@host/database"
     path = sqlite_path(text)
     if path is not None:
         if path.name in ("", ":memory:") or "\x00" in str(path):
-            raise ValueError(takes + " (a file: memory is not shared with the other processes)")
+            raise ValueError(accepts + " (it must be a file, because processes cannot share a database in memory)")
         return text
-    scheme, found, rest = text.partition("://")
-    if scheme not in ("postgresql", "postgres") or not found or not rest:
-        raise ValueError(takes)
+    scheme, _, rest = text.partition("://")
+    if scheme not in ("postgresql", "postgres") or not rest:
+        raise ValueError(accepts)
     return text
 
 
-_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # commas also stand between the hosts of one URL
+_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # a comma can also separate the hosts within one URL
 
 
 def outbox_urls(text: str) -> tuple[str, ...]:
@@ -28,26 +28,28 @@ def outbox_urls(text: str) -> tuple[str, ...]:
     for url in found:
         _check_outbox_url(url)
     if any(same_database(a, b) for at, a in enumerate(found) for b in found[:at]):
-        raise ValueError("each database once")
+        raise ValueError("different databases; one of them is listed twice")
     return found
 
 
 def _check_outbox_url(url: str) -> None:
     try:
         database_url(url)
-    except ValueError as takes:
-        raise ValueError(f"databases, separated by commas, each as {takes}") from None
+    except ValueError as accepts:
+        raise ValueError(f"databases, separated by commas, each as {accepts}") from None
     if url.startswith("sqlite:") and "," in url:
-        raise ValueError("databases, separated by commas, each with its sqlite:/// (a comma in a file's name is %2C)")
+        raise ValueError(
+            "databases, separated by commas, each with its sqlite:/// (write a comma in a file name as %2C)"
+        )
 
 
 def same_database(one: str, other: str) -> bool:
-    """As far as their spelling tells."""
+    """Return whether two URLs name the same database. Only the text is compared, without connecting."""
     return _database(one) == _database(other)
 
 
 def _database(url: str) -> tuple[str, ...]:
-    """What it leads to, whoever goes there and with which options."""
+    """Return the file, or the hosts and the database name, without user and options."""
     path = sqlite_path(url)
     if path is not None:
         return ("sqlite", str(path.resolve()))
@@ -69,7 +71,7 @@ _PLAIN_URL = re.compile(r"(postgres(?:ql)?://)(?:[^@/?#]*@)?([\w.:,\[\]-]*(?:/[\
 
 
 def shown_url(url: str) -> str:
-    """A database URL for people, without user, password and options. One that could be read in two ways is not shown."""
+    """Return a database URL without user, password and options, for display. An ambiguous URL is hidden completely."""
     if sqlite_path(url) is not None:
         return url
     plain = _PLAIN_URL.fullmatch(url)

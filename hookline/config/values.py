@@ -1,4 +1,4 @@
-"""What one process was told."""
+"""The configuration of one process, as values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hookline.config.settings import SETTINGS
 from hookline.config.urls import shown_url, sqlite_path
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.model.labels import EndpointLabels
@@ -15,10 +16,10 @@ from hookline.rules.guard import Guard, Network
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """What one process was told. Durations are seconds, sizes are bytes."""
+    """The configuration of one process. Durations are in seconds, and sizes are in bytes."""
 
     database_url: str
-    outbox_urls: tuple[str, ...]  # applications' own databases
+    outbox_urls: tuple[str, ...]  # databases of applications whose outboxes are relayed
     outbox_poll: float
     host: str
     port: int
@@ -29,14 +30,14 @@ class Config(Struct, frozen=True, kw_only=True):
     portal_name: str
     portal_color: str | None
     portal_logo: str | None
-    rate_limit: float  # 0: none
+    rate_limit: float  # 0: no limit, here and in the next three fields
     rate_limit_portal: float
     rate_limit_application: float
     rate_limit_organization: float
     customer_endpoints: int  # 0: no limit
     access_log: str
-    jwt_secrets: tuple[str, ...]  # the first one signs, all of them verify
-    secret_keys: tuple[str, ...]  # the first one seals, all of them open
+    jwt_secrets: tuple[str, ...]  # the first secret signs tokens, and all of them verify tokens
+    secret_keys: tuple[str, ...]  # the first key encrypts secrets, and all of them decrypt secrets
     allow_nets: tuple[Network, ...]
     allow_ports: tuple[int, ...]
     request_timeout: float
@@ -55,7 +56,7 @@ class Config(Struct, frozen=True, kw_only=True):
     circuit_cooldown_cap: float
     concurrency: int
     lane_share: int  # slots that one lane may hold
-    application_share: float  # part of them that one application may hold alone
+    application_share: float  # fraction of the slots that one application may hold while no other needs any
     lease: float
     poll_interval: float
     shutdown_timeout: float
@@ -91,11 +92,11 @@ class Config(Struct, frozen=True, kw_only=True):
     alert_webhook_url: str | None
     alert_slack_url: str | None
     alert_email: tuple[str, ...]
-    alert_email_from: tuple[str, ...]  # one, or none
+    alert_email_from: tuple[str, ...]  # at most one address
     smtp_url: str | None
     log_attempts: str
     log_payloads: bool
-    metrics_port: int  # 0: that of the API
+    metrics_port: int  # 0: the port of the API
     metrics_token: str | None
     metrics_endpoints: EndpointLabels
     metrics_event_types: int
@@ -124,8 +125,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def thresholds(self) -> Thresholds:
-        given = {name: getattr(self, f"alert_{name}") for name in Thresholds.__struct_fields__}
-        return Thresholds(**given)
+        return Thresholds(**{name: getattr(self, f"alert_{name}") for name in Thresholds.__struct_fields__})
 
     @property
     def channels(self) -> Channels:
@@ -140,27 +140,20 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def jwt_secret(self) -> str:
-        """The one that signs; empty where none is set."""
+        """The secret that signs tokens, or an empty string if none is set."""
         return next(iter(self.jwt_secrets), "")
 
     @property
     def database_file(self) -> Path | None:
-        """Of SQLite; None on PostgreSQL."""
+        """The path of the SQLite database, or None on PostgreSQL."""
         return sqlite_path(self.database_url)
 
     def guard(self) -> Guard:
         return Guard(self.allow_nets, self.allow_ports)
 
     def __repr__(self) -> str:
-        hidden = {
-            "jwt_secrets": "'…'",
-            "secret_keys": "'…'",
-            "metrics_token": "'…'",
-            "alert_webhook_url": "'…'",
-            "alert_slack_url": "'…'",
-            "smtp_url": "'…'",
-            "database_url": repr(shown_url(self.database_url)),
-            "outbox_urls": repr(tuple(map(shown_url, self.outbox_urls))),
-        }
-        fields = (f"{name}={hidden.get(name) or repr(getattr(self, name))}" for name in self.__struct_fields__)
-        return f"Config({', '.join(fields)})"
+        values: dict[str, object] = {name: getattr(self, name) for name in self.__struct_fields__}
+        values |= {setting.field: "…" for setting in SETTINGS if setting.secret}
+        values["database_url"] = shown_url(self.database_url)
+        values["outbox_urls"] = tuple(map(shown_url, self.outbox_urls))
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in values.items())})"

@@ -1,4 +1,4 @@
-"""Settings for people: the table of the documentation, and values as one would write them."""
+"""Writes settings as text: the table of the documentation, and single values."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hookline.rules.units import span, volume
 
 
 def table() -> str:
-    """The settings in Markdown."""
+    """Return the table of all settings in Markdown."""
     rows = [f"| `{s.variable}` | {f'`{s.default}`' if s.default else ''} | {s.help} |" for s in SETTINGS]
     return "\n".join(["| variable | default | what it does |", "|---|---|---|", *rows])
 
 
 def written(setting: Setting, value: Any) -> str:
-    """A value as one would write it in the variable: the first of several ways that is read as the same."""
-    for text in _ways(setting, value):
+    """Return a value as a user would write it: the first spelling that the setting's parser reads as the same value."""
+    for text in _spellings(setting, value):
         try:
             if setting.parse(text) == value:
                 return text
@@ -26,7 +26,7 @@ def written(setting: Setting, value: Any) -> str:
     return str(value)
 
 
-def _ways(setting: Setting, value: Any) -> Iterator[str]:
+def _spellings(setting: Setting, value: Any) -> Iterator[str]:
     yield setting.default
     if isinstance(value, bool):
         yield "on" if value else "off"

@@ -1,4 +1,4 @@
-"""What two processes of ours say to each other over a socket: frames of a length and a msgpack value."""
+"""The protocol between two Hookline processes on a socket: each frame is a length and a msgpack value."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ def frame(value: object) -> bytes:
 
 
 class Frames:
-    """Cuts a stream of bytes into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        rest = self._rest
-        rest += data
-        found, start = [], 0
-        while len(rest) - start >= LENGTH:
-            end = start + LENGTH + int.from_bytes(rest[start : start + LENGTH], "little")
-            if len(rest) < end:
+        """Add received data. Return the bodies of the frames that are now complete."""
+        buffer = self._buffer
+        buffer += data
+        bodies, start = [], 0
+        while len(buffer) - start >= LENGTH:
+            end = start + LENGTH + int.from_bytes(buffer[start : start + LENGTH], "little")
+            if len(buffer) < end:
                 break
-            found.append(bytes(rest[start + LENGTH : end]))
+            bodies.append(bytes(buffer[start + LENGTH : end]))
             start = end
-        del rest[:start]
-        return found
+        del buffer[:start]
+        return bodies

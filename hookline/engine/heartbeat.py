@@ -1,4 +1,4 @@
-"""Beat: every few seconds this process tells the database what it did. See `model/pulses.py`."""
+"""The heartbeat: every few seconds this process writes its counters to the database. See `model/pulses.py`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from hookline.observe.tally import Tally
 from hookline.store.outage import pause
 from hookline.store.protocols import Store
 
-FIRST = 1.0  # seconds; until then nobody knows that this process is there
+FIRST = 1.0  # seconds until the first heartbeat; the other processes do not see this one before it
 
 log = structlog.get_logger()
 
 
 class Heartbeat:
-    """One per process."""
-
     def __init__(self, store: Store, tally: Tally, chance: random.Random, *, every: float = EVERY) -> None:
         self._store = store
         self._pulser = Pulser(tally)
         self._every = every
         self._chance = chance
-        self._untold: Pulse | None = None  # the database was away
-        self._did: AttemptCounts = {}  # by endpoint, and not told yet
+        self._unsaved: Pulse | None = None  # a pulse that could not be written while the database was unreachable
+        self._did: AttemptCounts = {}  # activity by endpoint that is not written yet
         self.process = f"{chance.getrandbits(48):012x}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -41,25 +39,25 @@ class Heartbeat:
             wait = self._every * self._chance.uniform(0.9, 1.0)
 
     async def beat(self) -> None:
-        """Never raises: what cannot be told is no reason to stop delivering."""
+        """Write one heartbeat. It never raises, because deliveries must go on if it fails."""
         try:
             pulse = self._pulse()
-            self._untold = pulse
+            self._unsaved = pulse
             add(self._did, self._pulser.attempt_counts)
             await self._store.add_pulse(self.process, pulse, endpoint_work(self._did))
         except StoreUnavailable:
-            return  # it is told with the next one; the parts that need the database say that it is away
+            return  # the next heartbeat includes it; other parts of the process log the outage
         except Exception:
             log.exception("beat_failed")
-        self._untold = None
+        self._unsaved = None
         self._did = {}
 
     def _pulse(self) -> Pulse:
-        """What happened since the last one that was told."""
+        """Return the counters since the last heartbeat that was written."""
         pulse = self._pulser.beat(clock.wall())
-        if self._untold is None:
+        if self._unsaved is None:
             return pulse
-        total = together((self._untold, pulse), pulse.at)
+        total = together((self._unsaved, pulse), pulse.at)
         total.in_flight, total.slots, total.processes = pulse.in_flight, pulse.slots, 1
         total.outbox_lag = pulse.outbox_lag
         return total

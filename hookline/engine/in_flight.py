@@ -1,4 +1,4 @@
-"""One leased delivery on its way through a worker: from the claim to what is recorded of it."""
+"""A leased delivery while a worker handles it, from the claim to the recorded outcome."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from hookline.rules.request import Target
 
 
 class InFlight:
-    """Instants are monotonic."""
+    """A leased delivery and the endpoint to send it to. Times are monotonic."""
 
-    __slots__ = ("claimed", "job", "send_before", "target", "tried_again")
+    __slots__ = ("claimed", "job", "resent", "send_before", "target")
 
     def __init__(self, job: LeasedDelivery, target: Target | None, claimed: float, send_before: float) -> None:
         self.job = job
         self.target = target
         self.claimed = claimed
-        self.send_before = send_before  # later than this, the lease would not outlive the request
-        self.tried_again = False
+        self.send_before = send_before  # a request that starts later could outlive its lease
+        self.resent = False  # the request failed before any of it was sent, and was submitted a second time
 
     def database_now(self) -> datetime:
-        """The database's clock: when it leased the job, and the time since."""
+        """Return the current time by the database's clock: the time of the lease plus the time since then."""
         return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
     def unsendable(self, detail: str) -> tuple[Request, Sent]:
-        """In the place of what the sender gives back."""
+        """Return the result of a request that cannot be signed, in the form of a result from the sender."""
         request = Request(ref=self, url="", headers=[], body=b"", deadline=0.0)
-        said = f"signing the request: {detail}"
-        return request, Sent(started_at=clock.wall(), error=ErrorKind.UNSENDABLE, detail=said)
+        detail = f"signing the request: {detail}"
+        return request, Sent(started_at=clock.wall(), error=ErrorKind.UNSENDABLE, detail=detail)
 
     def result(
         self,

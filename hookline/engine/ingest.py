@@ -1,8 +1,8 @@
-"""Ingest: many callers, one transaction. A caller is answered only once COMMIT has returned.
+"""Ingest: messages of many callers are committed in one transaction. A caller gets its answer after COMMIT, never before.
 
-Whoever comes while a commit is under way joins the next one, so the group grows with the load and a lone caller waits
-for nobody. A caller's own batch is a transaction of its own. Of those with one idempotency key only the first goes to the
-store; its twins wait here, without a connection, and are told what it was told.
+Messages that arrive during a commit join the next one. So the group grows with the load, and a single caller does not wait.
+A batch that a caller sends is a transaction of its own. If several requests have the same idempotency key, only the first one
+goes to the store. The others, its twins, wait here without a database connection and get the same answer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hookline.store.protocols import Store
 log = structlog.get_logger()
 
 MAX_PER_COMMIT = 500
-MAX_BYTES = 4 * 1024 * 1024  # of payloads in one commit
-MAX_DELIVERIES = 2_000  # expected of one commit, by what each application's last message fanned out to
-MAX_WAITING = 20_000
+MAX_BYTES = 4 * 1024 * 1024  # payload bytes in one commit
+MAX_DELIVERIES = 2_000  # deliveries expected from one commit, estimated from the last message of each application
+MAX_WAITING = 20_000  # messages
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 
 _Given = NewMessage | NewBatch
@@ -37,33 +37,38 @@ _TAKEN = (IngestStatus.ACCEPTED, IngestStatus.REPLAYED)
 
 
 class GroupCommit:
-    """Applications take turns, and a commit is bounded by what it costs: one that fans out widely does not hold up the rest."""
+    """Groups messages into commits. Applications take turns, and the size of a commit is limited.
+
+    So an application whose messages go to many endpoints does not delay the others.
+    """
 
     def __init__(self, store: Store, *, commits: int = 2, tally: Tally | None = None) -> None:
         self._store = store
         self._tally = tally or Tally()
         self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
-        self._twins: dict[bytes, list[_Waiting]] = {}  # by idempotency key: those behind the one that is at work
+        self._twins: dict[
+            bytes, list[_Waiting]
+        ] = {}  # by idempotency key: requests that wait for the first one's result
         self._count = 0
         self._bytes = 0
-        self._fanned: dict[int, int] = {}  # by application: deliveries of its last message
-        self._free = commits  # that may be under way at once
+        self._last_fanout: dict[int, int] = {}  # by application: number of deliveries of its last message
+        self._free = commits  # number of further commits that may run at the same time
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, message: NewMessage) -> Accepted:
-        """Accept one message. `StoreUnavailable` if the database is away or too many callers wait for it."""
+        """Accept one message. Raises `StoreUnavailable` if the database is not reachable or too many callers wait for it."""
         result = await self._submit(message)
         assert isinstance(result, Accepted)
         return result
 
     async def submit_batch(self, batch: NewBatch) -> BatchAccepted:
-        """Accept a caller's list in one transaction. Errors as of `submit`, and those of `Store.ingest_batch`."""
+        """Accept a caller's batch in one transaction. Raises the errors of `submit` and of `Store.ingest_batch`."""
         result = await self._submit(batch)
         assert isinstance(result, BatchAccepted)
         return result
 
     async def close(self) -> None:
-        """Wait for what was submitted."""
+        """Wait until every submitted message has its answer."""
         await asyncio.gather(*self._tasks)
 
     async def _submit(self, given: _Given) -> _Result:
@@ -74,14 +79,14 @@ class GroupCommit:
         self._count += count
         self._bytes += size
         try:
-            self._enter((given, answer))
+            self._enqueue((given, answer))
             return await answer
         finally:
             self._count -= count
             self._bytes -= size
 
-    def _enter(self, waiting: _Waiting) -> None:
-        """To the queue, or behind the first with the same key."""
+    def _enqueue(self, waiting: _Waiting) -> None:
+        """Add a request to the queue of its application, or to the twins of the first request with the same key."""
         given = waiting[0]
         key = given.idempotency_key
         if key is not None:
@@ -104,27 +109,27 @@ class GroupCommit:
             self._free += 1
 
     def _next_group(self) -> list[_Waiting]:
-        """One message of each application in turn, until the commit would cost too much; at least one. A batch is alone."""
+        """Take one message of each application in turn until the commit is full. Take at least one; a batch is taken alone."""
         group: list[_Waiting] = []
         size = cost = 0
         while self._waiting and len(group) < MAX_PER_COMMIT:
             app_no, queue = next(iter(self._waiting.items()))
             given = queue[0][0]
             size += _size(given)[1]
-            cost += self._fanned.get(app_no, 1)
+            cost += self._last_fanout.get(app_no, 1)
             alone = isinstance(given, NewBatch)
             if group and (alone or size > MAX_BYTES or cost > MAX_DELIVERIES):
                 break
             group.append(queue.popleft())
             del self._waiting[app_no]
             if queue:
-                self._waiting[app_no] = queue  # behind the others
+                self._waiting[app_no] = queue  # at the end, so that the other applications go first
             if alone:
                 break
         return group
 
     async def _commit(self, group: Sequence[_Waiting]) -> None:
-        """One transaction; a group that fails on what is in it is halved, so that each caller hears only of its own message."""
+        """Commit a group in one transaction. If it fails, commit its halves, so that each caller gets only its own error."""
         began = monotonic()
         try:
             results = await self._store_all([given for given, _ in group])
@@ -133,7 +138,7 @@ class GroupCommit:
                 self._answer(waiting, error)
         except Exception as error:
             if len(group) == 1:
-                self._answer(group[0], _told(error))
+                self._answer(group[0], _error_for_caller(error))
                 return
             middle = len(group) // 2
             await self._commit(group[:middle])
@@ -141,9 +146,9 @@ class GroupCommit:
         else:
             self._tally.ingested(sum(map(_accepted, results)), monotonic() - began)
             if log.is_enabled_for(logging.DEBUG):
-                tell(results, [given for given, _ in group])
+                _log_accepted(results, [given for given, _ in group])
             for waiting, result in zip(group, results, strict=True):
-                self._learn(waiting[0].app_no, result)
+                self._note_fanout(waiting[0].app_no, result)
                 self._answer(waiting, result)
 
     async def _store_all(self, group: Sequence[_Given]) -> Sequence[_Result]:
@@ -151,15 +156,15 @@ class GroupCommit:
             return [await self._store.ingest_batch(group[0])]
         return await self._store.ingest([given for given in group if isinstance(given, NewMessage)])
 
-    def _learn(self, app_no: int, result: _Result) -> None:
+    def _note_fanout(self, app_no: int, result: _Result) -> None:
         answers = result.answers if isinstance(result, BatchAccepted) else (result,)
         deliveries = max((answer.deliveries for answer in answers), default=0)
         if deliveries > 1:
-            if len(self._fanned) >= MAX_WAITING:
-                self._fanned.clear()
-            self._fanned[app_no] = deliveries
+            if len(self._last_fanout) >= MAX_WAITING:
+                self._last_fanout.clear()
+            self._last_fanout[app_no] = deliveries
         else:
-            self._fanned.pop(app_no, None)
+            self._last_fanout.pop(app_no, None)
 
     def _answer(self, waiting: _Waiting, result: _Result | Exception) -> None:
         first = waiting[0]
@@ -167,15 +172,15 @@ class GroupCommit:
         if first.idempotency_key is None:
             return
         for twin in self._twins.pop(first.idempotency_key, ()):
-            told = _twins_result(first, result, twin[0])
-            if told is None:
-                self._enter(twin)
+            twins_result = _twins_result(first, result, twin[0])
+            if twins_result is None:
+                self._enqueue(twin)
             else:
-                _set(twin, told)
+                _set(twin, twins_result)
 
 
 def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _Result | Exception | None:
-    """What the first one's result says of a request with the same key. None: nothing, because the key is still free."""
+    """Return the result of a request with the same key as the first one. None if the key is still free."""
     same = first.idempotency_body == twin.idempotency_body
     if isinstance(result, StoreUnavailable):
         return result
@@ -187,17 +192,15 @@ def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _
 
 
 def _accepted(result: _Result) -> int:
-    """How many messages are new by it."""
+    """Return the number of new messages in a result."""
+    if result.status != IngestStatus.ACCEPTED:
+        return 0
     answers = result.answers if isinstance(result, BatchAccepted) else (result,)
-    return (
-        sum(answer.status == IngestStatus.ACCEPTED for answer in answers)
-        if result.status == IngestStatus.ACCEPTED
-        else 0
-    )
+    return sum(answer.status == IngestStatus.ACCEPTED for answer in answers)
 
 
-def tell(results: Sequence[_Result], group: Sequence[_Given]) -> None:
-    """Of each message that is new by it."""
+def _log_accepted(results: Sequence[_Result], group: Sequence[_Given]) -> None:
+    """Log each new message."""
     for given, result in zip(group, results, strict=True):
         messages = given.messages if isinstance(given, NewBatch) else (given,)
         answers = result.answers if isinstance(result, BatchAccepted) else (result,)
@@ -215,7 +218,7 @@ def tell(results: Sequence[_Result], group: Sequence[_Given]) -> None:
 
 
 def _size(given: _Given) -> tuple[int, int]:
-    """How many messages, and the bytes of their payloads."""
+    """Return the number of messages and of payload bytes."""
     if isinstance(given, NewMessage):
         return 1, len(given.payload)
     return max(1, len(given.messages)), sum(len(message.payload) for message in given.messages)
@@ -223,7 +226,7 @@ def _size(given: _Given) -> tuple[int, int]:
 
 def _set(waiting: _Waiting, result: _Result | Exception) -> None:
     future = waiting[1]
-    if future.done():  # the caller has gone away
+    if future.done():  # the caller was cancelled
         return
     if isinstance(result, Exception):
         future.set_exception(result)
@@ -231,9 +234,9 @@ def _set(waiting: _Waiting, result: _Result | Exception) -> None:
         future.set_result(result)
 
 
-def _told(error: Exception) -> HooklineError:
-    """What the caller hears. A fault of ours is told to the log, and does not stop those who wait behind it."""
+def _error_for_caller(error: Exception) -> HooklineError:
+    """Return the error that the caller gets. An unexpected error is logged, and its details stay in the log."""
     if isinstance(error, HooklineError):
         return error
     log.error("ingest_failed", exc_info=error)
-    return StoreUnavailable("the message was not accepted; the log says why")
+    return StoreUnavailable("the message was not accepted; the server's log has the reason")

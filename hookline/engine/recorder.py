@@ -1,4 +1,4 @@
-"""Outcomes on their way into the store: kept in memory, written by the batch, and kept on while the database is away."""
+"""Writes the outcomes of attempts to the store in batches. They wait in memory while the database is not reachable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """One per worker. Results are written in the order in which they were added."""
+    """Writes results in the order in which they were added. There is one per worker."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Recorder:
         self._on_written = on_written
         self._results: list[Result] = []
         self._unsent: list[LeasedDelivery] = []
-        self._writing = 0  # results and jobs that are on their way
+        self._writing = 0  # results and jobs in the batch that is being written
         self._added = asyncio.Event()
         self._closing = False
 
@@ -62,15 +62,15 @@ class Recorder:
         self._results.append(result)
 
     def give_back(self, job: LeasedDelivery) -> None:
-        """It was claimed and not sent: released, no attempt spent."""
+        """Release a delivery that was claimed and not sent. It spends no attempt."""
         self._unsent.append(job)
 
     def flush(self) -> None:
-        """There is something to write."""
+        """Start writing what was added."""
         self._added.set()
 
     async def run(self) -> None:
-        """Write until `close`, then what is left; then return."""
+        """Write until `close` is called and nothing is left to write."""
         while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
@@ -82,7 +82,7 @@ class Recorder:
         self._added.set()
 
     def abandon(self) -> int:
-        """Forget what could not be written; the leases run out, and the deliveries are made again."""
+        """Drop the outcomes that could not be written, and return their number. The leases expire and deliveries are retried."""
         lost = self.waiting
         self._journal.attempts(self._results, self._name_of, recorded=False)
         if self._traces is not None:
@@ -92,27 +92,25 @@ class Recorder:
         return lost
 
     async def _write(self) -> None:
-        """One batch at a time: written side by side they were smaller, and cost more than they saved."""
+        """Write one batch of each kind, one after the other. Parallel writes had smaller batches and cost more."""
         if self._unsent:
-            await self._release(self._cut(self._unsent))
+            await self._write_batch(self._unsent, self._store.release)
         if self._results:
-            await self._record(self._cut(self._results))
+            await self._write_batch(self._results, self._record)
 
-    def _cut(self, items: list[T]) -> list[T]:
+    async def _write_batch(self, queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:
+        batch = self._take(queue)
+        await self._write_or_keep(batch, queue, write)
+        self._writing -= len(batch)
+        self._on_written()
+
+    def _take(self, items: list[T]) -> list[T]:
         batch = items[:MAX_PER_BATCH]
         del items[:MAX_PER_BATCH]
         self._writing += len(batch)
         return batch
 
-    async def _release(self, jobs: list[LeasedDelivery]) -> None:
-        await self._patiently(jobs, self._unsent, self._store.release)
-        self._wrote(len(jobs))
-
     async def _record(self, batch: list[Result]) -> None:
-        await self._patiently(batch, self._results, self._record_batch)
-        self._wrote(len(batch))
-
-    async def _record_batch(self, batch: list[Result]) -> None:
         wake = self._slots.next_in_line(result.job for result in batch)
         began = clock.monotonic()
         report = await self._store.record(batch, wake=wake)
@@ -120,40 +118,38 @@ class Recorder:
         self._slots.leave_line(wake)
         if self._traces is not None:
             self._traces.recorded(batch, report, self._name_of)
-        # It is written: a log that cannot be must not have it written again.
+        # The batch is committed. An error of the log must not cause a second write.
         with suppress(OSError):
-            held = kept(batch, report)
-            self._journal.attempts(held, self._name_of)
-            if len(held) < len(batch):
+            recorded = kept(batch, report)
+            self._journal.attempts(recorded, self._name_of)
+            if len(recorded) < len(batch):
                 lost = [result for result in batch if result.attempt_id in report.lost]
                 self._journal.attempts(lost, self._name_of, recorded=False)
-            tell(held, report, self._name_of)
+            _log_outcomes(recorded, report, self._name_of)
 
-    def _wrote(self, count: int) -> None:
-        self._writing -= count
-        self._on_written()
-
-    async def _patiently(self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:
-        """Write it. Back to the front of its queue if the database is away; halved on any other error, down to the one."""
+    async def _write_or_keep(
+        self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]
+    ) -> None:
+        """Write a batch. Put it back at the start of its queue if the database is not reachable; halve it on any other error."""
         try:
             await write(batch)
         except StoreUnavailable as error:
             queue[:0] = batch
             await self._outage.failed("record", error, asyncio.Event())
         except Exception:
-            # A fault of ours, not of the data (the store bisects that away). It must not hold up the others for ever: the
-            # lease of the one that cannot be written runs out, and its delivery is made again.
+            # This is a bug in Hookline, because the store itself sorts out bad data. It must not block the other outcomes. The
+            # lease of an outcome that cannot be written expires, and its delivery is retried.
             log.exception("record_failed", batch=len(batch))
             if len(batch) > 1:
                 middle = len(batch) // 2
-                await self._patiently(batch[:middle], queue, write)
-                await self._patiently(batch[middle:], queue, write)
+                await self._write_or_keep(batch[:middle], queue, write)
+                await self._write_or_keep(batch[middle:], queue, write)
         else:
             self._outage.passed()
 
 
-def tell(batch: Sequence[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
-    """What an operator wants to read: deaths, changes of circuits, lost leases."""
+def _log_outcomes(batch: Sequence[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
+    """Log the events that matter to an operator: dead letters, changes of circuits, lost leases."""
     for result in batch:
         verdict = result.judgement.verdict
         if isinstance(verdict, Dead):

@@ -1,4 +1,7 @@
-"""Relay: outbox rows become messages, wherever the outbox is. A wake-up only shortens the wait; every outbox polls too."""
+"""Relay: turns outbox rows into messages, from Hookline's own database and from applications' databases.
+
+Every outbox is polled. A notification only shortens the wait.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,26 @@ from hookline.store.protocols import Store
 log = structlog.get_logger()
 
 BATCH = 500
-REST = 1.0  # the longest wait without a look; most outboxes look much sooner
-SETTLE = 0.004  # after rows were moved: their delivery goes first, and one look finds what has come meanwhile
-AFTER_FAULT = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+MAX_WAIT = 1.0  # seconds between two polls at most; most outboxes poll much more often
+SETTLE = 0.004  # seconds to wait after rows were moved: their delivery goes first, and the next poll finds more rows
+AFTER_ERROR = 1.0  # seconds to wait after an unexpected error
+_FIRST_PAUSE, _MAX_PAUSE = 0.25, 30.0  # seconds between tries while a source is unavailable; the pause doubles
 
 
 class Outbox(Protocol):
-    """Where rows wait to become messages: Hookline's own database, or a source, which is another one."""
+    """An outbox whose rows become messages: that of Hookline's own database, or that of another one (a source)."""
 
-    name: str  # for logs; never with a password
-    sampled: bool  # whether the database's figures say how long its rows wait
+    name: str  # for logs; it never contains a password
+    sampled: bool  # whether the sampler measures how long rows wait; otherwise the relay does
 
     async def move(self, limit: int) -> RelayReport:
-        """Up to `limit` rows become messages. Those that cannot are set aside.
+        """Turn up to `limit` rows into messages. Set aside the rows that cannot become messages.
 
-        `StoreUnavailable` if Hookline's own database is away, `SourceUnavailable` if the outbox's is.
+        Raises `StoreUnavailable` if Hookline's own database is not reachable, and `SourceUnavailable` if the source is not.
         """
 
     async def wait(self, timeout: float) -> None:
-        """Until there may be rows, or the time is over; it may end sooner. A wait that is cancelled leaves nothing behind."""
+        """Wait until there may be rows, at most `timeout` seconds. It may return early, and it can be cancelled safely."""
 
     async def close(self) -> None: ...
 
@@ -61,14 +64,14 @@ class OwnOutbox:
 
 
 class Relay:
-    """Moves rows until it is told to stop. What is wrong with one outbox is no matter to the others."""
+    """Moves rows of one outbox until `stop` is set. Each outbox has its own relay, so one that fails does not stop the others."""
 
     def __init__(self, outbox: Outbox, outage: Outage, tally: Tally | None = None) -> None:
         self._tally = tally or Tally()
         self._outbox = outbox
         self._outage = outage
-        self._failures = 0  # in a row, of a source
-        self._emptied_at = monotonic()  # the last time that nothing more waited
+        self._failures = 0  # failed calls of the source in a row
+        self._emptied_at = monotonic()  # the last time that the outbox was empty
 
     async def run(self, stop: asyncio.Event) -> None:
         stopped = asyncio.create_task(stop.wait())
@@ -85,20 +88,20 @@ class Relay:
             if moved < BATCH:
                 if moved:
                     await pause(SETTLE, stop)
-                await self._rest(stopped)
+                await self._wait(stopped)
         except StoreUnavailable as error:
-            self._note(emptied=False)
+            self._note_lag(emptied=False)
             await self._outage.failed("relay", error, stop)
         except SourceUnavailable as error:
-            self._note(emptied=False)
-            await self._away(error, stop)
+            self._note_lag(emptied=False)
+            await self._source_failed(error, stop)
         except Exception:
-            self._note(emptied=False)
+            self._note_lag(emptied=False)
             log.exception("relay_failed", outbox=self._outbox.name)
-            await pause(AFTER_FAULT, stop)
+            await pause(AFTER_ERROR, stop)
 
-    def _note(self, *, emptied: bool) -> None:
-        """How long rows wait in an application's database, only its relay can tell: no longer than since it was last empty."""
+    def _note_lag(self, *, emptied: bool) -> None:
+        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay knows this."""
         if self._outbox.sampled:
             return
         if emptied:
@@ -108,20 +111,20 @@ class Relay:
             self._tally.fell_behind(self._outbox.name, self._emptied_at)
 
     async def once(self) -> int:
-        """One batch; how many rows left the outbox's queue."""
+        """Move one batch. Return how many rows left the outbox."""
         report = await self._outbox.move(BATCH)
-        self._note(emptied=report.gone < BATCH and not report.more)
+        self._note_lag(emptied=report.gone < BATCH and not report.more)
         self._tally.moved(report)
         self._outage.passed()
-        self._back()
+        self._source_answered()
         if report.relayed or report.repeated:
             log.debug("outbox_relayed", outbox=self._outbox.name, relayed=report.relayed, repeated=report.repeated)
         if report.set_aside:
             log.error("outbox_rows_set_aside", outbox=self._outbox.name, count=report.set_aside, reasons=report.reasons)
         return report.gone
 
-    async def _rest(self, stopped: asyncio.Task[bool]) -> None:
-        waiting = asyncio.create_task(self._outbox.wait(REST))
+    async def _wait(self, stopped: asyncio.Task[bool]) -> None:
+        waiting = asyncio.create_task(self._outbox.wait(MAX_WAIT))
         try:
             await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
@@ -130,16 +133,16 @@ class Relay:
             if waiting.cancel():
                 await asyncio.wait((waiting,))
 
-    # ── a source that goes away ──
+    # ── a source that is unavailable ──
 
-    async def _away(self, error: SourceUnavailable, stop: asyncio.Event) -> None:
-        """Said once per outage. Each source has its own pauses: it is not the database that everything else needs."""
+    async def _source_failed(self, error: SourceUnavailable, stop: asyncio.Event) -> None:
+        """Log the first failure of an outage, then wait. Each source has its own pauses, because only its relay depends on it."""
         self._failures += 1
         if self._failures == 1:
             log.error("outbox_away", outbox=self._outbox.name, error=str(error))
-        await pause(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 16)), stop)
+        await pause(min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 16)), stop)
 
-    def _back(self) -> None:
+    def _source_answered(self) -> None:
         if self._failures:
             log.info("outbox_back", outbox=self._outbox.name, failed_calls=self._failures)
             self._failures = 0

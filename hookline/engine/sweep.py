@@ -1,4 +1,4 @@
-"""Sweep: what no single delivery takes care of. Every worker runs it; the store sees to it that only one does the work."""
+"""Sweep: periodic clean-up, such as expired leases and retention. Every worker runs it; a lock lets one at a time do the work."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BATCH = 1000
 
 
 class SweepSettings(Struct, frozen=True, kw_only=True):
-    lease: float = 60.0
-    pause_dead: int = 100
-    disable_after: float = 5 * 86_400.0
-    every: float = 1.0  # seconds between looks for expired leases and budgets
+    lease: float = 60.0  # seconds that a worker owns a claim
+    pause_dead: int = 100  # dead letters in a day that pause an endpoint
+    disable_after: float = 5 * 86_400.0  # seconds of steady failure that disable an endpoint
+    every: float = 1.0  # seconds between two searches for expired leases and time budgets
 
 
 class Sweeper:
@@ -55,9 +55,9 @@ class Sweeper:
             (every * 60, self._failing),
             (every * 60, store.retire),
             (every * 60, store.roll_pulses),
-            (every * 300, self._audit),
+            (every * 300, self._stuck_lanes),
         ]
-        # The first round of each chore comes at a random part of its interval, so that a fleet does not march in step.
+        # The first run of each chore comes at a random point of its interval, so that many workers do not run it together.
         self._due = [monotonic() + chance.uniform(0, interval) for interval, _ in self._chores]
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -71,7 +71,7 @@ class Sweeper:
             await pause(max(0.01, min(self._due) - monotonic()), stop)
 
     async def once(self) -> None:
-        """Every chore that is due. A full batch is followed by the next one at once."""
+        """Run every chore that is due. A chore that filled its batch runs again in the next round."""
         for index, (interval, chore) in enumerate(self._chores):
             if self._due[index] > monotonic():
                 continue
@@ -81,12 +81,12 @@ class Sweeper:
                 continue
             self._outage.passed()
             self._tally.swept(report)
-            await self._tell(report)
+            await self._log(report)
             if max(report.leases, report.expired, report.deleted, report.retired) >= BATCH:
                 self._due[index] = monotonic()
 
     async def _leases(self) -> SweepReport | None:
-        # After an outage nobody could record: give every worker one lease to do it before any is taken away.
+        # During an outage no worker could record. Wait for the length of one lease, so that they can do it now.
         if not self._outage.healthy_for(self._settings.lease):
             return None
         return await self._store.sweep_leases(BATCH)
@@ -95,12 +95,12 @@ class Sweeper:
         settings = self._settings
         return await self._store.sweep_failing(pause_dead=settings.pause_dead, disable_after=settings.disable_after)
 
-    async def _audit(self) -> SweepReport:
+    async def _stuck_lanes(self) -> SweepReport:
         return SweepReport(repaired=len(await self._store.audit(repair=True)))
 
-    async def _tell(self, report: SweepReport) -> None:
-        about = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
-        names = {endpoint.no: endpoint.id for endpoint in await self._store.endpoints_for(about)} if about else {}
+    async def _log(self, report: SweepReport) -> None:
+        numbers = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
+        names = {endpoint.no: endpoint.id for endpoint in await self._store.endpoints_for(numbers)} if numbers else {}
         if self._traces is not None and report.deaths:
             self._traces.died(report.deaths, names)
         for event in report.events:

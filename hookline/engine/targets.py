@@ -1,31 +1,29 @@
-"""The endpoints that a worker sends to, kept prepared."""
+"""A cache of the endpoints that a worker sends to, with their signing keys prepared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from hookline.model import LeasedDelivery
-
-if TYPE_CHECKING:
-    from hookline.store.protocols import Store  # `hookline.testing` makes requests without a store
 from hookline.rules.request import Target
+from hookline.store.protocols import Store
+
+MAX_TARGETS = 20_000  # endpoints in the cache
 
 
 class Targets:
-    """The endpoints that this worker sends to, by number. A job names the revision it needs."""
+    """The endpoints that this worker sends to, by number. Each job names the revision of the endpoint that it needs."""
 
-    def __init__(self, store: Store, *, most: int = 20_000) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._most = most
         self._known: dict[int, Target] = {}
 
     async def load(self, jobs: Iterable[LeasedDelivery]) -> None:
-        """Fetch those that are new, or have changed since they were seen."""
-        stale = {job.endpoint_no for job in jobs if not self._fits(job)}
+        """Fetch the endpoints of these jobs that are not cached, or that have changed since."""
+        stale = {job.endpoint_no for job in jobs if not self._is_current(job)}
         if not stale:
             return
-        if len(self._known) + len(stale) > self._most:
+        if len(self._known) + len(stale) > MAX_TARGETS:
             self._known.clear()
             stale = {job.endpoint_no for job in jobs}
         for endpoint in await self._store.endpoints_for(stale):
@@ -35,10 +33,10 @@ class Targets:
         return self._known.get(endpoint_no)
 
     def name_of(self, endpoint_no: int) -> str:
-        """Its public id, for people."""
+        """Return the endpoint's public id, for logs and traces."""
         target = self._known.get(endpoint_no)
         return target.endpoint.id if target is not None else f"number {endpoint_no}"
 
-    def _fits(self, job: LeasedDelivery) -> bool:
+    def _is_current(self, job: LeasedDelivery) -> bool:
         target = self._known.get(job.endpoint_no)
         return target is not None and target.endpoint.revision >= job.revision

@@ -1,4 +1,4 @@
-"""Tasks: long work that was asked for, done in steps. Every worker takes part; tasks take turns, whoever asked for them."""
+"""Runs background tasks in steps. Every worker takes part, and the tasks take turns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hookline.store.protocols import STEP, Store
 
 log = structlog.get_logger()
 
-ROUND = 50  # tasks that are looked for at a time; each gets one step in a round
-TRIES = 5  # steps in a row that may fail before the task does
-FIRST_PAUSE = 0.2  # seconds before the next try; doubles
+ROUND = 50  # tasks in one round; each gets one step
+TRIES = 5  # failed steps in a row after which the task fails
+FIRST_PAUSE = 0.2  # seconds until a failed step is retried; doubles with each failure
 
 
 class TaskRunner:
@@ -29,11 +29,11 @@ class TaskRunner:
         self._chance = chance
         self._poll = poll
         self._step = step
-        self._failing: dict[str, tuple[int, float]] = {}  # failures in a row, and when to try again
+        self._failing: dict[str, tuple[int, float]] = {}  # by task: failures in a row, and the time of the next try
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            self._store.task_added.clear()  # before the look: what is added after it is not missed
+            self._store.task_added.clear()  # before the query, so that a task added during it is not missed
             try:
                 stepped = await self.once(stop)
             except StoreUnavailable as error:
@@ -46,13 +46,13 @@ class TaskRunner:
                 await self._wait(stop)
 
     async def once(self, stop: asyncio.Event | None = None) -> int:
-        """One step of each task that nobody else is at; how many were made."""
-        found = await self._store.open_tasks(ROUND)
+        """Run one step of each open task that no other worker has locked. Return the number of steps."""
+        open_tasks = await self._store.open_tasks(ROUND)
         self._outage.passed()
-        self._failing = {task_id: since for task_id, since in self._failing.items() if task_id in found}
-        self._chance.shuffle(found)  # workers that look at the same moment begin at different ones
+        self._failing = {task_id: since for task_id, since in self._failing.items() if task_id in open_tasks}
+        self._chance.shuffle(open_tasks)  # so that workers with the same list begin with different tasks
         stepped = 0
-        for task_id in found:
+        for task_id in open_tasks:
             if stop is not None and stop.is_set():
                 break
             stepped += await self._try(task_id)
@@ -71,21 +71,21 @@ class TaskRunner:
             return False
         self._failing.pop(task_id, None)
         if task is not None:
-            _tell(task)
+            _log_end(task)
         return task is not None
 
     async def _failed(self, task_id: str, failures: int, error: Exception) -> None:
-        """What went wrong once may go well the next time: a lost race, for one. What does not is given up, and says why."""
+        """Retry a failed step later, because the reason may be a lost race. After `TRIES` failures the task itself fails."""
         log.error("task_step_failed", task=task_id, failures=failures, exc_info=error)
         if failures < TRIES:
             self._failing[task_id] = (failures, monotonic() + FIRST_PAUSE * 2.0 ** (failures - 1))
             return
         self._failing.pop(task_id, None)
-        shown = str(error) if isinstance(error, HooklineError) else f"{type(error).__name__}: the worker's log has more"
+        shown = str(error) if isinstance(error, HooklineError) else f"{type(error).__name__}; see the worker's log"
         await self._store.fail_task(task_id, shown)
 
     async def _wait(self, stop: asyncio.Event) -> None:
-        """Until a task is added here, or it is time to look for those of other processes."""
+        """Wait until this process adds a task, or until it is time to check for tasks of other processes."""
         waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._store.task_added)]
         try:
             await asyncio.wait(waits, timeout=self._poll, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +94,7 @@ class TaskRunner:
                 waiting.cancel()
 
 
-def _tell(task: Task) -> None:
+def _log_end(task: Task) -> None:
     progress = {"done": task.done, "skipped": task.skipped, "total": task.total}
     match task.status:
         case TaskStatus.FINISHED:

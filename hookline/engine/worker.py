@@ -1,6 +1,6 @@
-"""The worker: claim | send | judge | record, around one sender.
+"""The worker: claim, send, judge and record deliveries.
 
-The event loop claims, signs and records by the batch; the sender's process sends. There is no task per delivery.
+The event loop claims, signs and records in batches. A child process sends the requests. There is no task per delivery.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 
-# Failures of these kinds, before anything was sent, are tried once more at once, within the same attempt.
-_TRY_AGAIN = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, ErrorKind.TLS})
+# A request that fails in one of these ways before any of it was sent is sent once more at once, within the same attempt.
+_RETRIED_AT_ONCE = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, ErrorKind.TLS})
 
-LEASE_MARGIN = 5.0  # seconds that a lease outlives the request's deadline: the time to record
-UNARMED_POLL = 0.005  # seconds between looks while nobody would tell us of new work
-MAX_FRESH = 10_000  # deliveries that are remembered to need a new connection
-LOOK_AGAIN = 0.001  # seconds before the next look when a token is due that somebody else has locked
-MAX_BEATEN = 4  # looks that came too late, each of which doubles what the next one waits for others
-SETTLE = 0.005  # seconds that a few free slots wait for more ...
-LONGEST_SETTLE = 0.02  # ... and all the same where they come one by one, from the first of them on
-STARTING = 0.1  # seconds between looks at the stop while the sender is not up
-UNRECORDED = 4  # outcomes kept in memory, as a multiple of the slots
+LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the lease, in which the outcome is recorded
+UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
+MAX_FRESH = 10_000  # deliveries in `_fresh` at most
+LOCKED_POLL = 0.001  # seconds until the next claim if a token is due that another worker has locked
+MAX_LOST_RACES = 4  # lost races that are counted; each one doubles the delay before the next claim
+SETTLE = 0.005  # seconds that a worker with few free slots waits for more of them before it claims
+MAX_SETTLE = 0.02  # seconds that it waits in all if slots become free one by one
+START_POLL = 0.1  # seconds between checks of the stop signal while the sender starts
+MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slots
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     slots: int = 512  # requests in flight
-    share: int = 128  # of them that one lane may hold
-    app_share: float = 0.75  # part of them that one application may hold alone; see `rules/claim/budgets.py`
-    deadline: float = 30.0  # of one request, in all
+    share: int = 128  # slots that one lane may hold
+    app_share: float = 0.75  # part of the slots that one application may hold alone; see `rules/claim/budgets.py`
+    deadline: float = 30.0  # seconds that one request may take in all
     retry: RetryPolicy = RetryPolicy()
-    poll: float = 1.0  # the longest sleep without looking
-    drain: float = 20.0  # to finish what is held when asked to stop
+    poll: float = 1.0  # seconds that the worker sleeps at most between two claims
+    drain: float = 20.0  # seconds to finish the requests in flight after the stop signal
 
 
 SenderFactory = Callable[[Callable[[Results], None]], SenderProcess]
 
 
 class Worker:
-    """One per process. `run` returns once the stop is set and what it held is recorded or released."""
+    """Delivers messages; there is one per process. `run` returns after `stop` is set and every lease is recorded or released."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class Worker:
             store, self._slots, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces
         )
         self._sender = make_sender(self._judge_all)
-        self._claimed = 0.0  # when; monotonic
-        self._settled: float | None = None  # until when the slots that are free wait; monotonic
-        self._fresh: set[int] = set()  # deliveries whose next attempt here goes over a new connection
-        self._next_at: float | None = None  # seconds from the last empty claim to the next token
-        self._expecting = False  # the last sleep ended with that token
-        self._beaten = 0  # such sleeps in a row after which others had taken it
+        self._claimed_at = 0.0  # time of the last claim; monotonic
+        self._settle_until: float | None = None  # when the wait for more free slots ends; monotonic
+        self._fresh: set[int] = set()  # deliveries whose next attempt by this worker uses a new connection
+        self._next_in: float | None = None  # seconds from the last claim to the next token
+        self._expects_token = False  # the last sleep ended when that token was due
+        self._lost_races = 0  # sleeps in a row after which another worker had taken the token
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -127,84 +127,93 @@ class Worker:
         self._store.wake()
 
     async def _claim_or_sleep(self, stop: asyncio.Event) -> None:
-        if not await self._room():
+        if not await self._ready_to_claim():
             return
         if not await self._claim() and not stop.is_set():
             armed = await self._store.arm()
-            # Once more: what was committed before we were seen to sleep was told to nobody.
+            # Claim once more: publishers that committed before `arm` did not notify this worker.
             if not await self._claim() and not stop.is_set():
                 await self._store.wait(self._sleep_for(armed))
 
-    async def _room(self) -> bool:
-        """Whether to claim now. A small claim costs as much as a large one, so a few free slots wait a moment for more."""
+    async def _ready_to_claim(self) -> bool:
+        """Wait for free slots. Return whether to claim now.
+
+        A small claim costs as much as a large one. So a worker with few free slots waits a moment for more.
+        """
         if not self._sender.ready.is_set():
-            await self._until_ready()
+            await self._wait_for_sender()
             return False
         slots = self._slots
-        if slots.usable >= slots.total / 4 and self._recorder.waiting < slots.total * UNRECORDED:
+        if slots.usable >= slots.total / 4 and self._recorder.waiting < slots.total * MAX_UNRECORDED:
             return True
         self._freed.clear()
-        if slots.free <= 0 or self._recorder.waiting >= slots.total * UNRECORDED:
+        if slots.free <= 0 or self._recorder.waiting >= slots.total * MAX_UNRECORDED:
             await self._freed.wait()
             return False
         try:
-            async with asyncio.timeout(self._patience()):
+            async with asyncio.timeout(self._settle_time()):
                 await self._freed.wait()
         except TimeoutError:
-            return True  # slow endpoints hold the others: what is left goes to whoever waits
+            return True  # slow endpoints hold the other slots, so use the few that are free
         return False
 
-    async def _until_ready(self) -> None:
-        """What is claimed while the sender starts would leave all at once when it has: faster than a throttle allows."""
+    async def _wait_for_sender(self) -> None:
+        """Wait until the sender has started. Requests claimed earlier would start all at once, faster than a throttle allows."""
         try:
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(START_POLL):
                 await self._sender.ready.wait()
         except TimeoutError:
             return
 
-    def _patience(self) -> float:
-        """The slots that an application may not take are there for the next one, which is not made to wait for its outcomes."""
+    def _settle_time(self) -> float:
+        """Return how many seconds to wait for more free slots.
+
+        If an application has used up its share, the free slots are for the others. They do not wait for its outcomes.
+        """
         now = clock.monotonic()
         if self._slots.apps_in_line:
-            return max(0.0, self._claimed + SETTLE - now)
-        if self._settled is None:
-            self._settled = now + LONGEST_SETTLE
-        return max(0.0, min(SETTLE, self._settled - now))
+            return max(0.0, self._claimed_at + SETTLE - now)
+        if self._settle_until is None:
+            self._settle_until = now + MAX_SETTLE
+        return max(0.0, min(SETTLE, self._settle_until - now))
 
     async def _claim(self) -> int:
-        """One batch, on its way; how many."""
-        asked = clock.monotonic()
+        """Claim a batch and submit it to the sender. Return its size."""
+        began = clock.monotonic()
         batch = await self._store.claim(self._slots.free, self._slots.budgets())
         self._outage.passed()
-        self._tally.claimed(batch, clock.monotonic() - asked)
+        self._tally.claimed(batch, clock.monotonic() - began)
         self._slots.line_up(batch)
-        self._claimed, self._settled = clock.monotonic(), None
-        self._next_at = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
-        self._count_beaten(bool(batch.jobs))
+        self._claimed_at, self._settle_until = clock.monotonic(), None
+        self._next_in = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
+        self._count_lost_races(bool(batch.jobs))
         if batch.jobs:
-            await self._send(batch.jobs, asked)
+            await self._send(batch.jobs, began)
         return len(batch.jobs)
 
-    def _count_beaten(self, got_some: bool) -> None:
-        if got_some:
-            self._beaten = 0
-        elif self._expecting:
-            self._beaten = min(MAX_BEATEN, self._beaten + 1)
-        self._expecting = False
+    def _count_lost_races(self, claimed_some: bool) -> None:
+        if claimed_some:
+            self._lost_races = 0
+        elif self._expects_token:
+            self._lost_races = min(MAX_LOST_RACES, self._lost_races + 1)
+        self._expects_token = False
 
     def _sleep_for(self, armed: bool) -> float:
-        """To the next token. Whoever was beaten to the last ones comes a little after the others: all at once, at each start of a
-        throttled lane, they kept the one that had it from going on."""
+        """Return how many seconds to sleep: until the next token is due.
+
+        A worker that lost the race for the last tokens sleeps a little longer. Otherwise all workers wake at each start of a
+        throttled lane, and slow down the one that got its token.
+        """
         longest = self._settings.poll if armed else UNARMED_POLL
-        if self._next_at is None or self._next_at >= longest:
+        if self._next_in is None or self._next_in >= longest:
             return longest
-        self._expecting = True
-        behind = LOOK_AGAIN * 2**self._beaten if self._beaten else 0.0
-        return min(longest, max(LOOK_AGAIN, self._next_at) + behind)
+        self._expects_token = True
+        delay = LOCKED_POLL * 2**self._lost_races if self._lost_races else 0.0
+        return min(longest, max(LOCKED_POLL, self._next_in) + delay)
 
     # ── send ──
 
-    async def _send(self, jobs: Sequence[LeasedDelivery], asked: float) -> None:
+    async def _send(self, jobs: Sequence[LeasedDelivery], claimed: float) -> None:
         try:
             await self._targets.load(jobs)
         except BaseException:
@@ -214,124 +223,121 @@ class Worker:
             raise
         self._slots.take(jobs)
         self._tally.in_flight += len(jobs)
-        self._submit([self._flight(job, asked) for job in jobs])
+        self._submit([self._attempt(job, claimed) for job in jobs])
 
-    def _submit(self, flights: Sequence[InFlight]) -> None:
-        """Sign and hand over; what cannot be sent is judged at once."""
+    def _submit(self, attempts: Sequence[InFlight]) -> None:
+        """Sign the requests and give them to the sender. A request that cannot be signed is judged at once."""
         requests: list[Request] = []
         unsendable: Results = []
-        for flight in flights:
+        for attempt in attempts:
             try:
-                requests.append(self._request(flight))
+                requests.append(self._request(attempt))
             except SignatureError as error:
-                unsendable.append(flight.unsendable(str(error)))
-            except Exception as error:  # a fault of ours; its text may hold a secret: only its kind is told
-                log.error("signing_failed", message=flight.job.message_id, error=type(error).__name__)
-                unsendable.append(flight.unsendable(type(error).__name__))
+                unsendable.append(attempt.unsendable(str(error)))
+            except Exception as error:  # a bug in Hookline; its text may contain a secret, so only its type is logged
+                log.error("signing_failed", message=attempt.job.message_id, error=type(error).__name__)
+                unsendable.append(attempt.unsendable(type(error).__name__))
         if requests:
             self._sender.submit(requests)
         if unsendable:
             self._judge_all(unsendable)
 
-    def _flight(self, job: LeasedDelivery, asked: float) -> InFlight:
+    def _attempt(self, job: LeasedDelivery, claimed: float) -> InFlight:
         lease = (job.lease_until - job.claimed_at).total_seconds()
-        patience = lease - self._settings.deadline - LEASE_MARGIN
-        return InFlight(job, self._targets.get(job.endpoint_no), asked, asked + patience)
+        startable_for = lease - self._settings.deadline - LEASE_MARGIN
+        return InFlight(job, self._targets.get(job.endpoint_no), claimed, claimed + startable_for)
 
-    def _wants_fresh(self, flight: InFlight) -> bool:
-        """This attempt, or the last one, found a connection dead: the others of that time may be dead too."""
-        delivery = flight.job.delivery_id
+    def _needs_new_connection(self, attempt: InFlight) -> bool:
+        """Return whether this or the previous attempt used a dead connection. Other connections of that age may be dead too."""
+        delivery = attempt.job.delivery_id
         if delivery not in self._fresh:
-            return flight.tried_again
+            return attempt.resent
         self._fresh.discard(delivery)
         return True
 
-    def _request(self, flight: InFlight) -> Request:
-        """Signed now: it starts at once, or after its name was looked up."""
-        target = flight.target
+    def _request(self, attempt: InFlight) -> Request:
+        """Return the signed request. It is signed with the current time, because it starts now or after a DNS look-up."""
+        target = attempt.target
         if target is None or not target.endpoint.secrets:
-            fault = target.endpoint.status_reason if target is not None else "its endpoint is gone"
-            raise SignatureError(fault or "there is no secret to sign with")
-        trace = None if self._traces is None else self._traces.outgoing(flight.job)
+            problem = target.endpoint.status_reason if target is not None else "the endpoint was deleted"
+            raise SignatureError(problem or "there is no secret to sign with")
+        trace = None if self._traces is None else self._traces.outgoing(attempt.job)
         return Request(
-            ref=flight,
+            ref=attempt,
             url=target.endpoint.url,
-            headers=target.headers(flight.job, clock.wall(), trace),
-            body=flight.job.payload,
+            headers=target.headers(attempt.job, clock.wall(), trace),
+            body=attempt.job.payload,
             deadline=self._settings.deadline,
-            fresh=self._wants_fresh(flight),
-            start_before=flight.send_before,
+            fresh=self._needs_new_connection(attempt),
+            start_before=attempt.send_before,
         )
 
     # ── judge ──
 
     def _judge_all(self, results: Results) -> None:
         for request, sent in results:
-            flight = request.ref
-            assert isinstance(flight, InFlight)
-            if self._tries_again(flight, sent):
-                flight.tried_again = True
-                self._submit([flight])
+            attempt = request.ref
+            assert isinstance(attempt, InFlight)
+            if self._may_resend(attempt, sent):
+                attempt.resent = True
+                self._submit([attempt])
                 continue
-            self._land(flight.job)
+            self._free_slot(attempt.job)
             try:
-                self._keep(flight, sent)
+                if self._was_cut_off(sent):
+                    self._record_cut_off(attempt, sent)
+                else:
+                    self._recorder.add(self._result(attempt, sent))
             except Exception:
-                # A fault of ours. It must not take the others of its frame with it: its lease runs out, and it is made again.
-                log.exception("judge_failed", message=flight.job.message_id)
+                # A bug in Hookline. The other results of this batch go on. The lease of this delivery expires, and it is retried.
+                log.exception("judge_failed", message=attempt.job.message_id)
         self._recorder.flush()
         self._freed.set()
 
-    def _keep(self, flight: InFlight, sent: Sent) -> None:
-        if self._was_cut_off(sent):
-            self._cut_off(flight, sent)
-        else:
-            self._recorder.add(self._result(flight, sent))
-
-    def _land(self, job: LeasedDelivery) -> None:
+    def _free_slot(self, job: LeasedDelivery) -> None:
         self._slots.give_back(job)
         self._tally.in_flight -= 1
 
     def _was_cut_off(self, sent: Sent) -> bool:
-        """It ended because of us, not of the endpoint: too late to start, or aborted by the shutdown."""
+        """Return whether this worker ended the request: it was too late to start it, or the worker is stopping."""
         if sent.status is not None:
             return False
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
 
-    def _cut_off(self, flight: InFlight, sent: Sent) -> None:
-        """Released; but where something was sent, the attempt is kept, for it may have arrived."""
+    def _record_cut_off(self, attempt: InFlight, sent: Sent) -> None:
+        """Release the delivery. If part of the request was sent, record the attempt too, because it may have arrived."""
         if sent.error is None or sent.untouched:
-            self._recorder.give_back(flight.job)
+            self._recorder.give_back(attempt.job)
             return
-        now = flight.database_now()
+        now = attempt.database_now()
         verdict = Retry(at=now, spends=False)
-        self._recorder.add(flight.result(sent, Judgement(verdict=verdict, health=Health.NONE), now))
+        self._recorder.add(attempt.result(sent, Judgement(verdict=verdict, health=Health.NONE), now))
 
-    def _tries_again(self, flight: InFlight, sent: Sent) -> bool:
-        """Only while the lane is healthy: a sick endpoint is not asked twice."""
-        if not sent.untouched or flight.tried_again or flight.job.counted or self._stopping:
+    def _may_resend(self, attempt: InFlight, sent: Sent) -> bool:
+        """Return whether to send the request again at once. An endpoint whose lane is not healthy gets no second request."""
+        if not sent.untouched or attempt.resent or attempt.job.counted or self._stopping:
             return False
-        return sent.error in _TRY_AGAIN
+        return sent.error in _RETRIED_AT_ONCE
 
-    def _result(self, flight: InFlight, sent: Sent) -> Result:
-        job, policy = flight.job, self._settings.retry
+    def _result(self, attempt: InFlight, sent: Sent) -> Result:
+        job, policy = attempt.job, self._settings.retry
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)
-        now = flight.database_now()
+        now = attempt.database_now()
         judgement = judge(sent, job, policy, now=now, chance=self._chance)
         last_left = False
         if isinstance(judgement.verdict, Retry):
             last_left = judgement.verdict.spends and job.attempts + 2 == policy.max_attempts
             if judgement.verdict.fresh and len(self._fresh) < MAX_FRESH:
                 self._fresh.add(job.delivery_id)
-        # The time budget begins anew when a pause ends, so that it tells when this one did.
+        # The end of a pause restarts the time budget. So the budget's start says when the delivery became ready.
         ready_at = max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age))
-        return flight.result(sent, judgement, now, last_left=last_left, ready_at=ready_at)
+        return attempt.result(sent, judgement, now, last_left=last_left, ready_at=ready_at)
 
     # ── record ──
 
     async def _drain(self, recording: asyncio.Task[None]) -> None:
-        """Finish what is in flight, cut off the rest, record all of it; each within half of the time that is left."""
+        """Wait for the requests in flight, cut off those that take too long, and record every outcome before the deadline."""
         self._stopping = True
         deadline = clock.monotonic() + self._settings.drain
         try:
@@ -348,4 +354,8 @@ class Worker:
                 await asyncio.shield(recording)
         except TimeoutError:
             recording.cancel()
-            log.error("outcomes_not_recorded", count=self._recorder.abandon(), what="their leases run out")
+            log.error(
+                "outcomes_not_recorded",
+                count=self._recorder.abandon(),
+                what="their leases expire, and the deliveries are retried",
+            )

@@ -25,7 +25,7 @@ from hookline.receive import labels
 from hookline.receive.labels import Label
 from hookline.receive.twilio import label_of_twilio, twilio
 from hookline.signing import CheckingKey, base64_key, text_key
-from hookline.signing.signature_headers import EVIDENCE, HMAC, Request, SignedParts, decode64, signatures, unhex
+from hookline.signing.signature_headers import HMAC, READERS, Request, SignedParts, decode64, signatures, unhex
 
 __all__ = ["SCHEMES", "Rules"]
 
@@ -49,12 +49,12 @@ def slack(request: Request) -> SignedParts:
 
 
 SCHEMES: dict[str, Rules] = {
-    "standard": Rules(EVIDENCE[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
-    "svix": Rules(EVIDENCE[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
-    "stripe": Rules(EVIDENCE[Scheme.STRIPE], labels.of_stripe, text_key),
-    "github": Rules(EVIDENCE[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),
+    "standard": Rules(READERS[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
+    "svix": Rules(READERS[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
+    "stripe": Rules(READERS[Scheme.STRIPE], labels.of_stripe, text_key),
+    "github": Rules(READERS[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),
     "shopify": Rules(shopify, partial(labels.both_in, "x-shopify-webhook-id", "x-shopify-topic"), text_key),
     "slack": Rules(slack, labels.of_slack, text_key),
     "twilio": Rules(twilio, label_of_twilio, partial(text_key, digest="sha1")),
-    "hex": Rules(EVIDENCE[Scheme.HEX], labels.of_hookline, text_key),
+    "hex": Rules(READERS[Scheme.HEX], labels.of_hookline, text_key),
 }

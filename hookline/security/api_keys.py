@@ -1,7 +1,7 @@
-"""API keys: `hk_`, 32 random characters, and 6 that check the others. Pure, apart from the dice of a new one.
+"""API keys: `hk_`, 32 random characters, and 6 characters of checksum. Pure, except that `make` uses random numbers.
 
-The prefix lets scanners find keys that were published by accident; the check tells a typo from a key that was revoked,
-without asking the database. Only the hash is ever stored: there are 190 random bits in a key, so it needs no salt.
+The prefix lets secret scanners find keys that were published by accident. The checksum tells a typo from a revoked key without
+a query. Only the hash of a key is stored. A key has 190 random bits, so the hash needs no salt.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def make() -> str:
 
 
 def check(text: str) -> str:
-    """A key as it was made; `SignatureError` for one that was mistyped or cut off."""
+    """Return the key. Raises `SignatureError` if it was mistyped or cut off."""
     found = _SHAPE.fullmatch(text)
     if found is None or found[2] != _checksum(found[1]):
-        raise SignatureError("the API key is mistyped: its last characters do not fit the others")
+        raise SignatureError("the API key is mistyped: its last characters are not the checksum of the others")
     return text
 
 
@@ -40,7 +40,7 @@ def hashed(key: str) -> bytes:
 
 
 def hint(key: str) -> str:
-    """What may be shown of it, to tell keys apart: a part of the check, which says next to nothing of the rest."""
+    """Return the last characters of a key, which may be shown. They are part of the checksum and reveal almost nothing."""
     return key[-_HINT:]
 
 

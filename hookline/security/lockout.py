@@ -1,9 +1,9 @@
-"""When guessing must stop: how many wrong passwords, keys or tokens are free, and how long to wait after them. Pure.
+"""Rules against guessing: how many wrong passwords, keys or tokens are allowed, and how long the lock after them lasts. Pure.
 
-A name is guarded from one address tightly, from all addresses together loosely. Whoever knows a name and has many addresses
-could still keep its owner out: a browser from which its owner has signed in before brings a mark, and is counted by itself
-instead. A mark is good for one name and its present password. So nobody collects marks for later guesses, and whoever brings
-one needs no other guard. Addresses are guarded against trying many names; being right once does not make up for that.
+The limit for one operator's name from one address is tight, and the limit for a name from all addresses is loose. An attacker
+with many addresses could still lock the owner of a name out. So a browser in which the owner has signed in before has a mark, a
+cookie, and its guesses are counted separately. A mark is valid for one name and its current password, so it is useless for other
+names. Each address also has a limit over all names. A successful sign-in does not reset this limit.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from msgspec import Struct
 
 from hookline.model.operators import Guesses, Lock
 
-NETWORK = 64  # bits of an IPv6 address that one subscriber has
+NETWORK = 64  # bits of the IPv6 prefix that counts as one address, because a subscriber usually has a whole /64
 
 MAX_DOUBLINGS = 20
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    free: int  # guesses that cost nothing but being counted; the last of them locks
-    first: float  # seconds of the first lock; each guess after it doubles them ...
-    longest: float  # ... up to this
-    window: float  # seconds after which they are forgotten
+    free: int  # failed guesses until the first lock; the last of them locks
+    first: float  # seconds of the first lock; each further failed guess doubles it
+    longest: float  # seconds of the longest lock
+    window: float  # seconds after which failed guesses are forgotten
 
     def lock(self, known: Guesses | None, now: datetime) -> Guesses:
-        """One guess more. See `access.Lock`."""
+        """Count one more failed guess. Return the new state, which may be locked."""
         if known is None or self._forgotten(known, now):
             known = Guesses(failures=0, since=now)
         failures = known.failures + 1
         return Guesses(failures=failures, since=known.since, locked_until=self._until(failures, now))
 
     def _forgotten(self, known: Guesses, now: datetime) -> bool:
-        """By the window, which begins anew where a lock ends: who waits a lock out and guesses on waits longer."""
+        """Return whether the window is over. It starts again when a lock ends, so that guessing on makes the next lock longer."""
         start = max(known.since, known.locked_until or known.since)
         return now - start >= timedelta(seconds=self.window)
 
@@ -48,43 +48,44 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 PAIR = Rule(free=5, first=30, longest=900, window=3600)  # one name, from one address
-NAME = Rule(free=50, first=30, longest=300, window=3600)  # one name, from wherever
+NAME = Rule(free=50, first=30, longest=300, window=3600)  # one name, from any address
 ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # any names, from one address
-BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from one browser that its owner has used
+BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from a browser with its mark
 TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, from one address
 
 
 class Subjects(Struct, frozen=True):
-    """What a guess counts against, and which of it is forgiven by being right."""
+    """The counters that a failed guess increases, and those that a successful sign-in resets."""
 
     rules: dict[bytes, Lock]
-    forgiven: tuple[bytes, ...]
-    marked: bool = False  # the browser has brought a mark of this name
+    forgiven: tuple[bytes, ...]  # the counters that a successful sign-in resets
+    marked: bool = False  # the browser has a valid mark for this name
 
 
 def password(key: bytes, name: str, address: str, mark: str = "", kept: str = "") -> Subjects:
-    """`kept` is the name's present password, as it is kept; empty if nobody has the name."""
+    """Return the counters for a password. `kept` is the stored hash of the name's password, or empty if the name is unknown."""
     if marked(key, name, kept, mark):
         browser = _subject(key, "browser", name, mark)
         return Subjects({browser: BROWSER.lock}, (browser,), marked=True)
     place = network(address)
     pair, own, placed = (_subject(key, *parts) for parts in (("pair", name, place), ("name", name), ("address", place)))
-    # Not the address: with one account of their own, guessers would forgive themselves.
+    # A successful sign-in does not reset the counter of the address. Otherwise attackers could reset it with their own account.
     return Subjects({pair: PAIR.lock, own: NAME.lock, placed: ADDRESS.lock}, (pair, own))
 
 
 def mark(key: bytes, name: str, kept: str, chance: str) -> str:
-    """For a browser from which this name has signed in. `chance` is a random text without dots."""
+    """Return a mark for a browser in which this name has signed in. `chance` is a random string without dots."""
     return f"{chance}.{_subject(key, 'mark', name, kept, chance).hex()}"
 
 
 def marked(key: bytes, name: str, kept: str, given: str) -> bool:
+    """Return whether `given` is a valid mark."""
     chance, _, proof = given.partition(".")
     return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, kept, chance).hex().encode())
 
 
 def renewed(keys: Sequence[bytes], name: str, kept: str, given: str) -> str:
-    """A mark of any of these keys, as the first one would have made it; what is none stays as it is."""
+    """Sign a mark again with the first key if an older key has signed it. Any other mark is returned unchanged."""
     made = (marked(key, name, kept, given) for key in keys[1:])
     return mark(keys[0], name, kept, given.partition(".")[0]) if any(made) else given
 
@@ -95,7 +96,7 @@ def token(key: bytes, address: str) -> Subjects:
 
 
 def network(address: str) -> str:
-    """What stands for whoever is at an address."""
+    """Return the network of a client's address: the IPv4 address itself, or the IPv6 prefix."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -108,12 +109,12 @@ def network(address: str) -> str:
 
 
 def _subject(key: bytes, *parts: str) -> bytes:
-    """Keyed: a password that was typed into the field for the name must not be found from what is kept."""
+    """Return a keyed hash. Users sometimes type a password as the name, and nobody must find it from the stored value."""
     return hmac.digest(key, "\0".join(("guess", *parts)).encode("utf-8", "surrogatepass"), "sha256")
 
 
 def wait(until: datetime, now: datetime) -> str:
-    """In words: `40 seconds`, `3 minutes`."""
+    """Return the remaining time as text: `40 seconds`, `3 minutes`."""
     seconds = max(1, round((until - now).total_seconds()))
     number, unit = (seconds, "second") if seconds < 100 else (-(-seconds // 60), "minute")
     return f"{number} {unit}{'' if number == 1 else 's'}"

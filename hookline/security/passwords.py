@@ -1,12 +1,11 @@
-"""Passwords of operators: checked for strength, and kept as scrypt makes them. Pure, apart from the salt of a new one.
+"""Checks the strength of operators' passwords, and hashes them with scrypt. Pure, except for the random salt of a new hash.
 
-`scrypt$15$8$3$salt$key`: the cost is beside each, so that it can be raised later and those that were made before go on working.
+The format is `scrypt$15$8$3$salt$key`. It includes the cost, so that the cost can be raised later and older hashes still work.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -19,16 +18,16 @@ from hookline.errors import InvalidInput
 __all__ = ["LONGEST", "SHORTEST", "check", "hashed", "matches"]
 
 SHORTEST = 12  # characters
-LONGEST = 256  # likewise
+LONGEST = 256  # characters
 
 _SALT, _KEY = 16, 32  # bytes
-_SPARE = 4 * 1024 * 1024  # bytes that scrypt needs beside its blocks
+_SPARE = 4 * 1024 * 1024  # bytes that scrypt needs besides its blocks
 
 
 class _Cost(Struct, frozen=True):
-    """About 0.2 s and 32 MiB: what OWASP asks of scrypt, in its form that needs the least memory."""
+    """The cost parameters of scrypt. The defaults take about 0.2 s and 32 MiB: the OWASP variant that needs the least memory."""
 
-    n: int = 15  # as a power of two
+    n: int = 15  # exponent of two
     r: int = 8
     p: int = 3
 
@@ -41,32 +40,36 @@ class _Cost(Struct, frozen=True):
         return 128 * self.r * ((1 << self.n) + self.p) + _SPARE
 
 
-_NOW = _Cost()
+_CURRENT = _Cost()
+_UNKNOWN_FORMAT = "the stored password has a format that this release does not know"
 
 
 def check(password: str, name: str = "") -> str:
-    """A password that may be set; `InvalidInput` says what is wrong with it, and never repeats it."""
+    """Return the password if it is acceptable. Otherwise raise `InvalidInput`, whose text never contains the password."""
     if len(password) < SHORTEST:
-        raise InvalidInput(f"a password has at least {SHORTEST} characters")
+        raise InvalidInput(f"a password must have at least {SHORTEST} characters")
     if len(password) > LONGEST:
-        raise InvalidInput(f"a password has at most {LONGEST} characters")
+        raise InvalidInput(f"a password must have at most {LONGEST} characters")
     if not _is_text(password):
-        raise InvalidInput("a password has no control characters")
+        raise InvalidInput("a password must not have control characters")
     if name and name.casefold() in password.casefold():
-        raise InvalidInput("a password does not contain the operator's name")
+        raise InvalidInput("a password must not contain the operator's name")
     if len(set(password)) < 5:
-        raise InvalidInput("a password has at least 5 different characters")
+        raise InvalidInput("a password must have at least 5 different characters")
     return password
 
 
 def hashed(password: str) -> str:
-    """Takes its time: call it in a thread."""
+    """Return the hash of a password. This is slow, so call it in a thread."""
     salt = secrets.token_bytes(_SALT)
-    return "$".join(["scrypt", str(_NOW.n), str(_NOW.r), str(_NOW.p), _text(salt), _text(_key(password, salt, _NOW))])
+    return _format(salt, _key(password, salt, _CURRENT))
 
 
 def matches(password: str, kept: str | None) -> bool:
-    """Likewise. None, for a name that nobody has, takes as long as a wrong password does."""
+    """Return whether the password matches a stored hash. This is slow, so call it in a thread.
+
+    For an unknown name, pass None: this takes as long as a wrong password, so that the time does not reveal which names exist.
+    """
     cost, salt, key = _read(_DECOY if kept is None else kept)
     if len(password) > LONGEST:
         password = ""
@@ -78,7 +81,7 @@ def _is_text(password: str) -> bool:
 
 
 def _key(password: str, salt: bytes, cost: _Cost) -> bytes:
-    # One keyboard composes what another sends in two parts: both are the same password.
+    # Some keyboards send a character such as é as one code point, others as two. Both must give the same password.
     raw = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(raw, salt=salt, n=2**cost.n, r=cost.r, p=cost.p, maxmem=cost.memory, dklen=_KEY)
 
@@ -87,17 +90,18 @@ def _read(kept: str) -> tuple[_Cost, bytes, bytes]:
     try:
         kind, n, r, p, salt, key = kept.split("$")
         cost = _Cost(int(n), int(r), int(p))
-        found = cost, base64.b64decode(salt, validate=True), base64.b64decode(key, validate=True)
-    except (ValueError, binascii.Error):
-        raise InvalidInput("the password is kept in a form that this release does not know") from None
-    if kind != "scrypt" or not cost.sane or len(found[2]) != _KEY:
-        raise InvalidInput("the password is kept in a form that this release does not know")
-    return found
+        parts = cost, base64.b64decode(salt, validate=True), base64.b64decode(key, validate=True)
+    except ValueError:  # also the errors of base64
+        raise InvalidInput(_UNKNOWN_FORMAT) from None
+    if kind != "scrypt" or not cost.sane or len(parts[2]) != _KEY:
+        raise InvalidInput(_UNKNOWN_FORMAT)
+    return parts
 
 
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
+def _format(salt: bytes, key: bytes) -> str:
+    cost = (str(_CURRENT.n), str(_CURRENT.r), str(_CURRENT.p))
+    return "$".join(("scrypt", *cost, base64.b64encode(salt).decode(), base64.b64encode(key).decode()))
 
 
-# Nobody's: no password makes this key, and a match with it would not count.
-_DECOY = "$".join(["scrypt", str(_NOW.n), str(_NOW.r), str(_NOW.p), _text(bytes(_SALT)), _text(bytes(_KEY))])
+# A hash for names that do not exist. No password has this key, and `matches` ignores a match with it.
+_DECOY = _format(bytes(_SALT), bytes(_KEY))

@@ -1,12 +1,12 @@
-"""API tokens: JSON Web Tokens in the shape that Svix SDKs and servers use, HS256 and nothing else.
+"""API tokens: JSON Web Tokens in the form that Svix SDKs and servers use. The algorithm is always HS256.
 
-An organization's token names it in `sub`; an application's token has the application in `sub` and the organization in
-`org`. `portal` says whether it was made for a link to the portal, and so lies in a customer's browser: such a token
-creates messages only if it has `publish` too. `iat` keeps its microseconds: tokens are revoked by "issued before", and a
-token made in the same second after that must work.
+The token of an organization has the organization's id in `sub`. The token of an application has the application's id in `sub`
+and the organization's id in `org`. `portal` says that the token was made for a portal link, so it is in a customer's browser.
+Such a token may create messages only if it also has `publish`. `iat` includes microseconds, because tokens are revoked by the
+time of issue, and a token made later in the same second must work.
 
-A sign-in link has a token of another issuer, so that neither is taken for the other. It opens the dashboard once, within
-minutes; the store remembers that it was used.
+A sign-in link contains a token of another issuer, so that the two kinds cannot be confused. It opens the dashboard once, within
+minutes. The store records that it was used.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ __all__ = [
 ]
 
 ISSUER = "hookline"
-_ISSUERS = frozenset({ISSUER, "svix-server"})  # so that the tokens of a team that moves over go on working
+_ISSUERS = frozenset({ISSUER, "svix-server"})  # tokens of a Svix server still work after a team has moved to Hookline
 
 _LINK_ISSUER = "hookline-sign-in"
 LINK_PREFIX = "once_"
 
 ORG_LIFETIME = 30 * 86_400.0
 APP_LIFETIME = 28 * 86_400.0
-PORTAL_LIFETIME = 7 * 86_400.0  # the longest
+PORTAL_LIFETIME = 7 * 86_400.0  # the maximum
 LINK_LIFETIME = 600.0
-_LONGEST_LIFETIME = 100 * 365 * 86_400.0
+_MAX_LIFETIME = 100 * 365 * 86_400.0
 
 _ALGORITHM = "HS256"
-_SHORTEST_SECRET = 32  # bytes: as long as the digest, or the secret can be found from one token (RFC 7518, 3.2)
-_LONGEST_TOKEN = 4096
-_LEEWAY = 60.0  # seconds by which the clock that issued may be ahead of ours
+_MIN_SECRET = 32  # bytes, the length of the digest; a shorter secret could be found from one token (RFC 7518, 3.2)
+_MAX_TOKEN = 4096  # characters
+_LEEWAY = 60.0  # seconds by which the issuer's clock may be ahead of this one
 
 _is_org = re.compile(rf"{ids.ORG}[A-Za-z0-9_-]{{1,64}}").fullmatch
 _is_app = re.compile(rf"{ids.APP}[A-Za-z0-9_-]{{1,64}}").fullmatch
 
-# PyJWT would look at the clock itself; `_check_times` looks at the instant it is given.
+# PyJWT would read the clock itself. `_check_times` uses the given time instead.
 _OPTIONS: Any = {
     "verify_signature": True,
     "verify_exp": False,
@@ -75,7 +75,7 @@ _OPTIONS: Any = {
 }
 
 
-_Seconds = Annotated[float, Meta(ge=0, lt=253_402_300_800)]  # to the end of the year 9999
+_Seconds = Annotated[float, Meta(ge=0, lt=253_402_300_800)]  # until the end of the year 9999
 
 
 class _Claims(Struct, frozen=True, kw_only=True):
@@ -86,14 +86,14 @@ class _Claims(Struct, frozen=True, kw_only=True):
     nbf: _Seconds = 0.0
     org: str | None = None
     scope: Scope = Scope.FULL
-    portal: bool | None = None  # None: not ours, or of a release that did not say
+    portal: bool | None = None  # None in tokens of a Svix server or of an earlier release
     publish: bool = False
 
 
 class _Kind(Struct, frozen=True):
     name: str
     issuers: frozenset[str]
-    again: str  # how to get another
+    again: str  # how to get a new one
 
 
 _TOKEN = _Kind("token", _ISSUERS, "`hookline token` makes one")
@@ -101,15 +101,15 @@ _LINK = _Kind("link", frozenset({_LINK_ISSUER}), "`hookline token --link` prints
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """Whom a token speaks for: an organization, or one application of it."""
+    """The rights of a token: its organization, and its application if it has one."""
 
     org_id: str
     app_id: str | None
     issued_at: datetime
     expires_at: datetime
     scope: Scope
-    portal: bool = False  # for a customer's browser
-    publishes: bool = True  # messages of its own; a read-only scope forbids it all the same
+    portal: bool = False  # the token is for a customer's browser
+    publishes: bool = True  # the token may create messages, unless its scope is read-only
 
 
 def issue(
@@ -123,15 +123,15 @@ def issue(
     portal: bool = False,
     publish: bool = False,
 ) -> str:
-    """A token for the organization, or for one application of it. The lifetime is in seconds.
+    """Return a new token for an organization, or for one of its applications. The lifetime is in seconds.
 
-    `portal`: for a customer's browser; `publish`: it may create messages nevertheless.
+    With `portal` the token is for a customer's browser. With `publish` such a token may create messages too.
     """
     _check_names(org_id, app_id)
     if lifetime is None:
         lifetime = ORG_LIFETIME if app_id is None else APP_LIFETIME
-    if not 0 < lifetime <= _LONGEST_LIFETIME:
-        raise InvalidInput("a token lives longer than 0 seconds and at most 100 years")
+    if not 0 < lifetime <= _MAX_LIFETIME:
+        raise InvalidInput("the lifetime of a token must be more than 0 seconds and at most 100 years")
     claims: dict[str, Any] = {"iss": ISSUER}
     claims |= {"sub": org_id} if app_id is None else {"sub": app_id, "org": org_id, "portal": portal}
     claims |= {"publish": True} if publish else {}
@@ -140,7 +140,7 @@ def issue(
 
 
 def issue_link(secret: str, org_id: str, *, now: datetime) -> str:
-    """What signs in to the organization's dashboard, once."""
+    """Return the token of a link that signs in to the organization's dashboard once."""
     _check_names(org_id, None)
     return LINK_PREFIX + _signed(secret, {"iss": _LINK_ISSUER, "sub": org_id}, now, LINK_LIFETIME)
 
@@ -151,23 +151,23 @@ def _signed(secret: str, claims: dict[str, Any], now: datetime, lifetime: float)
     try:
         return jwt.encode(claims | times, _key(secret), algorithm=_ALGORITHM)
     except jwt.InvalidKeyError:
-        raise ConfigError("the secret that signs tokens is a public or private key: it takes a random text") from None
+        raise ConfigError("the secret that signs tokens is a public or private key: use random text instead") from None
 
 
 def read(secret: str, token: str, now: datetime) -> Grant:
-    """What the token grants now. Raises `SignatureError`, whatever the token is."""
+    """Return the rights of the token. Raises `SignatureError` if it is invalid or expired."""
     return read_any((secret,), token, now)[0]
 
 
 def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, str]:
-    """Likewise, and the secret that signed it: any of these, of which there is at least one."""
+    """Return the rights of the token, and the one of the secrets that signed it. There must be at least one secret."""
     if isinstance(token, str) and token.startswith(LINK_PREFIX):
-        raise SignatureError("this is a link to the dashboard, and no token; `hookline token` makes one")
+        raise SignatureError("this is a sign-in link to the dashboard, not a token; `hookline token` makes a token")
     return _read(secrets, token, now, _TOKEN)
 
 
 def read_link(secrets: Sequence[str], text: str, now: datetime) -> Grant:
-    """Likewise, of a sign-in link. Whether it was used before, the store knows."""
+    """Return the rights of a sign-in link. It does not check whether the link was already used; the store does."""
     grant, _ = _read(secrets, text.removeprefix(LINK_PREFIX), now, _LINK)
     if grant.app_id is not None:
         raise SignatureError("this link is for an application")
@@ -192,27 +192,31 @@ def _read(secrets: Sequence[str], token: str, now: datetime, kind: _Kind) -> tup
 
 
 def secret_id(secret: str) -> bytes:
-    """What a secret is known by where it is not to be known."""
+    """Return a short id of a secret that does not reveal it."""
     return hmac.digest(_key(secret), b"id", "sha256")[:4]
 
 
 def _for_portal(claims: _Claims) -> bool:
-    """One that does not say is taken for a portal's if it may be one: a Svix server makes no other for an application, and
-    an earlier release made them for a week at most."""
+    """Return whether an application's token is for the portal. A token without `portal` counts as one if it may be one.
+
+    A Svix server makes tokens for applications only for its portal. Earlier releases made portal tokens for a week at most.
+    """
     if claims.portal is not None:
         return claims.portal
-    return claims.iss != ISSUER or claims.exp - claims.iat <= PORTAL_LIFETIME + 2  # of rounding
+    return (
+        claims.iss != ISSUER or claims.exp - claims.iat <= PORTAL_LIFETIME + 2
+    )  # both times may be rounded by a second
 
 
 def hashed(token: str) -> bytes:
-    """What a token that was given up is known by: the part that is signed. The signature can be spelt in several ways."""
+    """Return the hash that identifies a revoked token. It covers only the signed part: a signature has several spellings."""
     return hashlib.sha256(token.rpartition(".")[0].encode()).digest()
 
 
 def _key(secret: str) -> bytes:
-    key = secret.encode("utf-8", "surrogateescape")  # as the environment gives bytes that are not UTF-8
-    if len(key) < _SHORTEST_SECRET:
-        raise ConfigError(f"the secret that signs tokens needs at least {_SHORTEST_SECRET} bytes")
+    key = secret.encode("utf-8", "surrogateescape")  # the environment may contain bytes that are not UTF-8
+    if len(key) < _MIN_SECRET:
+        raise ConfigError(f"the secret that signs tokens needs at least {_MIN_SECRET} bytes")
     return key
 
 
@@ -232,22 +236,22 @@ def _decode_any(secrets: Sequence[str], token: object, kind: _Kind) -> tuple[_Cl
 
 
 def _decode(key: bytes, token: object, kind: _Kind) -> _Claims:
-    if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
+    if not isinstance(token, str) or len(token) > _MAX_TOKEN:
         raise SignatureError(f"the {kind.name} is malformed")
     try:
         claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=_OPTIONS)
         return msgspec.convert(claims, _Claims)
-    # PyJWT parses the header before it checks the signature; some releases let a deeply nested one through to the caller.
+    # PyJWT parses the header before it checks the signature. Some releases raise RecursionError for a deeply nested header.
     except (jwt.PyJWTError, msgspec.ValidationError, ValueError, TypeError, RecursionError):
         raise SignatureError(
-            f"the {kind.name} is not valid: cut short, or of a server with another HOOKLINE_JWT_SECRET; {kind.again}"
+            f"the {kind.name} is not valid: it is cut off, or from a server with another HOOKLINE_JWT_SECRET; {kind.again}"
         ) from None
 
 
 def _check_times(claims: _Claims, now: float, kind: _Kind) -> None:
     if claims.exp <= now:
         raise SignatureError(f"the {kind.name} has expired; {kind.again}")
-    # One issued in the future would outlive every revocation.
+    # A token issued in the future would survive every revocation, because revocation compares the time of issue.
     if max(claims.iat, claims.nbf) > now + _LEEWAY:
         raise SignatureError(f"the {kind.name} is not valid yet")
 
@@ -259,4 +263,4 @@ def _names(claims: _Claims, kind: _Kind) -> tuple[str, str | None]:
         return claims.sub, None
     if claims.org is not None and _is_org(claims.org) and _is_app(claims.sub):
         return claims.org, claims.sub
-    raise SignatureError("the token names neither an organization nor an application of one")
+    raise SignatureError("the token names neither an organization nor an application")

@@ -1,8 +1,8 @@
-"""Secrets at rest: AES-256-GCM, bound to the row they belong to.
+"""Encrypts secrets at rest with AES-256-GCM. Each sealed value is bound to the row that it belongs to.
 
-A sealed text is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are authenticated
-with it: moved to another row, or named after another key, it does not open. The first key seals, every key opens; so a
-new key is put in front of the old one, and the old one goes when nothing is sealed with it any more: `hookline reseal`.
+A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are authenticated too: a
+value that was moved to another row, or that names another key, does not open. The first key seals, and every key opens. To
+rotate keys, put the new key first, run `hookline reseal`, and then remove the old key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Vault:
     __slots__ = ("_head", "_keys")
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """The text of each key is 32 bytes in base64. Raises `ConfigError`, which never shows a key."""
+        """Take the keys, each 32 bytes in base64. Raises `ConfigError`, whose text never contains a key."""
         self._keys: dict[bytes, AESGCM] = {}
         for key in map(_parse_key, keys):
             if _key_id(key) in self._keys:
@@ -46,15 +46,15 @@ class Vault:
 
     @property
     def heads(self) -> tuple[bytes, ...]:
-        """What the values of each key begin with, in the order of the keys: the first one's are sealed now."""
+        """The first bytes of the values that each key has sealed, in the order of the keys. The first key seals new values."""
         return tuple(_VERSION + key_id for key_id in self._keys)
 
     def __repr__(self) -> str:
         return f"Vault({len(self._keys)} keys)"
 
     def seal(self, plain: bytes, row: str) -> bytes:
-        # Random nonces are safe for 2^32 texts under one key; a deployment seals two or three per endpoint and change,
-        # and an answer per POST with an idempotency key that accepts no message.
+        # Random nonces are safe for 2^32 values with one key. A deployment seals two or three values per change of an endpoint,
+        # and one response per POST that has an idempotency key and creates no message.
         nonce = randomness.token_bytes(_NONCE)
         cipher = self._keys[self._head[len(_VERSION) :]]
         return self._head + nonce + cipher.encrypt(nonce, plain, self._head + row.encode())
@@ -62,21 +62,21 @@ class Vault:
     def open(self, sealed: bytes, row: str) -> bytes:
         head, nonce, rest = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
         if len(rest) < _TAG or not head.startswith(_VERSION):
-            raise VaultError(f"what is stored for {row} was not sealed by this release")
+            raise VaultError(f"the value stored for {row} was not sealed by this release")
         cipher = self._keys.get(head[len(_VERSION) :])
         if cipher is None:
-            raise VaultError(f"what is stored for {row} was sealed with a key that is not configured")
+            raise VaultError(f"the value stored for {row} was sealed with a key that is not configured")
         try:
             return cipher.decrypt(nonce, rest, head + row.encode())
         except InvalidTag:
-            raise VaultError(f"what is stored for {row} was changed, or belongs to another row") from None
+            raise VaultError(f"the value stored for {row} was changed, or belongs to another row") from None
 
 
 def check_sealing(key: str) -> None:
-    """Refuse a key that can be guessed as the one that seals; what it sealed before can still be opened with it."""
+    """Refuse a sealing key that can be guessed. Such a key may still open values that it has sealed before."""
     if why := weakness(_parse_key(key)):
         raise ConfigError(
-            f"the first one can be guessed: it {why}; put one from `openssl rand -base64 32` in front of it"
+            f"the first key can be guessed: it {why}; put a key from `openssl rand -base64 32` in front of it"
         )
 
 

@@ -1,1 +1,1 @@
-"""One process, put together and kept running."""
+"""Composes a process from its parts, and keeps it running."""

@@ -1,7 +1,6 @@
-"""One connection of the HTTP server: uvicorn's, with bounds on what a caller may make it wait for or gather.
+"""A connection of the HTTP server: uvicorn's, with limits on time and memory.
 
-The bytes that come are given to the parser as they are. What they mean is decided in its callbacks, so that it does not
-matter in which pieces they come.
+All received bytes go to the parser, and its callbacks decide. So the result does not depend on how the bytes were split.
 """
 
 from __future__ import annotations
@@ -23,55 +22,60 @@ from hookline.server.connection_limits import ConnectionLimits
 from hookline.web.errors import Refused, problem
 from hookline.web.health import PATHS
 
-REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, until all of it must have come
-TAKING_TIME = 30.0  # seconds in which a caller must take something of an answer that waits for it ...
-LEAST_TAKEN = 256 * 1024  # ... this many bytes, or all that is left
-MAX_HEAD = 64 * 1024  # bytes of a head, or of trailers, that are gathered; the front allows less, and says so
-MAX_QUEUED = 64  # requests that wait on a connection for the answers before theirs: one read can bring thousands
+REQUEST_TIME = (
+    60.0  # seconds from connecting, or from a request's first byte, until all of the request must have arrived
+)
+READ_TIME = 30.0  # seconds in which a client must read a part of a waiting response
+MIN_READ = 256 * 1024  # bytes that it must read in this time, or all that is left
+MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error
+MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read can bring thousands
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn waits for ever for a request that was begun, or that is never begun at all, or for a caller that does not take
-    its answer, and gathers headers and requests without end. We hang up. What is no request at all is answered in the
-    shape of every other error, after the answers to those before it, and nothing behind it is read."""
+    """uvicorn's connection with time limits and size limits.
 
-    _late: asyncio.TimerHandle | None = None
-    _untaken: asyncio.TimerHandle | None = None  # until the next look at what the caller has left of its answers
+    uvicorn waits without limit for a request to arrive and for a client to read its response, and it buffers any number of
+    headers and requests. This class closes the connection instead. An invalid request gets an error response like any other,
+    after the responses to the requests before it. Nothing after an invalid request is read.
+    """
+
+    _request_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None  # until the next check of how much the client has read
     _in_head = False
     _in_body = False
-    _gathered = 0  # bytes since something was made of them, but for those that came with a request's first one
-    _left_out = b""  # the head for a second parser, while the first one leaves out the body of a request
-    _resuming = False  # that head is being read
-    _over = False  # nothing is read from here on
+    _buffered = 0  # bytes since the last parser event, except those that came with the first byte of a request
+    _skipped_framing = b""  # the head for a second parser, after the first parser has skipped the body of a request
+    _resuming = False  # the second parser is reading that head
+    _over = False  # nothing more is read from this connection
 
     def __init__(self, *args: Any, room: ConnectionLimits | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._room = room or ConnectionLimits()
-        self._whole_app = self.app
+        self._limits = room or ConnectionLimits()
+        self._full_app = self.app
 
     # ── from the transport ──
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _Flow(transport, self.pipeline)
-        self._expect()
-        self._room.enter(self, self.client[0] if self.client else "")
+        self._start_request_timer()
+        self._limits.enter(self, self.client[0] if self.client else "")
 
     def data_received(self, data: bytes) -> None:
         if self._over:
             return
         self._unset_keepalive_if_required()
-        self._gathered += len(data)
+        self._buffered += len(data)
         try:
             self._feed(memoryview(data))
         except httptools.HttpParserError as error:
             if not self._over:
                 self._refuse(*_reason(error))
-        if self._gathered > MAX_HEAD and not self._over:
+        if self._buffered > MAX_HEAD and not self._over:
             self._refuse(431, f"the request's head is larger than {MAX_HEAD} bytes")
 
     def _feed(self, data: memoryview) -> None:
-        """An offer of another protocol stops the parser, which takes it for accepted, behind the head. Another one reads on."""
+        """Feed the parser. At an `Upgrade` header the parser stops after the head, so a new parser reads the rest."""
         while True:
             try:
                 return self.parser.feed_data(data)
@@ -81,21 +85,21 @@ class Connection(HttpToolsProtocol):
                 self._resume()
 
     def _resume(self) -> None:
-        if self._left_out:
+        if self._skipped_framing:
             self._resuming = True
-            self.parser.feed_data(self._left_out)
-            self._resuming, self._left_out = False, b""
+            self.parser.feed_data(self._skipped_framing)
+            self._resuming, self._skipped_framing = False, b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._room.leave(self)
-        self._came()
-        if self._untaken is not None:
-            self._untaken.cancel()
+        self._limits.leave(self)
+        self._stop_request_timer()
+        if self._read_timer is not None:
+            self._read_timer.cancel()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_taking()
+        self._watch_reading()
 
     # ── from the parser ──
 
@@ -103,84 +107,84 @@ class Connection(HttpToolsProtocol):
         if self._resuming:
             return
         if self._over:
-            raise Refused(400, "nothing is read behind the last request")
+            raise Refused(400, "nothing is read after the last request")
         super().on_message_begin()
-        self._in_head, self._gathered = True, 0
-        self._expect()
+        self._in_head, self._buffered = True, 0
+        self._start_request_timer()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # a trailer is not a header, and nobody asks for one
+        if self._in_head:  # trailers are dropped, because no handler uses them
             super().on_header(name, value)
         elif not self._resuming and name.lower() in request_heads.NOT_IN_TRAILERS:
-            raise Refused(400, f"{name.decode('latin-1')} is not for trailers: send it as a header")
+            raise Refused(400, f"{name.decode('latin-1')} is not allowed in trailers: send it as a header")
 
     def on_headers_complete(self) -> None:
         if self._resuming:
             return
-        self._in_head, self._gathered = False, 0
+        self._in_head, self._buffered = False, 0
         fault = request_heads.fault(self.parser.get_http_version(), self.parser.get_method(), self.url, self.headers)
         if fault is not None:
             raise Refused(400, fault)
         if len(self.pipeline) >= MAX_QUEUED:
-            raise Refused(429, f"more than {MAX_QUEUED} requests wait on this connection: read the answers first")
-        self._room.awaits(self)
-        has_room = self._room.has_room(self)
-        self.app = self._whole_app if has_room else _NoRoom(self._whole_app)
+            raise Refused(429, f"more than {MAX_QUEUED} requests wait on this connection: read the responses first")
+        self._limits.awaits(self)
+        has_room = self._limits.has_room(self)
+        self.app = self._full_app if has_room else _NoRoom(self._full_app)
         super().on_headers_complete()
         self.cycle.keep_alive &= has_room
-        self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # which does not know of it
+        self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # HTTP/1.0 has no 100 Continue
         self._in_body = True
         if self.parser.should_upgrade():
-            self._left_out = request_heads.framing(self.headers)
+            self._skipped_framing = request_heads.framing(self.headers)
 
     def on_body(self, body: bytes) -> None:
-        self._gathered = 0
+        self._buffered = 0
         if not self.cycle.response_complete:
-            self._room.awaits(self)
+            self._limits.awaits(self)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._left_out:
+        if self._skipped_framing:
             return
-        self._in_body, self._gathered = False, 0
+        self._in_body, self._buffered = False, 0
         if not self.cycle.response_complete:
-            self._room.busy(self)
+            self._limits.busy(self)
         self._over = not self.cycle.keep_alive
         super().on_message_complete()
-        self._came()
+        self._stop_request_timer()
 
     # ── from the application ──
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch_taking()
+        self._watch_reading()
         if self.cycle.response_complete and not self.transport.is_closing():
-            self._room.idle(self)
+            self._limits.idle(self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Not before the answers before this one were taken, but for a little: its own would be one more in memory."""
-        super()._start_asgi_task(cycle, self._once_taken(app) if self.flow.write_paused else app)
+        """Start a request after the client has read the earlier responses, because its own would need more memory."""
+        super()._start_asgi_task(cycle, self._after_drain(app) if self.flow.write_paused else app)
 
-    def _once_taken(self, app: ASGIApp) -> Any:
+    def _after_drain(self, app: ASGIApp) -> Any:
         async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
             await self.flow.drain()
             await app(scope, receive, send)
 
         return waiting
 
-    # ── what is no request ──
+    # ── invalid requests ──
 
     def _refuse(self, status: int, detail: str) -> None:
         self._over = True
-        self._came()
+        self._stop_request_timer()
         if self._in_body and not self._give_up():
             self.transport.close()
         else:
-            self._room.busy(self)
+            self._limits.busy(self)
             self._answer(problem(status, detail))
 
     def _give_up(self) -> bool:
-        """The request whose body is no body. False: it has been answered already, if only in part."""
+        """Drop the request whose body is invalid. Return False if its response has already started."""
         if self.pipeline and self.pipeline[0][0] is self.cycle:
             self.pipeline.popleft()
         elif self.cycle.response_started:
@@ -191,7 +195,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _answer(self, app: ASGIApp) -> None:
-        """In its turn, and then hang up."""
+        """Send a response after those that are still pending, and then close the connection."""
         last = self.cycle
         self.cycle = RequestResponseCycle(
             scope={"type": "http", "method": "GET", "path": "", "headers": []},  # type: ignore[typeddict-item]
@@ -213,7 +217,7 @@ class Connection(HttpToolsProtocol):
         else:
             self.pipeline.appendleft((self.cycle, app))  # type: ignore[arg-type]
 
-    # ── room ──
+    # ── limits ──
 
     def close_if_idle(self) -> bool:
         if self.held() or not self._is_read_out():
@@ -228,58 +232,58 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _is_awaiting(self) -> bool:
-        """Whether the only request that is not answered yet has not come whole: nothing was done for it."""
+        """Return whether the only unanswered request is still arriving. Nothing has been done for it yet."""
         return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
         return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
-        """To close it would wait until the answer is taken."""
+        """Abort the connection if a response waits in memory. Closing it would wait until the client reads the response."""
         if not self.held():
             return False
         self.abort()
         return True
 
     def _is_read_out(self) -> bool:
-        """Whether all bytes that arrived were read: the loop accepts many connections before it reads from the first one."""
-        ours = self.transport.get_extra_info("socket")
-        waiting = array("i", [0])
-        if ours is not None and ours.fileno() >= 0:
-            fcntl.ioctl(ours.fileno(), termios.FIONREAD, waiting)
-        return not waiting[0]
+        """Return whether all received bytes were read. The loop accepts many connections before it reads from the first."""
+        connected = self.transport.get_extra_info("socket")
+        unread = array("i", [0])
+        if connected is not None and connected.fileno() >= 0:
+            fcntl.ioctl(connected.fileno(), termios.FIONREAD, unread)
+        return not unread[0]
 
     def abort(self) -> None:
         self.transport.abort()
 
     # ── time ──
 
-    def _expect(self) -> None:
-        self._came()
-        self._late = self.loop.call_later(REQUEST_TIME, self.transport.close)
+    def _start_request_timer(self) -> None:
+        self._stop_request_timer()
+        self._request_timer = self.loop.call_later(REQUEST_TIME, self.transport.close)
 
-    def _came(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _watch_taking(self) -> None:
-        """While something waits to be taken: to close the connection would wait for that too."""
-        self._room.hold(self)
+    def _watch_reading(self) -> None:
+        """Check the client's progress while a response waits in memory, because closing the connection would wait for it too."""
+        self._limits.hold(self)
         left = self.transport.get_write_buffer_size()
-        if left and self._untaken is None:
-            self._untaken = self.loop.call_later(TAKING_TIME, self._look_at_taking, left)
+        if left and self._read_timer is None:
+            self._read_timer = self.loop.call_later(READ_TIME, self._check_reading, left)
 
-    def _look_at_taking(self, before: int) -> None:
-        self._untaken = None
-        if self.transport.get_write_buffer_size() > max(0, before - LEAST_TAKEN):
+    def _check_reading(self, before: int) -> None:
+        self._read_timer = None
+        if self.transport.get_write_buffer_size() > max(0, before - MIN_READ):
             self.transport.abort()
         else:
-            self._watch_taking()
+            self._watch_reading()
 
 
 class _Flow(FlowControl):
-    """uvicorn reads on after each answer. Nothing is read while a request waits: the one that is answered came whole."""
+    """Pauses reading while requests are queued. uvicorn's own flow control would read on after each response."""
 
     def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
         super().__init__(transport)
@@ -291,7 +295,7 @@ class _Flow(FlowControl):
 
 
 class _NoRoom:
-    """For a connection beyond the most: orchestrators and load balancers still get the health."""
+    """Answers 503 on a connection beyond the limit, except for health checks of orchestrators and load balancers."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -1,10 +1,12 @@
-"""How many connections there may be, and how much memory they may hold: in all, and from one address.
+"""Limits the number of connections and the memory that they hold, in total and for each client address.
 
-Beyond the number, the longest idle ones are closed. If there is none, the one whose body has been awaited longest is refused;
-if there is none, the one whose answer has waited longest to be taken is aborted. Beyond the memory, the latter.
+If there are too many connections, the one that has been idle longest is closed. If none is idle, the one whose body has been
+awaited longest is refused. If there is none either, the one whose response has waited longest for the client is aborted. If the
+connections hold too much memory, those whose response has waited longest are aborted.
 
-Idle is a connection without a request under way: silent since it was made, between two requests, or still sending the head of
-one. A request that has come whole is never cut for another. An answer that waits to be taken is in memory.
+A connection is idle if it has no request in progress: no byte has arrived yet, it is between two requests, or the head of a
+request is still arriving. A request that has arrived completely is never aborted for another. A response stays in memory until
+the client reads it.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from hookline import clock
 from hookline.engine.child_processes import raised_file_limit
 from hookline.security.lockout import network
 
-MAX_CONNECTIONS = 4096  # of one listener
+MAX_CONNECTIONS = 4096  # connections of one listening socket
 PER_ADDRESS = 1024
 MAX_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
 HELD_PER_ADDRESS = MAX_HELD // 4
-LOOKED_AT = 16  # idle connections that are tried for one new connection
+MAX_TRIED = 16  # idle connections that are tried to make room for a new one
 LOG_EVERY = 60.0  # seconds between two log lines
 
 log = structlog.get_logger(__name__)
@@ -33,97 +35,100 @@ log = structlog.get_logger(__name__)
 
 class LimitedConnection(Protocol):
     def close_if_idle(self) -> bool:
-        """False: it is not idle. Bytes have arrived that were not read yet, or wait to be taken."""
+        """Close the connection. Return False if it is not idle: received bytes are unread, or a response waits in memory."""
 
     def refuse_if_awaited(self) -> bool:
-        """False: the body of its request is not awaited. It has come, or bytes have arrived that were not read yet."""
+        """Refuse the request. Return False if its body is not awaited: it is complete, or received bytes are unread."""
 
     def held(self) -> int:
-        """Bytes that are in memory for it."""
+        """Return the number of bytes in memory for this connection."""
 
     def let_go(self) -> bool:
-        """Of them. False: a request under way needs them."""
+        """Free that memory. Return False if there is none to free."""
 
-    def abort(self) -> None:
-        """There is no room for it."""
+    def abort(self) -> None: ...
 
 
 class _Share:
-    """All connections, or those of one address."""
+    """The counters and limits for all connections, or for those from one address."""
 
-    def __init__(self, most: float, most_held: float, address: str = "") -> None:
-        self.most = most
+    def __init__(self, limit: float, max_held: float, address: str = "") -> None:
+        self.limit = limit
         self.address = address
         self.count = 0
-        self.idle: OrderedDict[LimitedConnection, None] = OrderedDict()  # the longest idle first
+        self.idle: OrderedDict[LimitedConnection, None] = (
+            OrderedDict()
+        )  # the one that has been idle longest comes first
         self.awaited: OrderedDict[LimitedConnection, None] = (
             OrderedDict()
-        )  # those whose body has brought nothing for longest first
-        self._most_held = most_held
+        )  # the one that has sent nothing longest first
+        self._max_held = max_held
         self._bytes = 0
-        self._held: dict[LimitedConnection, int] = {}  # bytes at most; who has waited longest comes first
+        self._held: dict[
+            LimitedConnection, int
+        ] = {}  # upper bounds in bytes; the one that has waited longest comes first
 
     @property
     def is_over(self) -> bool:
-        return self.count > self.most
+        return self.count > self.limit
 
     @property
     def has_spare(self) -> bool:
-        """A few connections beyond the most are kept. Their requests get 503, except for the health."""
-        return self.count <= self.most + self.most // 16 + 4
+        """Return whether another connection fits. A few more than the limit do: they get 503, except for health checks."""
+        return self.count <= self.limit + self.limit // 16 + 4
 
-    def hold(self, guest: LimitedConnection, size: int) -> None:
-        self.drop(guest)
-        if self._bytes + size > self._most_held:
-            self._relieve(size)
+    def hold(self, connection: LimitedConnection, size: int) -> None:
+        self.drop(connection)
+        if self._bytes + size > self._max_held:
+            self._free_memory(size)
         if size:
-            self._held[guest] = size
+            self._held[connection] = size
             self._bytes += size
 
-    def drop(self, guest: LimitedConnection) -> None:
-        self._bytes -= self._held.pop(guest, 0)
+    def drop(self, connection: LimitedConnection) -> None:
+        self._bytes -= self._held.pop(connection, 0)
 
     def holding(self) -> list[LimitedConnection]:
-        """By what is left now: callers have taken parts of it."""
-        self._held = {guest: size for guest in self._held if (size := guest.held())}
+        """Return the connections that hold memory now. The sizes are updated, because clients have read parts of it."""
+        self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
         return list(self._held)
 
-    def _relieve(self, more: int) -> None:
-        for guest in self.holding():
-            if self._bytes + more <= self._most_held:
+    def _free_memory(self, needed: int) -> None:
+        for connection in self.holding():
+            if self._bytes + needed <= self._max_held:
                 return
-            if guest.let_go():
-                self.drop(guest)
+            if connection.let_go():
+                self.drop(connection)
 
 
 class ConnectionLimits:
     def __init__(
         self,
         *,
-        most: int = MAX_CONNECTIONS,
+        limit: int = MAX_CONNECTIONS,
         per_address: int = PER_ADDRESS,
         held: int = MAX_HELD,
         held_per_address: int = HELD_PER_ADDRESS,
         proxies: Container[str] = (),
     ) -> None:
-        """A proxy may have any number of connections: those of all its callers."""
-        self._whole = _Share(most, held)
+        """Make the limits. A proxy may have any number of connections, because it has those of all its clients."""
+        self._total = _Share(limit, held)
         self._per_address = per_address
         self._held_per_address = held_per_address
         self._proxies = proxies
         self._by_address: dict[str, _Share] = {}
         self._shares: dict[LimitedConnection, tuple[_Share, _Share]] = {}
-        self._extra: set[LimitedConnection] = set()
-        self._told = -math.inf
+        self._extra: set[LimitedConnection] = set()  # connections beyond the limit, whose requests get 503
+        self._logged_at = -math.inf
 
-    def enter(self, guest: LimitedConnection, address: str) -> None:
-        shares = self._shares[guest] = (self._share_of(address), self._whole)
+    def enter(self, connection: LimitedConnection, address: str) -> None:
+        shares = self._shares[connection] = (self._share_of(address), self._total)
         for share in shares:
             share.count += 1
         full = next((share for share in shares if share.is_over), None)
-        if full is None or self._make_room(full, guest):
-            self.idle(guest)
+        if full is None or self._make_room(full, connection):
+            self.idle(connection)
 
     def _share_of(self, address: str) -> _Share:
         if address in self._proxies:
@@ -131,23 +136,23 @@ class ConnectionLimits:
         place = network(address)
         return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
-    def _make_room(self, full: _Share, guest: LimitedConnection) -> bool:
-        """Whether the new one may stay. Closed connections count until they are gone."""
-        self._tell(full)
-        gone = self._gone(full)
-        if gone is None and not full.has_spare:
-            guest.abort()
+    def _make_room(self, full: _Share, connection: LimitedConnection) -> bool:
+        """End another connection. Return whether the new one may stay. A closed connection counts until it is gone."""
+        self._log(full)
+        ended = self._end_another(full)
+        if ended is None and not full.has_spare:
+            connection.abort()
             return False
-        if gone is None or gone in self._extra:
-            self._extra.add(guest)
+        if ended is None or ended in self._extra:
+            self._extra.add(connection)
         return True
 
-    def _gone(self, full: _Share) -> LimitedConnection | None:
-        for longest in list(islice(full.idle, LOOKED_AT)):
-            if self._closed(longest):
+    def _end_another(self, full: _Share) -> LimitedConnection | None:
+        for longest in list(islice(full.idle, MAX_TRIED)):
+            if self._close(longest):
                 return longest
-        for longest in list(islice(full.awaited, LOOKED_AT)):
-            if self._refused(longest):
+        for longest in list(islice(full.awaited, MAX_TRIED)):
+            if self._refuse(longest):
                 return longest
         for longest in full.holding():
             if longest.let_go():
@@ -155,67 +160,69 @@ class ConnectionLimits:
                 return longest
         return None
 
-    def _closed(self, longest: LimitedConnection) -> bool:
+    def _close(self, longest: LimitedConnection) -> bool:
         self.busy(longest)
         if longest.close_if_idle():
             return True
-        self.idle(longest)  # from now on
+        self.idle(longest)  # its idle time starts again
         return False
 
-    def _refused(self, longest: LimitedConnection) -> bool:
+    def _refuse(self, longest: LimitedConnection) -> bool:
         if longest.refuse_if_awaited():
             return True
         self.awaits(longest)
         return False
 
-    def has_room(self, guest: LimitedConnection) -> bool:
-        """Whether its requests are answered normally."""
-        if guest in self._extra and not any(share.is_over for share in self._shares[guest]):
-            self._extra.discard(guest)
-        return guest not in self._extra
+    def has_room(self, connection: LimitedConnection) -> bool:
+        """Return whether the requests of this connection are answered normally, not with 503."""
+        if connection in self._extra and not any(share.is_over for share in self._shares[connection]):
+            self._extra.discard(connection)
+        return connection not in self._extra
 
-    def busy(self, guest: LimitedConnection) -> None:
-        for share in self._shares.get(guest, ()):
-            share.idle.pop(guest, None)
-            share.awaited.pop(guest, None)
+    def busy(self, connection: LimitedConnection) -> None:
+        for share in self._shares.get(connection, ()):
+            share.idle.pop(connection, None)
+            share.awaited.pop(connection, None)
 
-    def awaits(self, guest: LimitedConnection) -> None:
-        """The body of a request. Again for each part that has come."""
-        self.busy(guest)
-        for share in self._shares.get(guest, ()):
-            share.awaited[guest] = None
+    def awaits(self, connection: LimitedConnection) -> None:
+        """Note that the body of a request is awaited. This is called again for each part that arrives."""
+        self.busy(connection)
+        for share in self._shares.get(connection, ()):
+            share.awaited[connection] = None
 
-    def idle(self, guest: LimitedConnection) -> None:
-        self.busy(guest)
-        for share in self._shares.get(guest, ()):
-            share.idle[guest] = None
+    def idle(self, connection: LimitedConnection) -> None:
+        self.busy(connection)
+        for share in self._shares.get(connection, ()):
+            share.idle[connection] = None
 
-    def hold(self, guest: LimitedConnection) -> None:
-        """After what it holds has become more, or after a part of that was taken."""
-        size = guest.held()
-        for share in self._shares.get(guest, ()):
-            share.hold(guest, size)
+    def hold(self, connection: LimitedConnection) -> None:
+        """Note how much memory the connection holds, after that has changed."""
+        size = connection.held()
+        for share in self._shares.get(connection, ()):
+            share.hold(connection, size)
 
-    def _drop(self, guest: LimitedConnection) -> None:
-        for share in self._shares.get(guest, ()):
-            share.drop(guest)
+    def _drop(self, connection: LimitedConnection) -> None:
+        for share in self._shares.get(connection, ()):
+            share.drop(connection)
 
-    def leave(self, guest: LimitedConnection) -> None:
-        self.busy(guest)
-        self._drop(guest)
-        self._extra.discard(guest)
-        for share in self._shares.pop(guest, ()):
+    def leave(self, connection: LimitedConnection) -> None:
+        self.busy(connection)
+        self._drop(connection)
+        self._extra.discard(connection)
+        for share in self._shares.pop(connection, ()):
             share.count -= 1
             if not share.count:
                 self._by_address.pop(share.address, None)
 
-    def _tell(self, full: _Share) -> None:
-        if clock.monotonic() - self._told >= LOG_EVERY:
-            self._told = clock.monotonic()
-            log.warning("connections_full", most=full.most, of="all" if full is self._whole else "one address")
+    def _log(self, full: _Share) -> None:
+        if clock.monotonic() - self._logged_at >= LOG_EVERY:
+            self._logged_at = clock.monotonic()
+            log.warning("connections_full", most=full.limit, of="all" if full is self._total else "one address")
 
 
-def within_file_limit(most: int = MAX_CONNECTIONS) -> int:
-    """At most half of the files that this process may open, as many as the system lets us have: the rest is for the database,
-    the log and a second listener."""
-    return max(1, min(most, raised_file_limit(most * 4) // 2))
+def within_file_limit(wanted: int = MAX_CONNECTIONS) -> int:
+    """Raise the limit of open files as far as possible. Return the number of connections that fit into half of it.
+
+    The other half is for the database, the log and a second listener.
+    """
+    return max(1, min(wanted, raised_file_limit(wanted * 4) // 2))

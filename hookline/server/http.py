@@ -1,4 +1,4 @@
-"""uvicorn, started and stopped by us, without signal handlers of its own."""
+"""Runs uvicorn without its own signal handlers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookline.server.connection_limits import ConnectionLimits, within_file_limi
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the command, which has more to stop than this server."""
+    """A server that ignores signals. The command handles them, because it has other parts to stop too."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -26,8 +26,8 @@ class _Server(uvicorn.Server):
 async def serve(
     app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, grace: float, room: ConnectionLimits | None = None
 ) -> None:
-    """Answer requests until the stop, then finish those under way."""
-    room = room or ConnectionLimits(most=within_file_limit())
+    """Answer requests until `stop` is set, then finish those in progress."""
+    room = room or ConnectionLimits(limit=within_file_limit())
     config = uvicorn.Config(
         app,
         http=partial(Connection, room=room),  # type: ignore[arg-type]

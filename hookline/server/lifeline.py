@@ -1,5 +1,7 @@
-"""The line between a supervisor and one of its processes, which is that one's standard input: each notices by it what becomes of
-the other, however that happened."""
+"""The socket between a supervisor and a worker process. It is the standard input of the process.
+
+By this socket each of the two notices when the other has ended or is stuck.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +17,32 @@ import structlog
 log = structlog.get_logger(__name__)
 
 STDIN = 0
-BEAT = 1.0  # seconds between two signs that a process gives
+BEAT = 1.0  # seconds between two heartbeats of a process
 CHUNK = 4096
 
 
 # ── the supervisor's end ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def silent(line: socket.socket, beats: int) -> None:
-    """Returns once that many beats in a row brought no sign, after a first one, which may take long where many start at once.
+async def wait_until_silent(connection: socket.socket, beats: int) -> None:
+    """Return when that many heartbeats in a row are missing, after the first one. The first one may take long.
 
-    They are counted by our own turns, not by a clock: while the machine was suspended or starved, or we stood still, nobody could
-    give one. What was given meanwhile is still in the line.
+    The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is stuck, no
+    round passes. Heartbeats that were sent meanwhile are still in the socket.
     """
     begun, missed = False, 0
     while missed < beats:
         await asyncio.sleep(BEAT)
-        if _heard(line):
+        if _has_heartbeat(connection):
             begun, missed = True, 0
         elif begun:
             missed += 1
 
 
-def _heard(line: socket.socket) -> bool:
+def _has_heartbeat(connection: socket.socket) -> bool:
     try:
-        return bool(line.recv(CHUNK, socket.MSG_DONTWAIT))
-    except OSError:  # nothing; or it has ended, which is noticed elsewhere
+        return bool(connection.recv(CHUNK, socket.MSG_DONTWAIT))
+    except OSError:  # no heartbeat; or the process has ended, which the supervisor notices by other means
         return False
 
 
@@ -49,7 +51,7 @@ def _heard(line: socket.socket) -> bool:
 
 @contextlib.asynccontextmanager
 async def tied(stop: asyncio.Event) -> AsyncIterator[None]:
-    """While the block runs: signs that our event loop turns, and the stop once the supervisor is gone."""
+    """While the block runs, send heartbeats from the event loop, and set `stop` when the supervisor has ended."""
     with _stop_with_supervisor(stop):
         beating = asyncio.create_task(_beat())
         try:
@@ -61,11 +63,11 @@ async def tied(stop: asyncio.Event) -> AsyncIterator[None]:
 
 async def _beat() -> None:
     if not stat.S_ISSOCK(os.fstat(STDIN).st_mode):
-        return  # a pipe, of a supervisor of the release before, which waits for no signs
-    with socket.socket(fileno=os.dup(STDIN)) as line:
+        return  # a pipe from the supervisor of an earlier release, which expects no heartbeats
+    with socket.socket(fileno=os.dup(STDIN)) as connection:
         while True:
-            with contextlib.suppress(OSError):  # it stands still, and the line is full; or it is gone
-                line.send(b".", socket.MSG_DONTWAIT)
+            with contextlib.suppress(OSError):  # the supervisor is stuck and the socket is full; or it has ended
+                connection.send(b".", socket.MSG_DONTWAIT)
             await asyncio.sleep(BEAT)
 
 
@@ -73,14 +75,14 @@ async def _beat() -> None:
 def _stop_with_supervisor(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
-    def heard() -> None:
+    def on_readable() -> None:
         if _ended():
             loop.remove_reader(STDIN)
-            stop.set()  # first: whoever read our lines may be gone too
+            stop.set()  # before the log line, because the reader of the log may have ended too
             with contextlib.suppress(OSError, ValueError):
                 log.warning("supervisor_gone")
 
-    loop.add_reader(STDIN, heard)
+    loop.add_reader(STDIN, on_readable)
     try:
         yield
     finally:

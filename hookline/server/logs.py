@@ -1,4 +1,4 @@
-"""Logs on standard error, as people or as machines read them. Standard output is for answers."""
+"""Configures logging to standard error, as text or as JSON. Standard output is for the results of commands."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def configure(config: Config) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # plain text: the values in an error's frames are payloads and secrets
+        structlog.processors.format_exc_info,  # without local variables, because they contain payloads and secrets
     ]
-    rendering = _for_machines() if config.log_format == "json" else _for_people()
+    rendering: list[Processor] = [structlog.processors.JSONRenderer()] if config.log_format == "json" else _for_people()
     structlog.configure(
         processors=[*gathering, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -33,7 +33,7 @@ def configure(config: Config) -> None:
 
 
 class _Lines:
-    """What structlog hands its lines to. A line and its end are one write: several processes may write there."""
+    """Writes the lines of structlog. A line and its newline are one write, because several processes write to the same file."""
 
     def __init__(self, *_names: Any) -> None:
         pass
@@ -45,7 +45,7 @@ class _Lines:
 
 
 class _Handler(logging.Handler):
-    """For what uvicorn and asyncio log."""
+    """Writes the log lines of libraries, such as uvicorn and asyncio."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -56,10 +56,6 @@ class _Handler(logging.Handler):
             standard_error(line.encode(errors="backslashreplace"))
 
 
-def _for_machines() -> list[Processor]:
-    return [structlog.processors.JSONRenderer()]
-
-
 def _for_people() -> list[Processor]:
     return [
         cleaned,
@@ -68,7 +64,7 @@ def _for_people() -> list[Processor]:
 
 
 def _libraries(gathering: list[Processor], rendering: list[Processor]) -> logging.Handler:
-    """They take the same way as our own."""
+    """Return a handler that formats the log lines of libraries like our own."""
     handler = _Handler()
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=gathering, processors=last))
@@ -76,7 +72,7 @@ def _libraries(gathering: list[Processor], rendering: list[Processor]) -> loggin
 
 
 def cleaned(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Texts come from requests and answers: none may move the cursor or forge a line."""
+    """Remove control characters. Text from requests and responses must not move the cursor or forge a log line."""
     shown = {name: clean(value) if isinstance(value, str) else value for name, value in event.items()}
     if "exception" in event:
         shown["exception"] = clean(event["exception"], keep="\n").replace("\n", "\n  ")

@@ -1,4 +1,4 @@
-"""`/metrics`, composed: on the API's port, or beside the health on a port of its own."""
+"""Serves `/metrics` on the API's port, or together with `/health` on a separate port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hookline.web.errors import on_crash, on_http_exception
 
 
 class MetricsExport:
-    """What one process shows, and the sampler that it needs for it."""
+    """The metrics of one process, and the sampler that measures the database for them."""
 
     def __init__(self, store: Store, config: Config, tally: Tally, fleet: ProcessReports | None) -> None:
         self._store = store
@@ -36,23 +36,24 @@ class MetricsExport:
 
     @property
     def routes(self) -> list[Route]:
-        """For the API's port."""
+        """The routes to add to the API's port."""
         return [] if self._has_own_port else [self._route]
 
-    async def run(self, way: EarlyServer | None, stop: asyncio.Event) -> None:
-        if way is not None:
+    async def run(self, server: EarlyServer | None, stop: asyncio.Event) -> None:
+        if server is not None:
             handlers = {HTTPException: on_http_exception, Exception: on_crash}
-            way.door.open(Starlette(routes=[self._route], exception_handlers=handlers))
-            way.health.opened(self._store)
+            server.startup.open(Starlette(routes=[self._route], exception_handlers=handlers))
+            server.health.opened(self._store)
         await self._sampler.run(stop)
 
 
 @contextlib.asynccontextmanager
-async def own_doorway(
+async def metrics_server(
     config: Config, listener: socket.socket | None, *, leaving: asyncio.Event, stop: asyncio.Event
 ) -> AsyncIterator[EarlyServer | None]:
+    """Start the server of the separate port, if there is one."""
     if listener is None:
         yield None
         return
-    async with early_server(config, listener, leaving=leaving, stop=stop) as way:
-        yield way
+    async with early_server(config, listener, leaving=leaving, stop=stop) as server:
+        yield server

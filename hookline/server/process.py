@@ -1,4 +1,4 @@
-"""The composition of one process: configuration in, running parts out. The command line and the tests start here."""
+"""Composes a worker process from its configuration. The commands and the tests use this module."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from hookline.store import open_store
 from hookline.store.outage import Outage
 from hookline.store.protocols import SCHEMA_VERSION, Store, StoreOptions
 
-KEYS_SAMPLE = 50  # of the first endpoints: their secrets are tried before a worker starts
+KEYS_SAMPLE = 50  # endpoints whose secrets are decrypted as a test before a worker starts
 
 
 async def open_configured(config: Config) -> Store:
-    """Open the store that the configuration names, whatever its version. The caller closes it."""
+    """Open the configured store without checking its version. The caller closes it."""
     return await open_store(config.database_url, vault=Vault(config.secret_keys), options=store_options(config))
 
 
@@ -54,7 +54,7 @@ def store_options(config: Config) -> StoreOptions:
 
 @asynccontextmanager
 async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
-    """The store, migrated if the configuration (or the caller) says so, closed at the end."""
+    """Open the store and close it at the end. Migrate it if `migrate`, or else the configuration, says so."""
     store = await open_configured(config)
     try:
         if config.auto_migrate if migrate is None else migrate:
@@ -75,7 +75,7 @@ def _check_version(version: int) -> None:
 
 
 async def run_worker(config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None) -> None:
-    """A worker process: until the stop, then until what it holds is recorded or released."""
+    """Run a worker process until `stop` is set and every delivery that it holds is recorded or released."""
     async with opened(config) as store:
         await work_and_beat(store, config, stop=stop, tally=tally, traces=traces)
 
@@ -90,12 +90,12 @@ async def work_and_beat(
 
 
 async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
-    """Tell the fleet what this process does."""
+    """Write the counters of this process to the database regularly."""
     await Heartbeat(store, tally, clock.chance).run(stop)
 
 
 async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
-    """Take turns with the fleet to ask the rules of alerts."""
+    """Check the alert rules regularly. The processes take turns."""
     settings = WatchSettings(
         thresholds=config.thresholds, channels=config.channels, guard=config.guard(), ca_bundle=config.ca_bundle
     )
@@ -110,7 +110,7 @@ async def work(
     tally: Tally | None = None,
     traces: Traces | None = None,
 ) -> None:
-    """Deliver, relay, sweep and do tasks on a store that is open. All but the worker, which drains, end at once."""
+    """Deliver, relay, sweep and run tasks on an open store. When `stop` is set, the worker drains and the others end at once."""
     tally = tally or Tally()
     await check_keys(store)
     outage = Outage(clock.chance)
@@ -134,15 +134,15 @@ async def work(
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 
 
-async def relay(found: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally | None = None) -> None:
-    """Each with an outage of its own: a source that has nothing to copy does not know whether the store is away."""
+async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally | None = None) -> None:
+    """Relay each outbox. Each relay tracks outages of the store itself, because an empty source does not notice them."""
     async with asyncio.TaskGroup() as tasks:
-        for outbox in found:
+        for outbox in outboxes:
             tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))
 
 
 def outboxes(store: Store, config: Config) -> list[Outbox]:
-    """The own database's, and those of applications."""
+    """Return the outbox of Hookline's own database and those of the applications' databases."""
     return [OwnOutbox(store), *sources(store, config, config.outbox_urls)]
 
 
@@ -151,17 +151,20 @@ def sources(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
 
 
 async def check_keys(store: Store) -> None:
-    """A worker whose key opens no endpoint's secret would turn everything that waits into dead letters: it must not start."""
+    """Raise `VaultError` if the configured keys open no endpoint's secret.
+
+    Such a worker must not start, because it would turn all waiting deliveries into dead letters.
+    """
     sample = [one for one in await store.endpoints_for(range(1, KEYS_SAMPLE)) if one.status != EndpointStatus.DELETED]
     if sample and not any(endpoint.secrets for endpoint in sample):
         raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
 
 
 def journal(config: Config) -> AttemptLog:
-    """Its lines are at `info`."""
-    heard = config.log_level in ("debug", "info")
+    """Return the log of attempts. Its lines have the level `info`."""
+    has_info = config.log_level in ("debug", "info")
     settings = LogSettings(
-        attempts=config.log_attempts if heard else "off",
+        attempts=config.log_attempts if has_info else "off",
         payloads=config.log_payloads,
         json=config.log_format == "json",
         colours=sys.stderr.isatty(),

@@ -1,4 +1,4 @@
-"""What the processes of one command did, told to the one that has started them. Light: workers import no web server."""
+"""Reports the counters of worker processes to the process that started them. It imports no web server, to keep workers small."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 @contextlib.contextmanager
 def gathered(config: Config, processes: int) -> Iterator[ProcessReports | None]:
-    """Where the processes that this one starts write down what they do; None: there are none."""
+    """Make the directory in which the child processes write their reports. Yield None if there are no child processes."""
     if processes == 1:
         yield None
         return
@@ -33,27 +33,27 @@ def gathered(config: Config, processes: int) -> Iterator[ProcessReports | None]:
 
 
 @contextlib.asynccontextmanager
-async def told(path: Path | None, tally: Tally) -> AsyncIterator[None]:
-    """While the block runs, and once more at its end: what this process did, to the file that its parent has named."""
+async def reporting(path: Path | None, tally: Tally) -> AsyncIterator[None]:
+    """Write the counters of this process to `path` while the block runs, and once more at its end."""
     if path is None:
         yield
         return
-    telling = asyncio.create_task(_tell(path, tally))
+    writing = asyncio.create_task(_write_regularly(path, tally))
     try:
         yield
     finally:
-        telling.cancel()
-        await asyncio.wait({telling})
+        writing.cancel()
+        await asyncio.wait({writing})
         _write(path, tally)
 
 
-async def _tell(path: Path, tally: Tally) -> None:
-    said = True
+async def _write_regularly(path: Path, tally: Tally) -> None:
+    succeeded = True
     while True:
         written = _write(path, tally)
-        if not written and said:
-            log.warning("metrics_not_told", what="the process that started this one will not show what it does")
-        said = written
+        if not written and succeeded:
+            log.warning("metrics_not_told", what="the metrics of the parent process will not include this process")
+        succeeded = written
         await asyncio.sleep(EVERY)
 
 

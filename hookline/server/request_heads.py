@@ -1,7 +1,7 @@
-"""What is wrong with the head of a request, beyond what the parser refuses. Pure.
+"""Finds faults in the head of a request that the parser accepts. Pure.
 
-Two servers that read one head in different ways, a proxy and this one, can be made to disagree about where a request ends or
-whom it is for. So whatever may be read in two ways is refused.
+If a proxy and this server read a head in different ways, an attacker can make them disagree about where a request ends or which
+host it is for (request smuggling). So every ambiguous head is refused.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _AUTHORITY = rb"(?P<name>[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<
 _HOST = re.compile(_AUTHORITY)
 _ABSOLUTE = re.compile(rb"(?P<scheme>(?i:https?))://" + _AUTHORITY + rb"/.*", re.S)
 _PORTS = {b"http": 80, b"https": 443}
-# The parser would obey them.
+# Headers that are refused in trailers, because the parser would obey them there.
 NOT_IN_TRAILERS = frozenset({b"connection", b"proxy-connection", b"upgrade", b"content-length", b"transfer-encoding"})
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 def fault(version: str, method: bytes, target: bytes, headers: list[Header]) -> str | None:
-    """In words; None: there is none."""
+    """Return what is wrong with the head, or None."""
     if version not in ("1.0", "1.1"):
         return f"HTTP/{version} is not supported: use HTTP/1.1"
     if method == b"CONNECT":
@@ -34,7 +34,7 @@ def _encoding_fault(version: str, headers: list[Header]) -> str | None:
         return None
     if version == "1.0":
         return "HTTP/1.0 has no Transfer-Encoding: send a Content-Length"
-    return None if encodings == [b"chunked"] else "Transfer-Encoding takes `chunked` and nothing else"
+    return None if encodings == [b"chunked"] else "the only supported Transfer-Encoding is `chunked`"
 
 
 def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | None:
@@ -43,26 +43,26 @@ def _host_fault(version: str, target: bytes, headers: list[Header]) -> str | Non
         return "send exactly one Host header"
     host = _HOST.fullmatch(hosts[0]) if hosts else None
     if hosts and host is None:
-        return "the Host header is not a name or an address with or without a port"
+        return "the Host header must be a host name or an address, with an optional port"
     return None if target.startswith(b"/") else _target_fault(target, host)
 
 
 def _target_fault(target: bytes, host: re.Match[bytes] | None) -> str | None:
-    """An absolute one names a host too, and must name the same."""
+    """Return what is wrong with an absolute target, or None. It must name the same host as the Host header."""
     url = _ABSOLUTE.fullmatch(target)
     if url is None:
-        return "the target is neither a path nor an http or https URL with one"
-    usual = _PORTS[url["scheme"].lower()]
-    if host is not None and _place(url, usual) != _place(host, usual):
+        return "the target must be a path, or an http or https URL with a path"
+    default_port = _PORTS[url["scheme"].lower()]
+    if host is not None and _address(url, default_port) != _address(host, default_port):
         return "the target names another host than the Host header"
     return None
 
 
-def _place(found: re.Match[bytes], usual: int) -> tuple[bytes, int]:
-    return found["name"].lower(), int(found["port"] or usual)
+def _address(found: re.Match[bytes], default_port: int) -> tuple[bytes, int]:
+    return found["name"].lower(), int(found["port"] or default_port)
 
 
 def framing(headers: list[Header]) -> bytes:
-    """The head of a request with a body that ends where that of this one does; empty: this one has no body."""
+    """Return the head of a minimal request whose body ends in the same place. It is empty if this request has no body."""
     lines = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING and header[1].strip(b"0 \t")]
     return b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(lines) if lines else b""

@@ -1,4 +1,4 @@
-"""API and dashboard, composed on one store and served. Apart from `serve`: other commands need not import a web server."""
+"""Composes the API and the dashboard on one store, and serves them. Only commands that serve import this module."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from hookline.web.middleware import MiddlewareSettings
 
 
 class EarlyServer:
-    """A server that is up before there is anything to serve."""
+    """A server that already answers health checks while the store is still opening."""
 
     def __init__(
-        self, door: StartupGate, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
+        self, startup: StartupGate, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
     ) -> None:
-        self.door = door
+        self.startup = startup
         self.health = health
         self.serving = serving
         self.stop = stop
@@ -51,46 +51,46 @@ class EarlyServer:
 async def early_server(
     config: Config, listener: socket.socket, *, leaving: asyncio.Event, stop: asyncio.Event
 ) -> AsyncIterator[EarlyServer]:
-    """Answers for the health from here on; for everything else once `answer` has an application."""
+    """Answer health checks from now on, and other requests after `answer` has made the application."""
     health = Health(leaving)
-    door = StartupGate(health)
+    startup = StartupGate(health)
     proxies = Proxies(config.trusted_proxies)
-    room = ConnectionLimits(most=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
+    room = ConnectionLimits(limit=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:
         serving = parts.create_task(
-            http.serve(Forwarded(door, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
+            http.serve(Forwarded(startup, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
         )
-        yield EarlyServer(door, health, serving, stop, listeners.is_local(listener))
+        yield EarlyServer(startup, health, serving, stop, listeners.is_local(listener))
 
 
 async def answer(
     store: Store,
     config: Config,
-    way: EarlyServer,
+    server: EarlyServer,
     *,
     tally: Tally,
     traces: Traces | None = None,
     pages: Sequence[BaseRoute] = (),
 ) -> None:
-    """Until the stop; then what is under way is answered."""
+    """Serve the API and the dashboard until the server has stopped and every request in progress is answered."""
     ingest = GroupCommit(store, tally=tally)
-    given = services(store, config, ingest, tally, traces)
-    way.door.open(compose(replace(given, leaving=way.stop, local=way.local), pages))
-    way.health.opened(store)
+    context = web_context(store, config, ingest, tally, traces)
+    server.startup.open(compose(replace(context, leaving=server.stop, local=server.local), pages))
+    server.health.opened(store)
     await _watch_secrets(store, config)
-    await asyncio.wait({way.serving})
+    await asyncio.wait({server.serving})
     await ingest.close()
-    await given.schemas.close()
+    await context.schemas.close()
 
 
 async def _watch_secrets(store: Store, config: Config) -> None:
-    """A server whose database is away just now serves all the same: the next start notes it."""
+    """Note the current secrets in the store. If it is not reachable, serve anyway; the next start notes them."""
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
     with suppress(StoreUnavailable):
         await store.watch_secrets(ids[0], ids[1:])
 
 
-def services(
+def web_context(
     store: Store, config: Config, ingest: GroupCommit, tally: Tally, traces: Traces | None = None
 ) -> WebContext:
     return WebContext(
@@ -141,12 +141,12 @@ def _rates(config: Config) -> Rates:
 
 
 def shown(config: Config) -> tuple[ShownSetting, ...]:
-    """Every setting, for the page of settings. Of a secret only whether there is one."""
-    plain = parse({})
+    """Return every setting for the settings page. For a secret, return only whether it is set."""
+    defaults = parse({})
     return tuple(
         ShownSetting(
             variable=setting.variable,
-            value=_shown_value(setting, getattr(config, setting.field), getattr(plain, setting.field)),
+            value=_shown_value(setting, getattr(config, setting.field), getattr(defaults, setting.field)),
             default=setting.default,
             help=setting.help,
         )
@@ -154,13 +154,13 @@ def shown(config: Config) -> tuple[ShownSetting, ...]:
     )
 
 
-def _shown_value(setting: Setting, value: object, plain: object) -> str:
-    """`plain` is what it is where nothing is set: some are worked out from others, and read unlike their default."""
+def _shown_value(setting: Setting, value: object, default: object) -> str:
+    """Return a value as text. `default` is the parsed value when no variable is set; some of these are computed."""
     if setting.secret:
         return "set" if value else "not set"
-    return setting.default if value == plain else written(setting, value)
+    return setting.default if value == default else written(setting, value)
 
 
-def compose(given: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """API and dashboard on one store, and what else there is to see."""
-    return create_app(given, [*dashboard.routes(given), *pages])
+def compose(context: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Return the application: the API, the dashboard and any further pages."""
+    return create_app(context, [*dashboard.routes(context), *pages])

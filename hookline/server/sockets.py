@@ -1,4 +1,4 @@
-"""A socket that is bound before anything else, and the signals that end a command. Light: no server is imported for it."""
+"""Binds the listening socket, and handles the signals that stop a command. It imports no web server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.web.public_url import is_loopback
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address, or one clear line. Port 0 takes any free one."""
+    """Return a listening socket, or raise `ConfigError`. Port 0 selects any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -25,11 +25,11 @@ def bind(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(2048)  # whoever connects from now on waits until we are ready, and is not refused
+        listener.listen(2048)  # from now on clients are not refused; they wait until the server is ready
     except OSError as error:
         listener.close()
         hint = (
-            "; another process has it: end that, or choose another port (HOOKLINE_PORT, --port)"
+            "; another process uses it: stop that process, or choose another port (HOOKLINE_PORT, --port)"
             if error.errno == errno.EADDRINUSE
             else ""
         )
@@ -38,7 +38,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """`http://127.0.0.1:8071`, as one would type it."""
+    """Return the address as a user would type it: `http://127.0.0.1:8071`."""
     return shown_address(*listener.getsockname()[:2])
 
 
@@ -48,34 +48,36 @@ def shown_address(host: str, port: int) -> str:
 
 
 def is_local(listener: socket.socket) -> bool:
-    """Only this machine reaches it."""
+    """Return whether only this machine can connect to it."""
     return is_loopback(listener.getsockname()[0])
 
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[asyncio.Event]:
-    """Set by SIGINT or SIGTERM, or when the terminal is gone, unless we were told to outlive it. A second signal ends the process
-    as if we were not here."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    ends = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
-        ends.append(signal.SIGHUP)
+    """Yield an event that SIGINT, SIGTERM or SIGHUP sets. A second signal of the same kind has its default effect.
 
-    def asked(number: signal.Signals) -> None:
+    SIGHUP is sent when the terminal closes. It is ignored if the process was started with `nohup`.
+    """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` sets SIG_IGN
+        numbers.append(signal.SIGHUP)
+
+    def on_signal(number: signal.Signals) -> None:
         stop.set()
         loop.remove_signal_handler(number)
 
-    for number in ends:
-        loop.add_signal_handler(number, asked, number)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield stop
     finally:
-        for number in ends:
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 
 async def stop_after(leaving: asyncio.Event, delay: float, stop: asyncio.Event) -> None:
-    """Between the two we are not ready any more and still answer: whoever sends requests here has time to notice."""
+    """Set `stop` a while after `leaving`. Meanwhile the server is not ready but still answers, so that load balancers react."""
     await leaving.wait()
     await asyncio.sleep(delay)
     stop.set()

@@ -1,4 +1,4 @@
-"""Several worker processes under one: started, restarted when they die or stand still, stopped together."""
+"""Runs several worker processes: starts them, restarts those that die or are stuck, and stops them together."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hookline.server import lifeline
 log = structlog.get_logger(__name__)
 
 WORKER = (sys.executable, "-P", "-m", "hookline.cli", "worker", "--supervised")
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a dead one is started again; doubles while it keeps dying
-STEADY = 60.0  # one that lived this long starts anew at the first pause
-PATIENCE = 60  # beats in a row without a sign of life: its event loop stands still, and it is replaced
-KILL_MARGIN = 10.0  # beyond the grace, to close what is open
-REFUSED_CONFIG = 2  # the exit code that no restart will mend
+FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0  # seconds until a process that died is restarted; doubles while it keeps dying
+STEADY = 60.0  # seconds; if a process ran for longer, the next pause is the first one again
+MAX_MISSED_BEATS = 60  # missing heartbeats in a row after which a process counts as stuck and is replaced
+KILL_MARGIN = 10.0  # seconds beyond the grace period in which a process can close its resources
+REFUSED_CONFIG = 2  # the exit code for an invalid configuration; a restart would not help
 
 
 class Supervisor:
@@ -32,38 +32,38 @@ class Supervisor:
         *,
         grace: float,
         command: Sequence[str] = WORKER,
-        patience: int = PATIENCE,
+        max_missed: int = MAX_MISSED_BEATS,
         fleet: ProcessReports | None = None,
     ) -> None:
         self._processes = processes
         self._grace = grace
         self._command = command
-        self._patience = patience
-        self._fleet = fleet  # where each life is told of, for metrics
+        self._max_missed = max_missed
+        self._fleet = fleet  # the reports of the processes, for metrics
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until the stop; returns once all of them have ended."""
+        """Run the processes until `stop` is set and all of them have ended."""
         async with asyncio.TaskGroup() as children:
             for number in range(self._processes):
-                children.create_task(self._keep(number, stop))
+                children.create_task(self._keep_running(number, stop))
 
-    async def _keep(self, number: int, stop: asyncio.Event) -> None:
+    async def _keep_running(self, number: int, stop: asyncio.Event) -> None:
         pause = FIRST_PAUSE
         while not stop.is_set():
-            born = clock.monotonic()
-            with self._told() as report:
-                code = await self._live(stop, report)
+            started = clock.monotonic()
+            with self._report_option() as report:
+                code = await self._run_once(stop, report)
             if stop.is_set():
                 return
             if code == REFUSED_CONFIG:
-                raise ConfigError("a worker process refused its configuration; its own line says why")
-            pause = FIRST_PAUSE if clock.monotonic() - born > STEADY else min(pause * 2, LONGEST_PAUSE)
+                raise ConfigError("a worker process refused its configuration; its own log line says why")
+            pause = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(pause * 2, MAX_PAUSE)
             log.error("worker_process_died", number=number, exit_code=code, restart_in=pause)
             await _sleep(stop, pause)
 
     @contextmanager
-    def _told(self) -> Iterator[tuple[str, ...]]:
-        """What a process is told of where to write down what it does; its last word is kept."""
+    def _report_option(self) -> Iterator[tuple[str, ...]]:
+        """Yield the option that names the report file of a process. Its last report is kept after it ends."""
         if self._fleet is None:
             yield ()
             return
@@ -73,25 +73,25 @@ class Supervisor:
         finally:
             self._fleet.died(path)
 
-    async def _live(self, stop: asyncio.Event, report: Sequence[str]) -> int:
-        """One life of one process; its exit code."""
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                # Standard output is the answer of the one command that was started; its workers' lines are not part of it.
+    async def _run_once(self, stop: asyncio.Event, report: Sequence[str]) -> int:
+        """Run one process until it ends. Return its exit code."""
+        parent_end, child_end = socket.socketpair()
+        with parent_end:
+            with child_end:
+                # Standard output is for the result of the command that the user started, not for lines of its workers.
                 child = await asyncio.create_subprocess_exec(
-                    *self._command, *report, stdin=theirs.fileno(), stdout=asyncio.subprocess.DEVNULL
+                    *self._command, *report, stdin=child_end.fileno(), stdout=asyncio.subprocess.DEVNULL
                 )
-            return await self._watch(child, ours, stop)
+            return await self._watch(child, parent_end, stop)
 
-    async def _watch(self, child: asyncio.subprocess.Process, line: socket.socket, stop: asyncio.Event) -> int:
+    async def _watch(self, child: asyncio.subprocess.Process, connection: socket.socket, stop: asyncio.Event) -> int:
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
-        stuck = asyncio.create_task(lifeline.silent(line, self._patience))
+        stuck = asyncio.create_task(lifeline.wait_until_silent(connection, self._max_missed))
         try:
             first, _ = await asyncio.wait({ended, stopped, stuck}, return_when=asyncio.FIRST_COMPLETED)
             if first == {stuck}:
                 await self._replace(child, ended)
-        finally:  # also when a sibling's failure cancels us: no process is left behind
+        finally:  # also if the failure of another process cancels this task, so that no process is left running
             stopped.cancel()
             stuck.cancel()
             if not ended.done():
@@ -99,10 +99,10 @@ class Supervisor:
         return ended.result()
 
     async def _replace(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
-        """It can finish nothing any more. What it holds is made again once its leases run out."""
+        """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases expire."""
         with suppress(ProcessLookupError):
-            child.kill()  # before the line: whoever stands still may do so for want of a reader of standard error
-        log.error("worker_process_stuck", pid=child.pid, missed_beats=self._patience)
+            child.kill()  # before the log line, because the process may be stuck on a full pipe of standard error
+        log.error("worker_process_stuck", pid=child.pid, missed_beats=self._max_missed)
         await ended
 
     async def _end(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:

@@ -1,4 +1,4 @@
-"""The headers of a request, whatever a framework calls them."""
+"""Reads the headers of a request in the forms that the web frameworks use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from hookline.errors import VerificationCode, VerificationError
 
 __all__ = ["Headers"]
 
-_LONGEST = 8192
-_WITHOUT_HTTP = ("CONTENT_TYPE", "CONTENT_LENGTH")
+_MAX_LENGTH = 8192  # characters
+_WITHOUT_HTTP = ("CONTENT_TYPE", "CONTENT_LENGTH")  # headers whose names in a WSGI environ have no prefix HTTP_
 
 
 class Headers(Mapping[str, str]):
-    """Names in any case. Takes a dict, the headers of Starlette, Django, Flask, aiohttp and `http.server`, pairs of texts or of
-    bytes (ASGI), or a WSGI environ. A header that came more than once is read as one, with commas; `field` refuses it."""
+    """The headers of a request. Names are not case-sensitive.
+
+    The source may be a dict, the headers of Starlette, Django, Flask, aiohttp or `http.server`, pairs of strings or of bytes
+    (ASGI), or a WSGI environ. The values of a repeated header are joined with commas; `field` refuses such a header.
+    """
 
     __slots__ = ("_fields",)
 
@@ -35,24 +38,24 @@ class Headers(Mapping[str, str]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        return f"Headers({', '.join(self)})"  # no values: some are credentials, and a repr ends up in logs
+        return f"Headers({', '.join(self)})"  # no values: some are credentials, and logs may contain this text
 
     def field(self, name: str) -> str:
-        """The value of a header that is needed, once, in printable ASCII."""
+        """Return the value of a required header. Raises `VerificationError` if it is missing, repeated or not printable ASCII."""
         value = self.optional(name)
         if value is None:
             raise VerificationError(VerificationCode.MISSING_HEADER, f"the header {name} is missing")
         return value
 
-    def optional(self, name: str, longest: int = _LONGEST) -> str | None:
-        """The same, of one that may be missing."""
+    def optional(self, name: str, max_length: int = _MAX_LENGTH) -> str | None:
+        """Return the value of an optional header, or None. Raises `VerificationError` if it is repeated or malformed."""
         values = self._fields.get(name.lower())
         if values is None:
             return None
         if len(values) > 1:
             _malformed(f"the header {name} was given more than once")
         (value,) = values
-        if not (value.isascii() and value.isprintable() and 0 < len(value) <= longest):
+        if not (value.isascii() and value.isprintable() and 0 < len(value) <= max_length):
             _malformed(f"the header {name} is malformed")
         return value
 
@@ -63,7 +66,7 @@ def _named(source: object) -> Iterator[tuple[str, str | None]]:
         name = _text(key)
         if is_environ:
             name = _from_environ(name)
-        if name and name.isascii():  # beyond ASCII, lower() makes ordinary letters of others: a Kelvin sign becomes a k
+        if name and name.isascii():  # lower() turns some other characters into ASCII letters: a Kelvin sign becomes a k
             yield name.lower(), None if value is None else _text(value)
 
 
@@ -79,13 +82,16 @@ def _pairs(source: object) -> Iterator[tuple[object, object]]:
 
 
 def _from_environ(name: str) -> str:
-    """Two have no HTTP_ in front, and come from some servers in both spellings. The rest of an environ are no headers."""
+    """Return the header name for a key of a WSGI environ, or an empty string if the key is not a header.
+
+    Some servers give the content headers under two keys, with and without HTTP_. Only the key without it counts.
+    """
     bare = name.removeprefix("HTTP_")
     return bare.replace("_", "-") if (bare == name) == (bare in _WITHOUT_HTTP) else ""
 
 
 def _text(value: object) -> str:
-    """What is neither text nor bytes becomes the empty text, which no header that is read may have."""
+    """Decode bytes. A value of another type becomes an empty string, which `optional` refuses."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return value if isinstance(value, str) else ""

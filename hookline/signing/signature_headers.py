@@ -18,8 +18,8 @@ from hookline.model import Scheme
 from hookline.signing.headers import Headers
 
 __all__ = [
-    "EVIDENCE",
     "HMAC",
+    "READERS",
     "TOLERANCE",
     "Request",
     "SignedParts",
@@ -34,12 +34,13 @@ __all__ = [
     "unhex",
 ]
 
-TOLERANCE = 300.0  # seconds that a signed timestamp may lie from the receiver's clock, before or after
-HMAC = "v1"  # what an HMAC is filed under; some schemes have another word for it, or none
+TOLERANCE = 300.0  # seconds by which a signed timestamp may differ from the receiver's clock, in the past or future
+HMAC = "v1"  # the version under which `SignedParts.signatures` holds HMAC signatures in every scheme
 
-# No full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. No space, no control character.
+# An id has no full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. It has no spaces or
+# control characters either.
 is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
-_is_stamp = re.compile(r"[0-9]{1,11}").fullmatch  # int() also takes "+1", "1_0" and the digits of other scripts
+_is_stamp = re.compile(r"[0-9]{1,11}").fullmatch  # int() also accepts "+1", "1_0" and the digits of other scripts
 _is_hex = re.compile(r"(?:[0-9a-f]{2})+").fullmatch
 
 _MAX_SIGNATURES = 32  # an Ed25519 check costs 100 µs; a header full of them must not cost a second
@@ -52,12 +53,14 @@ class Request(NamedTuple):
 
 
 class SignedParts(NamedTuple):
-    contents: Sequence[bytes]  # what was signed: one, or several ways to spell Twilio's URL
-    signatures: Mapping[str, Sequence[bytes]]  # by version
-    stamp: str | None = None  # as it came; GitHub, Shopify and Twilio have none
+    contents: Sequence[
+        bytes
+    ]  # the signed content; several candidates for Twilio, whose URL can be spelled in several ways
+    signatures: Mapping[str, Sequence[bytes]]  # the signatures of each version
+    stamp: str | None = None  # the timestamp as received; GitHub, Shopify and Twilio send none
 
 
-# ── one function for each scheme ──────────────────────────────────────────────────────────────────────────────────
+# ── one reader for each scheme ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _dotted(prefix: str, request: Request) -> SignedParts:
@@ -92,7 +95,7 @@ def _github(request: Request) -> SignedParts:
     return SignedParts([request.body], signatures(name, [(HMAC, unhex(text) if method == "sha256" else None)]))
 
 
-EVIDENCE: dict[Scheme, Callable[[Request], SignedParts]] = {
+READERS: dict[Scheme, Callable[[Request], SignedParts]] = {
     Scheme.STANDARD: partial(_dotted, "webhook"),
     Scheme.SVIX: partial(_dotted, "svix"),
     Scheme.HEX: _hex,
@@ -101,7 +104,7 @@ EVIDENCE: dict[Scheme, Callable[[Request], SignedParts]] = {
 }
 
 
-# ── parts of them ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── parts of the readers ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def dotted_content(message_id: str, stamp: str, body: bytes) -> bytes:
@@ -113,7 +116,7 @@ def timed_content(stamp: str, body: bytes) -> bytes:
 
 
 def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str, list[bytes]]:
-    """By version. Unknown versions and malformed signatures are passed over: a sender may add new ones beside those we know."""
+    """Group the signatures by version. Malformed signatures are skipped. Unknown versions are kept, and no key matches them."""
     known: dict[str, list[bytes]] = {}
     for count, (version, signature) in enumerate(found):
         if count >= _MAX_SIGNATURES:
@@ -128,7 +131,7 @@ def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str
 
 
 def _pairs(value: str) -> Iterator[tuple[str, str]]:
-    """`t=1,v1=ab` → pairs."""
+    """Split `t=1,v1=ab` into pairs of name and text."""
     for part in value.split(","):
         name, _, text = part.strip(" ").partition("=")
         yield name, text
@@ -143,7 +146,7 @@ def encode64(raw: bytes) -> str:
 
 
 def decode64(text: str) -> bytes | None:
-    """Only the one spelling: the spare bits of the last letter would let a changed signature through."""
+    """Decode canonical base64, or return None. Other spellings of the same bytes are refused."""
     try:
         raw = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
@@ -154,18 +157,18 @@ def decode64(text: str) -> bytes | None:
 def raw_body(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
         raise VerificationError(
-            VerificationCode.MALFORMED_BODY, "the body must be the bytes as they came, before any parsing"
+            VerificationCode.MALFORMED_BODY, "the body must be the bytes as received, before any parsing"
         )
     return bytes(body)
 
 
 def signed_at(stamp: str, now: datetime, tolerance: float) -> datetime:
-    """The instant of the timestamp, if that is near enough."""
+    """Return the time of the timestamp. Raises `VerificationError` if it differs from `now` by more than the tolerance."""
     if _is_stamp(stamp) is None:
         raise VerificationError(VerificationCode.MALFORMED_HEADER, "the timestamp is not a number of seconds")
     at = EPOCH + timedelta(seconds=int(stamp))
     age = (now - at).total_seconds()
-    if not abs(age) <= tolerance:  # in this form a tolerance that is not a number refuses
+    if not abs(age) <= tolerance:  # written this way, a tolerance of NaN refuses every timestamp
         if age > 0:
             raise VerificationError(VerificationCode.TIMESTAMP_TOO_OLD, "the timestamp is too old")
         raise VerificationError(VerificationCode.TIMESTAMP_TOO_NEW, "the timestamp is in the future")

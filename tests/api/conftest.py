@@ -21,7 +21,7 @@ from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
-from hookline.server.site import compose, services
+from hookline.server.site import compose, web_context
 from hookline.store import Store
 from hookline.web import limits
 from hookline.web.context import WebContext
@@ -111,7 +111,7 @@ async def served(store: Store, database_url: str) -> AsyncIterator[WebContext]:
     )
     tally = Tally()
     ingest = GroupCommit(store, tally=tally)
-    given = services(store, settings, ingest, tally)
+    given = web_context(store, settings, ingest, tally)
     yield given
     await ingest.close()
     await given.schemas.close()

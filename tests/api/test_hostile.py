@@ -217,8 +217,8 @@ class Looks(connection.Connection):
 
     def look(self) -> None:
         """The time is over."""
-        assert self._untaken is not None
-        self._untaken._run()
+        assert self._read_timer is not None
+        self._read_timer._run()
 
 
 @pytest.fixture
@@ -226,14 +226,14 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
     """One for each connection."""
     monkeypatch.setattr(Looks, "made", [])
     monkeypatch.setattr(http, "Connection", Looks)
-    monkeypatch.setattr(connection, "TAKING_TIME", 3600.0)
+    monkeypatch.setattr(connection, "READ_TIME", 3600.0)
     return Looks.made
 
 
 async def untaken(looks: list[Looks], number: int) -> Looks:
     """That connection, once something waits there to be taken."""
     async with asyncio.timeout(60):
-        while len(looks) <= number or looks[number]._untaken is None:
+        while len(looks) <= number or looks[number]._read_timer is None:
             await asyncio.sleep(0.01)  # the server has no event for it
     return looks[number]
 
@@ -256,14 +256,14 @@ async def test_an_answer_that_is_taken_slowly(
     served: WebContext, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time that is enough, however many it takes."""
-    monkeypatch.setattr(connection, "LEAST_TAKEN", 1024)
+    monkeypatch.setattr(connection, "MIN_READ", 1024)
     async with serving(served) as address:
         reader, writer = await ask(address, "/docs")
         there = await untaken(looks, 0)
         found, before, looked = b"", there.left, 0
         while part := await reader.read(8192):
             found += part
-            if 0 < there.left <= before - connection.LEAST_TAKEN:
+            if 0 < there.left <= before - connection.MIN_READ:
                 there.look()
                 before, looked = there.left, looked + 1
         head, _, body = found.partition(b"\r\n\r\n")

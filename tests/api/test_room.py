@@ -151,7 +151,7 @@ async def place(room: ConnectionLimits, health: Health | None = None) -> AsyncIt
 
 
 async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
-    async with place(ConnectionLimits(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         other = await there.line(SECOND)
         lines = await there.silent(FIRST, 20)
         for line in lines[:17]:
@@ -161,7 +161,7 @@ async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
 
 
 async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
-    async with place(ConnectionLimits(most=3, per_address=100)) as there:
+    async with place(ConnectionLimits(limit=3, per_address=100)) as there:
         lines = [await there.line(address) for address in (FIRST, SECOND, THIRD)]
         assert await lines[0].asks("/") == 200  # idle again, but not for the longest time
         assert await there.asks("127.0.0.5", "/health/live") == 200
@@ -172,7 +172,7 @@ async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
 
 
 async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
-    async with place(ConnectionLimits(most=100, per_address=2)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=2)) as there:
         dripping = await there.silent(FIRST, 2)
         for line in dripping:
             line.sends("POST / HTTP/1.1\r\nhost: a\r\nx: ")
@@ -185,7 +185,7 @@ async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
 
 async def test_requests_under_way_are_never_cut() -> None:
     """What comes beyond the most is told so, but for the health."""
-    async with place(ConnectionLimits(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         slow = await there.slow(FIRST, 3)
         silent = await there.silent(FIRST, 30)
         assert await there.asks(FIRST) == 503
@@ -203,7 +203,7 @@ async def test_requests_under_way_are_never_cut() -> None:
 
 
 async def test_the_health_is_answered_when_every_connection_is_busy() -> None:
-    async with place(ConnectionLimits(most=3, per_address=100)) as there:
+    async with place(ConnectionLimits(limit=3, per_address=100)) as there:
         slow = [line for address in (FIRST, SECOND, THIRD) for line in await there.slow(address, 1)]
         for number in range(5, 25):
             await there.line(f"127.0.0.{number}")
@@ -215,7 +215,7 @@ async def test_the_health_is_answered_when_every_connection_is_busy() -> None:
 
 
 async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
-    async with place(ConnectionLimits(most=100, per_address=1)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=1)) as there:
         with capture_logs() as logged:
             await there.slow(FIRST, 1)
             line = await there.line(FIRST)
@@ -234,7 +234,7 @@ async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
 async def test_beyond_the_spare_ones_nobody_gets_in() -> None:
     """Those whom the health keeps waiting cannot become any number either."""
     health = Waiting()
-    async with place(ConnectionLimits(most=100, per_address=1), health) as there:
+    async with place(ConnectionLimits(limit=100, per_address=1), health) as there:
         await there.slow(FIRST, 1)
         waiting = []
         for _ in range(4):
@@ -263,7 +263,7 @@ class Waiting(Health):
         return []
 
 
-@pytest.mark.parametrize("room", [{"per_address": 3}, {"most": 3, "per_address": 2, "proxies": [FIRST]}])
+@pytest.mark.parametrize("room", [{"per_address": 3}, {"limit": 3, "per_address": 2, "proxies": [FIRST]}])
 async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
     """If nobody is idle, the one that has been awaited longest is refused: nothing was done for it."""
     async with place(ConnectionLimits(**room)) as there:
@@ -366,7 +366,7 @@ async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> No
 
 async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> None:
     """Those that were asked for first. To close them would wait until they are taken."""
-    async with place(ConnectionLimits(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         lines = [*await there.untaken(FIRST, 2), *await there.slow(FIRST, 1)]
         assert await there.asks(FIRST) == 200
         assert await lines[0].status() == 0
@@ -375,14 +375,14 @@ async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> No
 
 
 async def test_proxies_may_have_any_number() -> None:
-    async with place(ConnectionLimits(most=100, per_address=2, proxies=[FIRST])) as there:
+    async with place(ConnectionLimits(limit=100, per_address=2, proxies=[FIRST])) as there:
         lines = await there.silent(FIRST, 30)
         assert [await line.asks("/") for line in lines] == [200] * 30
 
 
 async def test_a_request_that_was_not_read_yet_is_not_cut() -> None:
     """Many are accepted before the first is read from: those with a request are not idle."""
-    async with place(ConnectionLimits(most=100, per_address=3)) as there:
+    async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         asking = [_at_once(there.port, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n") for _ in range(3)]
         silent = [_at_once(there.port) for _ in range(5)]  # nothing was accepted up to here: we have not waited
         for each in asking:

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 import pytest
 
 from hookline.engine.alerting import channels as alert_channels
-from hookline.engine.alerting.mail import LAST_CHANCE
+from hookline.engine.alerting.mail import LAST_TRY
 from hookline.receive import Verifier
 from hookline.rules.alerts.wording import WEBHOOK, Channels
 from hookline.rules.guard import Guard
@@ -128,7 +128,7 @@ async def test_a_mail_server_that_drips_holds_up_no_stop(cli: Cli, scene: Scene)
         told = cli.using(HOOKLINE_ALERT_EMAIL="ops@example.com", HOOKLINE_SMTP_URL=f"smtp://127.0.0.1:{server.port}")
         async with told.running("worker") as worker:
             await asyncio.to_thread(server.wait_for_callers, 1)
-            async with asyncio.timeout(LAST_CHANCE + 60):
+            async with asyncio.timeout(LAST_TRY + 60):
                 done = await worker.stop(signal.SIGTERM)
     assert done.code == 0, done
     assert "alert_mail_lost" in done.out + done.err

@@ -47,7 +47,7 @@ async def test_a_process_that_stands_still_is_replaced(
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     command = (sys.executable, "-c", STAND_IN, str(server.sockets[0].getsockname()[1]))
     stop = asyncio.Event()
-    running = asyncio.create_task(Supervisor(1, grace=5, command=command, patience=60).run(stop))
+    running = asyncio.create_task(Supervisor(1, grace=5, command=command, max_missed=60).run(stop))
     stopped = await born.get()
     os.kill(stopped, signal.SIGSTOP)
     second = await born.get()
@@ -67,7 +67,7 @@ async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.send(b".")
-        silence = asyncio.create_task(lifeline.silent(ours, 20))
+        silence = asyncio.create_task(lifeline.wait_until_silent(ours, 20))
         await asyncio.sleep(0)
         time.sleep(0.5)  # noqa: ASYNC251 - as a machine that is suspended: nothing turns, for far more than twenty beats
         for _ in range(10):
@@ -82,7 +82,7 @@ async def test_nobody_is_missed_before_the_first_sign(monkeypatch: pytest.Monkey
     monkeypatch.setattr(lifeline, "BEAT", 0.001)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        silence = asyncio.create_task(lifeline.silent(ours, 1))
+        silence = asyncio.create_task(lifeline.wait_until_silent(ours, 1))
         await asyncio.wait({silence}, timeout=0.1)
         assert not silence.done()
         theirs.send(b".")

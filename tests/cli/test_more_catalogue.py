@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hookline import __version__, clock, signing
+from hookline.errors import SignatureError
 from hookline.model import Scheme, Secret
 from hookline.model.states import Reason
 from tests.cli.conftest import both_engines
@@ -29,7 +30,7 @@ def verifies(secrets: tuple[Secret, ...], key: str, seconds: float) -> bool:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     try:
         signing.verify(Scheme.STANDARD, (Secret(key=key),), headers, BODY, now)
-    except signing.SignatureError:
+    except SignatureError:
         return False
     return True
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import Endpoint, EndpointChange, Secret
+from hookline.model import Endpoint, EndpointChange, Scheme, Secret
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
 from hookline.security.vault import Vault, new_key
-from hookline.signing import Scheme, new_secret, verify
+from hookline.signing import new_secret, verify
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.sealed import Place
 from tests.cli.conftest import JWT_SECRET, both_engines
@@ -135,7 +135,7 @@ async def test_a_value_that_no_key_opens_is_named_and_kept_and_the_rest_is_done(
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", foreign, sick.no)
     done = await cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")("reseal")
     assert done.code == 1, done
-    assert f"endpoint.secrets: what is stored for {sick.id} was sealed with a key that is not configured" in done.err
+    assert f"endpoint.secrets: the value stored for {sick.id} was sealed with a key that is not configured" in done.err
     found = await heads(scene.raw)
     assert set(found) == {Vault([new]).heads[0], foreign[:5]}
     assert found.count(foreign[:5]) == 1

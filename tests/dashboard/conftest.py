@@ -17,7 +17,7 @@ from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
 from hookline.security import tokens
 from hookline.security.vault import new_key
-from hookline.server.site import services
+from hookline.server.site import web_context
 from hookline.services import manage
 from hookline.store import Store
 from hookline.web.context import WebContext
@@ -56,7 +56,7 @@ async def served(store: Store, database_url: str, settings: dict[str, str]) -> A
     )
     tally = Tally()
     ingest = GroupCommit(store, tally=tally)
-    given = services(store, read, ingest, tally)
+    given = web_context(store, read, ingest, tally)
     yield given
     await ingest.close()
     await given.schemas.close()

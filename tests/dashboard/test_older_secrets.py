@@ -13,7 +13,7 @@ from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
 from hookline.security import lockout, tokens
 from hookline.security.vault import new_key
-from hookline.server.site import services
+from hookline.server.site import web_context
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import Client as Api
@@ -33,7 +33,7 @@ async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str
     given = {"HOOKLINE_DATABASE_URL": url, "HOOKLINE_JWT_SECRET": secret, "HOOKLINE_SECRET_KEY": new_key()}
     tally = Tally()
     ingest = GroupCommit(store, tally=tally)
-    found = services(store, config.load(given), ingest, tally)
+    found = web_context(store, config.load(given), ingest, tally)
     async with serving(found) as address:
         yield address, found
     await ingest.close()

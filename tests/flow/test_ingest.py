@@ -53,7 +53,7 @@ async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: 
     """The wide application's messages came first; the narrow one's must not wait for all of them."""
     narrow = await scene.store.create_application(scene.organization.id, factory.new_application())
     ingest = GroupCommit(scene.store)
-    ingest._fanned[scene.app.no] = MAX_DELIVERIES  # what it would have learned from the first message
+    ingest._last_fanout[scene.app.no] = MAX_DELIVERIES  # what it would have learned from the first message
     loop = asyncio.get_running_loop()
     for app_no in [scene.app.no] * 10 + [narrow.no] * 2:
         message = factory.new_message(app_no)

@@ -59,7 +59,7 @@ class Scripted:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(relay, "AFTER_FAULT", 0.001)
+    monkeypatch.setattr(relay, "AFTER_ERROR", 0.001)
 
 
 @pytest.fixture

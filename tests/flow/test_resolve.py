@@ -133,7 +133,7 @@ def test_those_who_ask_for_one_name_share_a_look_up(resolver: Resolver, names: N
 
 
 def test_look_ups_under_way_are_bounded(names: NameServer) -> None:
-    resolver = Resolver(servers=[names.address], lookups_most=2)
+    resolver = Resolver(servers=[names.address], max_lookups=2)
     for name in ("a.test", "b.test"):
         names.silence(name)
         resolver.look_up(name, lambda *_: None)
@@ -179,7 +179,7 @@ def test_a_name_is_resolved_once_and_its_connection_is_kept(
 def test_an_answer_wakes_the_sender(
     resolver: Resolver, names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_WAIT", 600.0)
     monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
     names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, when the sender sleeps
     receiver.behave(Behaviour(hang=True), "/hang")

@@ -44,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until something wakes it: no regular turn hides a wake-up that was lost."""
-    monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_WAIT", 600.0)
 
 
 # ── what goes out and what comes back ─────────────────────────────────────────────────────────────────────────────

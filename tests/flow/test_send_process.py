@@ -66,7 +66,7 @@ class Apart:
 
     def pid(self) -> int:
         """Of the child: the only one of this test's process that runs the sender."""
-        [found] = [pid for pid in _children(os.getpid()) if "send_child" in _command(pid)]
+        [found] = [pid for pid in _children(os.getpid()) if "sender.child" in _command(pid)]
         return found
 
 
@@ -169,13 +169,13 @@ def test_a_request_that_comes_as_the_process_dies_has_its_result(
 
     async def scene() -> None:
         apart, late = Apart(), [request(receiver.url, b"x" * sender_process.MAX_FRAME) for _ in range(3)]
-        lose = sender_process._Line.connection_lost
+        lose = sender_process._Connection.connection_lost
 
-        def lost(line: sender_process._Line, error: Exception | None) -> None:
+        def lost(line: sender_process._Connection, error: Exception | None) -> None:
             asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before anybody hears of the death
             lose(line, error)
 
-        monkeypatch.setattr(sender_process._Line, "connection_lost", lost)
+        monkeypatch.setattr(sender_process._Connection, "connection_lost", lost)
         faults: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
         await apart.sender.start()
@@ -284,7 +284,7 @@ from hookline.engine.sender.process import SenderProcess
 async def main():
     sender = SenderProcess(Settings(slots=4, body_limit=10, connect_timeout=1.0), print)
     await sender.start()
-    while sender._line is None:
+    while sender._connection is None:
         await asyncio.sleep(0.01)
     print("up", flush=True)
     await asyncio.sleep(60)

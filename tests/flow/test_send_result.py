@@ -60,8 +60,8 @@ def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sendin
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that has not come whole when the sender looks is not waited for."""
-    monkeypatch.setattr("hookline.engine.sender.loop.MAX_QUIET", 0.0)
-    monkeypatch.setattr("hookline.engine.sender.loop.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.MAX_STALL", 0.0)
+    monkeypatch.setattr("hookline.engine.sender.loop.STALL_CHECK", 0.0)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -72,7 +72,7 @@ def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, bod
     receiver.behave(Behaviour(first=head + body + b"5;", endless=b"a" * 10_000))
     sent = sending.one(receiver.url)
     assert (sent.status, sent.error, sent.truncated) == (200, None, True)
-    assert sent.detail.startswith("the body was cut off: nothing of it came")
+    assert sent.detail.startswith("the body was cut off: no byte of it arrived")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -183,7 +183,7 @@ def test_a_response_that_breaks_off_in_its_headers(receiver: Receiver, sending: 
     receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\nserver: half"))
     sent = sending.one(receiver.url)
     assert (sent.error, sent.status) == (ErrorKind.MALFORMED, None)
-    assert sent.detail == "reading the response: it broke off in its headers"
+    assert sent.detail == "reading the response: it ended within its headers"
 
 
 def test_a_reset_in_the_middle_of_the_response(receiver: Receiver, sending: Sending) -> None:

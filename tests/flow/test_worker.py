@@ -146,7 +146,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     monkeypatch.setattr("hookline.engine.worker.SETTLE", PATIENCE)  # longer than any time between two of them
     worker = make_worker(scene.store, slots=16)
     worker._sender.ready.set()
-    worker._flying = 15
+    worker._slots.used = 15
 
     async def trickle() -> None:
         while True:
@@ -156,7 +156,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     trickling = asyncio.create_task(trickle())
     try:
         async with asyncio.timeout(PATIENCE / 2):
-            while not await worker._room():
+            while not await worker._ready_to_claim():
                 pass
     finally:
         trickling.cancel()
@@ -294,7 +294,7 @@ async def test_one_that_cannot_be_signed_takes_no_other_with_it(
         dead = await reaches(scene.store, bad[0], DeliveryState.DEAD)
     assert dead.reason == Reason.UNSENDABLE
     assert "whsec" not in (dead.detail or "")
-    assert worker._flying == 0
+    assert worker._slots.used == 0
 
 
 async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, receiver: Receiver) -> None:
@@ -303,11 +303,11 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
     [message_id] = await scene.send()
     [job] = await scene.claim()
     worker = make_worker(scene.store)
-    flight = InFlight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
-    assert worker._request(flight).start_before == flight.send_before
-    assert worker._flight(job, 100.0).send_before == pytest.approx(125.0)
-    late = (worker._request(flight), Sent(started_at=clock.wall()))
-    worker._flying, worker._held[endpoint.no] = 1, 1
+    attempt = InFlight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
+    assert worker._request(attempt).start_before == attempt.send_before
+    assert worker._attempt(job, 100.0).send_before == pytest.approx(125.0)
+    late = (worker._request(attempt), Sent(started_at=clock.wall()))
+    worker._slots.take([job])
     worker._judge_all([late])
     recording = asyncio.create_task(worker._recorder.run())
     worker._recorder.close()
@@ -391,7 +391,7 @@ async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -
     await scene.endpoint()
     messages = await scene.send(5)
     jobs = await scene.claim()
-    recorder = Recorder(scene.store, Outage(random.Random(5)), lambda: None, str)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(5)), lambda: None, str)
     for place, job in enumerate(jobs):
         result = factory.delivered(job)
         recorder.add(replace(result, sent="nothing that was sent") if place == 2 else result)  # type: ignore[arg-type]
@@ -419,7 +419,7 @@ async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
         for message_id in even:
             await reaches(scene.store, message_id, DeliveryState.DELIVERED)
         async with asyncio.timeout(PATIENCE):
-            while worker._flying or worker._held:  # the odd one's answer may be the last to come
+            while worker._slots.used:  # the odd one's answer may be the last to come
                 await asyncio.sleep(0.01)  # there is no event for it
     assert len(receiver.requests) == 7  # none twice: the sender goes on as well
     assert await scene.state(odd[0]) == DeliveryState.DELIVERING  # until its lease runs out

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from hookline.engine.alerting import mail as sending
-from hookline.engine.alerting.mail import MAX_WAITING, Mailer, Post
+from hookline.engine.alerting.mail import MAX_WAITING, Mailer, MailTransport
 from hookline.model.alerts import Alert, Notice, Severity
 from hookline.rules.alerts.wording import Channels, mail
 from tests.support.certs import Authority
@@ -45,7 +45,7 @@ def message(alert: Alert = ALERT) -> EmailMessage:
 @pytest.fixture(autouse=True)
 def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is under way at the stop comes to its end on a busy machine too."""
-    monkeypatch.setattr(sending, "LAST_CHANCE", 60.0)
+    monkeypatch.setattr(sending, "LAST_TRY", 60.0)
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def mailing(mailer: Mailer) -> AsyncIterator[None]:
 
 async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
     with MailServer() as server:
-        await Post(f"smtp://127.0.0.1:{server.port}").send(message())
+        await MailTransport(f"smtp://127.0.0.1:{server.port}").send(message())
         (found,) = server.wait_for(1)
     assert found.sender == "hookline@example.com"
     assert found.recipients == ["ops@example.com", "night@example.com"]
@@ -83,13 +83,13 @@ async def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     bundle = str(authority.bundle)
     with MailServer(starttls=authority.context("127.0.0.1")) as server:
-        await Post(f"smtp://hook%40line:s3cret@127.0.0.1:{server.port}", bundle).send(message())
+        await MailTransport(f"smtp://hook%40line:s3cret@127.0.0.1:{server.port}", bundle).send(message())
         (found,) = server.wait_for(1)
         assert found.encrypted
         assert found.login == ("hook@line", "s3cret")
         assert not any(b"AUTH" in line for line in server.secrets)
     with MailServer() as plain, pytest.raises(smtplib.SMTPNotSupportedError):
-        await Post(f"smtp://hookline:s3cret@127.0.0.1:{plain.port}", bundle).send(message())
+        await MailTransport(f"smtp://hookline:s3cret@127.0.0.1:{plain.port}", bundle).send(message())
     assert not any(b"AUTH" in line for line in plain.secrets)
     assert plain.mails == []
 
@@ -98,20 +98,20 @@ async def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path
     authority = Authority(tmp_path)
     with MailServer(tls=authority.context("127.0.0.1")) as server:
         url = f"smtps://hookline:s3cret@127.0.0.1:{server.port}"
-        await Post(url, str(authority.bundle)).send(message())
+        await MailTransport(url, str(authority.bundle)).send(message())
         assert server.wait_for(1)[0].encrypted
         with pytest.raises(ssl.SSLCertVerificationError):
-            await Post(url).send(message())
+            await MailTransport(url).send(message())
     with MailServer(starttls=authority.context("127.0.0.1", self_signed=True)) as server:
         with pytest.raises(ssl.SSLCertVerificationError):
-            await Post(f"smtp://127.0.0.1:{server.port}", str(authority.bundle)).send(message())
+            await MailTransport(f"smtp://127.0.0.1:{server.port}", str(authority.bundle)).send(message())
         assert server.mails == []
 
 
 async def test_what_is_not_taken_is_tried_again_and_its_refusal_is_not_quoted() -> None:
     with MailServer() as server, capture_logs() as logs:
         server.refuse = 2
-        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
+        mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
         async with mailing(mailer):
             mailer.post(message())
             assert len(await server.arrived(1)) == 1
@@ -123,7 +123,7 @@ async def test_what_is_not_taken_is_tried_again_and_its_refusal_is_not_quoted() 
 async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
     with MailServer() as server, capture_logs() as logs:
         server.refuse = 3
-        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
+        mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
         async with mailing(mailer):
             mailer.post(message())
             mailer.post(message(replace(ALERT, name="backlog")))
@@ -133,7 +133,7 @@ async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
 
 
 async def test_no_more_wait_than_a_person_reads() -> None:
-    mailer = Mailer(Post("smtp://127.0.0.1:1").send)
+    mailer = Mailer(MailTransport("smtp://127.0.0.1:1").send)
     with capture_logs() as logs:
         for _ in range(MAX_WAITING + 2):
             mailer.post(message())
@@ -143,7 +143,7 @@ async def test_no_more_wait_than_a_person_reads() -> None:
 async def test_what_waits_when_the_process_ends_has_one_more_chance() -> None:
     with MailServer() as server:
         server.refuse = 1
-        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=(3600.0,))
+        mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(3600.0,))
         async with mailing(mailer):
             mailer.post(message())
             mailer.post(message(replace(ALERT, name="backlog")))
@@ -174,9 +174,9 @@ async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeyp
         tries = 0
         while not server.callers:  # a machine that stalls may give up before it has called
             tries += 1
-            with pytest.raises(TimeoutError, match="the mail server did not take it within 1 s"):
+            with pytest.raises(TimeoutError, match="the mail server did not accept the mail within 1 s"):
                 async with asyncio.timeout(60):
-                    await Post(f"{scheme}://127.0.0.1:{server.port}").send(message())
+                    await MailTransport(f"{scheme}://127.0.0.1:{server.port}").send(message())
             assert_hung_up()
         assert server.callers <= tries
 
@@ -184,7 +184,7 @@ async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeyp
 async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "DEADLINE", 0.3)
     with MailServer(drips=0.02) as server, capture_logs() as logs:
-        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send, pauses=())
+        mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=())
         async with mailing(mailer):
             mailer.post(message())
             async with asyncio.timeout(60):
@@ -201,9 +201,9 @@ async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch:
 @pytest.mark.parametrize("silent", [True, False])
 async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is under way has the same last chance as what waits; each that is lost is told."""
-    monkeypatch.setattr(sending, "LAST_CHANCE", 0.3)
+    monkeypatch.setattr(sending, "LAST_TRY", 0.3)
     with MailServer(drips=None if silent else 0.02, silent=silent) as server, capture_logs() as logs:
-        mailer = Mailer(Post(f"smtp://127.0.0.1:{server.port}").send)
+        mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send)
         async with asyncio.timeout(60), mailing(mailer):
             mailer.post(message())
             mailer.post(message(replace(ALERT, name="backlog")))

@@ -35,7 +35,7 @@ async def test_of_many_that_look_at_once_one_tells(scene: Scene, second: Store) 
     for _ in range(3):
         await scene.age(EVERY)
         with capture_logs() as logs:
-            await asyncio.gather(*(fleet.watch.look() for fleet in fleets))
+            await asyncio.gather(*(fleet.watch.check() for fleet in fleets))
         assert [line["event"] for line in logs] in (["alert_firing"], [])
         assert len(await fleets[0].firing()) == 1
     assert await scene.raw.count("alert_look") == 3
@@ -43,8 +43,8 @@ async def test_of_many_that_look_at_once_one_tells(scene: Scene, second: Store) 
 
 async def test_nobody_looks_before_it_is_time(scene: Scene, second: Store) -> None:
     one, other = Fleet(scene), Fleet(scene, store=second)
-    assert await one.watch.look() == EVERY
-    left = await other.watch.look()
+    assert await one.watch.check() == EVERY
+    left = await other.watch.check()
     assert 0 < left <= EVERY
     assert await scene.raw.count("alert_look") == 1
 
@@ -87,7 +87,7 @@ async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, d
     await scene.raw.execute("SELECT pg_terminate_backend($1)", dying.connection.get_server_pid())
     await until_free(scene)
     dying.connection.terminate()  # the loop may not have read yet that the server hung up
-    await fleet.watch.look()
+    await fleet.watch.check()
     (alert,) = await fleet.firing()
     assert alert.text != "half done"
 
@@ -103,7 +103,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_the_looks(scene: Scene) -
     fleet = Fleet(scene)
     await fleet.look()
     await scene.age(-3600)
-    assert await fleet.watch.look() == EVERY
+    assert await fleet.watch.check() == EVERY
     assert await scene.raw.count("alert_look") == 1  # the one that lay ahead is gone
 
 

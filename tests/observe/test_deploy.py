@@ -85,7 +85,7 @@ async def shown(scene: Scene) -> AsyncIterator[Scrape]:
         await measured.post(f"/api/v1/app/{scene.app.id}/msg", {"eventType": "order.paid", "payload": {}})
         await scene.send(2)
         one, two, three = await scene.claim()
-        recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, measured.tally)
+        recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, measured.tally)
         for result in (factory.delivered(one), factory.retry(two), factory.dead(three)):
             recorder.add(replace(result, ended_at=await scene.store.now()))
         recorder.close()

@@ -216,7 +216,12 @@ async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Sc
         raise BrokenPipeError
 
     recorder = Recorder(
-        scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=AttemptLog(LogSettings(), broken)
+        scene.store,
+        factory.slots(),
+        Outage(random.Random(1)),
+        lambda: None,
+        by_name,
+        journal=AttemptLog(LogSettings(), broken),
     )
     recorder.add(ended(factory.delivered(job)))
     recorder.close()
@@ -229,7 +234,7 @@ async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Sc
 async def test_what_could_not_be_recorded_is_still_told(scene: Scene) -> None:
     (job,) = await jobs(scene, 1)
     written, paper = journal()
-    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, by_name, journal=written)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, by_name, journal=written)
     recorder.add(ended(factory.delivered(job)))
     assert recorder.abandon() == 1
     (line,) = paper.documents()

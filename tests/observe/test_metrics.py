@@ -301,7 +301,7 @@ async def test_an_outcome_that_comes_too_late(measured: Measured) -> None:
     await scene.endpoint()
     await scene.send(1)
     (job,) = await scene.claim()
-    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, measured.tally)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, measured.tally)
     await scene.age(100)
     await scene.store.sweep_leases()
     before = await measured.scrape()

@@ -87,7 +87,7 @@ async def test_only_so_many_event_types_are_told_apart(scene: Scene) -> None:
         for name in ("a.one", "a.two", "a.three", "a.four", "a.one"):
             await scene.send(1, event_type=name)
         jobs = await scene.claim_all()
-        recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, tally)
+        recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, tally)
         for job in jobs:
             recorder.add(factory.delivered(job, started_at=job.claimed_at))
         recorder.close()

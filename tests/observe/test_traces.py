@@ -234,7 +234,7 @@ async def test_a_lost_lease_ends_nothing(scene: Scene, collector: Collector, tra
     await scene.store.sweep_leases()
     [held, *_rest] = current = await scene.claim()
     late = next(job for job in stale if job.delivery_id == held.delivery_id)
-    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, traces=traces)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, traces=traces)
     for result in (factory.delivered(late), factory.delivered(held)):
         recorder.add(result)
     recorder.close()
@@ -270,7 +270,7 @@ async def test_attempts_that_could_not_be_recorded_are_told_of(
     await scene.endpoint()
     await scene.send(trace=PARENT)
     [job] = await scene.claim()
-    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, traces=traces)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, traces=traces)
     recorder.add(factory.delivered(job))
     assert recorder.abandon() == 1
     [span] = await collector.told(1)
@@ -285,7 +285,7 @@ async def test_a_fault_of_ours_costs_the_spans_and_not_the_outcome(scene: Scene)
     [message_id] = await scene.send(trace=PARENT)
     [job] = await scene.claim()
     traces = Traces(lambda _parent: True, broken)
-    recorder = Recorder(scene.store, Outage(random.Random(1)), lambda: None, str, traces=traces)
+    recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, traces=traces)
     recorder.add(factory.delivered(job))
     recorder.close()
     with capture_logs() as lines:

@@ -641,7 +641,7 @@ def test_headers_that_are_no_headers(scheme: str, headers: Any) -> None:
 @every_scheme
 @pytest.mark.parametrize("body", [None, "text", {"a": 1}, 7, [b"a"]])
 def test_a_parsed_body_is_refused_with_a_hint(scheme: str, body: Any) -> None:
-    with pytest.raises(VerificationError, match="the bytes as they came") as caught:
+    with pytest.raises(VerificationError, match="the bytes as received") as caught:
         verified(scheme, sent(scheme)._replace(body=body))
     assert caught.value.code is VerificationCode.MALFORMED_BODY
 

@@ -237,7 +237,7 @@ async def test_the_database_of_a_hookline_is_no_source(
 ) -> None:
     name = postgres_databases.create(postgres_template)
     source = PostgresSource(postgres.url(name), store, poll=0.02)
-    with pytest.raises(SourceUnavailable, match="own database of a Hookline"):
+    with pytest.raises(SourceUnavailable, match="a database of Hookline itself"):
         await source.move(10)
     postgres_databases.drop(name)
 
@@ -448,7 +448,7 @@ async def test_a_row_that_is_too_large_to_be_copied_stays_where_it_is(
     assert kept["set_aside_at"] is not None
     view = await examine(shop.url, scene.store)
     assert view.waiting == 0
-    assert "1 row stands aside there" in view.hints[0]
+    assert "1 row is set aside there" in view.hints[0]
 
 
 async def test_rows_that_cannot_be_read_are_told_apart(

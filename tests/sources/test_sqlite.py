@@ -21,7 +21,7 @@ from hookline import clock
 from hookline.engine.relay import BATCH
 from hookline.engine.sources import sqlite_file, sqlite_rows
 from hookline.engine.sources.sqlite import SqliteSource
-from hookline.engine.sources.sqlite_file import Batch, NotNow, SqliteFile
+from hookline.engine.sources.sqlite_file import Batch, SqliteFile, TemporarilyUnreadable
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import OutboxPlace, PolicyOverride, RelayReport
 from hookline.store.protocols import Page, Store
@@ -248,7 +248,7 @@ GARBAGE: dict[str, tuple[dict[str, Any], str]] = {
     "no such app": ({"app": "app_nobody"}, "no such application: app_nobody"),
     "event type for a header": ({"event_type": "a\r\nb"}, "event type: "),
     "event id of ours": ({"event_id": "msg_1"}, "event_id: must not begin with 'msg_'"),
-    "deliver_at nonsense": ({"deliver_at": "tomorrow"}, "deliver_at: 'tomorrow' is not an instant in ISO 8601"),
+    "deliver_at nonsense": ({"deliver_at": "tomorrow"}, "deliver_at: 'tomorrow' is not a time in ISO 8601"),
     "deliver_at without zone": ({"deliver_at": "2030-01-01T00:00:00"}, "deliver_at: needs a time zone"),
     "deliver_at far": ({"deliver_at": "9999-12-31T23:59:59-14:00"}, "deliver_at: "),
     "deliver_at at the dawn": ({"deliver_at": "0001-01-01T00:00:00+14:00"}, "deliver_at: "),
@@ -345,7 +345,7 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
         assert (await moved(source)).relayed == 1
     said = [(entry["event"], entry.get("error", "")) for entry in logs]
     assert [event for event, _ in said] == ["outbox_away", "outbox_away", "outbox_back"]
-    assert "is not there yet" in said[0][1]
+    assert "does not exist yet" in said[0][1]
     assert "hookline migrate" in said[1][1]
 
 
@@ -395,7 +395,7 @@ async def test_a_file_that_may_not_be_read_is_said(open_source: OpenSource, shop
 async def test_a_file_that_is_locked_for_long_is_said(
     open_source: OpenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_file, "_PATIENCE", 0.0)
+    monkeypatch.setattr(sqlite_file, "_MAX_LOCKED", 0.0)
     monkeypatch.setattr(sqlite_file, "_BUSY", 0.0)
     file = AppFile(tmp_path / "held.db", mode="delete").make()
     source = open_source(file)
@@ -403,7 +403,7 @@ async def test_a_file_that_is_locked_for_long_is_said(
         conn.execute("BEGIN EXCLUSIVE")
         with pytest.raises(SourceUnavailable, match="locked"):
             await source.move(BATCH)
-        monkeypatch.setattr(sqlite_file, "_PATIENCE", 600.0)
+        monkeypatch.setattr(sqlite_file, "_MAX_LOCKED", 600.0)
         assert (await source.move(BATCH)).more  # for a while it is only not looked at
     assert not (await source.move(BATCH)).more
 
@@ -412,7 +412,7 @@ async def test_a_read_that_never_ends_is_given_up(
     open_source: OpenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hold up the application's commits, and Hookline's own end."""
-    monkeypatch.setattr(sqlite_file, "LONGEST_READ", 0.05)
+    monkeypatch.setattr(sqlite_file, "MAX_READ", 0.05)
     file = AppFile(tmp_path / "endless.db").make()
     columns = ", ".join(f"NULL AS {name}" for name in sqlite_rows.COLUMNS if name != "id")
     file.execute("DROP TABLE hookline_outbox")
@@ -509,7 +509,7 @@ async def test_a_file_that_was_written_this_moment_is_read_a_moment_later(
     written = clock.from_micros(shop.path.stat().st_mtime_ns // 1000)
     file = SqliteFile(shop.path)
     monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=40))
-    with pytest.raises(NotNow):
+    with pytest.raises(TemporarilyUnreadable):
         file.read(None, 10)
     monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=60))
     assert file.read(None, 10).rows == []
@@ -518,7 +518,7 @@ async def test_a_file_that_was_written_this_moment_is_read_a_moment_later(
 async def test_a_file_that_is_written_while_it_is_read_as_it_lies_there_is_read_again(shop: AppFile) -> None:
     file = SqliteFile(shop.path)
     os.utime(shop.path, (1, 1))
-    with pytest.raises(NotNow), file.reading() as conn:  # noqa: PT012
+    with pytest.raises(TemporarilyUnreadable), file.reading() as conn:  # noqa: PT012
         conn.execute("SELECT * FROM hookline_outbox").fetchall()
         os.utime(shop.path, (2, 2))
 
@@ -557,7 +557,7 @@ async def test_what_a_killed_application_never_committed_is_not_relayed(
     )
     await (await asyncio.create_subprocess_exec(sys.executable, "-c", script)).wait()
     assert file.path.stat().st_size > 100_000
-    with pytest.raises(SourceUnavailable, match="in the middle of a transaction"):
+    with pytest.raises(SourceUnavailable, match="a transaction was not finished"):
         await drained(source)
     later = file.publish(scene.app.id)
     assert (await drained(source)).relayed == 1

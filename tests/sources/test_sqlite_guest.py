@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hookline.engine.sources import sqlite_file, sqlite_foreign
-from hookline.engine.sources.sqlite_file import NotNow, SqliteFile
+from hookline.engine.sources.sqlite_file import SqliteFile, TemporarilyUnreadable
 from hookline.errors import SourceUnavailable
 from tests.support.appfile import AppFile
 
@@ -22,7 +22,7 @@ def shop(tmp_path: Path) -> AppFile:
 
 @pytest.fixture(autouse=True)
 def _as_guest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "is_guest", lambda _: True)
+    monkeypatch.setattr(sqlite_file, "is_foreign", lambda _: True)
 
 
 def beside(shop: AppFile) -> dict[str, int]:
@@ -44,7 +44,7 @@ def test_the_owner_and_root_are_no_guests(shop: AppFile, monkeypatch: pytest.Mon
     owner = shop.path.stat().st_uid
     for user, guest in ((0, False), (owner, False), (owner + 1, True)):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert sqlite_foreign.is_guest(shop.path) == guest
+        assert sqlite_foreign.is_foreign(shop.path) == guest
 
 
 def test_a_file_that_is_open_is_read(shop: AppFile) -> None:
@@ -82,10 +82,10 @@ def test_an_application_that_is_just_opening_the_file_makes_its_index_itself(
 ) -> None:
     shop.path.with_name("shop.db-wal").touch()
     before = beside(shop)
-    with pytest.raises(NotNow):
+    with pytest.raises(TemporarilyUnreadable):
         read(shop)
-    monkeypatch.setattr(sqlite_file, "_PATIENCE", 0.0)
-    with pytest.raises(SourceUnavailable, match="the application mends it"):
+    monkeypatch.setattr(sqlite_file, "_MAX_LOCKED", 0.0)
+    with pytest.raises(SourceUnavailable, match="the application repairs the file"):
         read(shop)
     assert beside(shop) == before
 
@@ -94,7 +94,7 @@ def test_a_writer_is_not_disturbed(tmp_path: Path) -> None:
     shop = AppFile(tmp_path / "shop.db", mode="delete").make()
     with closing(shop.connect(isolation_level=None)) as conn:
         conn.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(NotNow):
+        with pytest.raises(TemporarilyUnreadable):
             read(shop)
         conn.execute("COMMIT")
     assert read(shop) == 0
@@ -108,7 +108,7 @@ def test_a_file_that_is_gone_or_may_not_be_read(shop: AppFile, monkeypatch: pyte
         monkeypatch.setattr(sqlite_file, "shared_lock", refused)
 
     fails(FileNotFoundError)
-    with pytest.raises(NotNow):
+    with pytest.raises(TemporarilyUnreadable):
         read(shop)
     fails(PermissionError)
     with pytest.raises(SourceUnavailable, match="may this user read it"):

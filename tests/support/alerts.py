@@ -84,7 +84,7 @@ class Fleet:
     async def look(self) -> None:
         """It is time for one."""
         await self.scene.age(EVERY)
-        await self.watch.look()
+        await self.watch.check()
 
     async def looks(self, seconds: float) -> None:
         """As often as the rules are asked in that time."""

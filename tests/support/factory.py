@@ -33,6 +33,7 @@ from hookline.model import (
     Verdict,
 )
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.rules.claim.budgets import Slots
 
 _number = itertools.count(1)
 _START = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
@@ -223,3 +224,8 @@ def all_delivered(jobs: Sequence[LeasedDelivery]) -> list[Result]:
 def with_claim(job: LeasedDelivery, claim: int) -> LeasedDelivery:
     """The same job under a fence that is not its own."""
     return replace(job, claim=claim)
+
+
+def slots() -> Slots:
+    """The slots of a worker that claims nothing."""
+    return Slots(8, lane_limit=8, app_part=1.0)

@@ -20,7 +20,7 @@ from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
-from hookline.server.site import compose, services
+from hookline.server.site import compose, web_context
 from hookline.web.metrics import Metrics, MetricsAccess, route
 from tests.support.scene import Scene
 
@@ -133,7 +133,7 @@ async def measuring(
     sampler = sampler or Sampler(scene.store, every=0.0)
     shown = Metrics(tally, sampler, version="9.9.9", engine=scene.store.engine, fleet=fleet, fresh=0.0)
     ingest = GroupCommit(scene.store, tally=tally)
-    given = services(scene.store, settings, ingest, tally, traces)
+    given = web_context(scene.store, settings, ingest, tally, traces)
     app = compose(given, [route(shown, gate or MetricsAccess(None, is_open=False))])
     listener, stop = listeners.bind("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))

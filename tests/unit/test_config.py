@@ -416,7 +416,7 @@ def test_alerts_go_where_webhooks_may(variable: str, url: str) -> None:
 def test_mail_needs_a_server_and_somebody_who_reads_it() -> None:
     mail, server = {"HOOKLINE_ALERT_EMAIL": "a@example.com"}, {"HOOKLINE_SMTP_URL": "smtp://u:hunter2@mail.example.com"}
     for half in (mail, server):
-        assert fault(half) == "HOOKLINE_ALERT_EMAIL: goes together with HOOKLINE_SMTP_URL"
+        assert fault(half) == "HOOKLINE_ALERT_EMAIL: set it together with HOOKLINE_SMTP_URL, or neither of them"
     assert parse(mail | server).channels.email_from == "a@example.com"
     two = {"HOOKLINE_ALERT_EMAIL_FROM": "b@example.com,c@example.com"}
     assert fault(mail | server | two) == "HOOKLINE_ALERT_EMAIL_FROM: takes one address"
@@ -506,7 +506,7 @@ def test_an_applications_share_is_a_part(share: str, part: float) -> None:
 
 @pytest.mark.parametrize("share", ["0", "64", "1.1", "101%", "-1", "nan", "half", "0.0", "1e-3"])
 def test_what_is_no_part_is_refused(share: str) -> None:
-    assert "a part of the slots" in fault({"HOOKLINE_APPLICATION_SHARE": share})
+    assert "a fraction of the slots" in fault({"HOOKLINE_APPLICATION_SHARE": share})
 
 
 @settings(deadline=None)
@@ -516,7 +516,7 @@ def test_a_duration_is_read_as_it_is_shown(seconds: float) -> None:
 
 
 def test_metrics_have_another_port_than_the_api() -> None:
-    assert fault({"HOOKLINE_METRICS_PORT": "8071"}).startswith("HOOKLINE_METRICS_PORT: is the API's own")
+    assert fault({"HOOKLINE_METRICS_PORT": "8071"}).startswith("HOOKLINE_METRICS_PORT: is the port of the API")
     assert parse({"HOOKLINE_METRICS_PORT": "8071", "HOOKLINE_PORT": "8072"}).metrics_port == 8071
 
 
@@ -595,8 +595,8 @@ def test_outboxes_are_separated_by_commas(text: str, urls: tuple[str, ...]) -> N
         ("mysql://u:hunter2@h/shop", "sqlite:///file.db"),
         ("sqlite:///:memory:", "memory"),
         ("sqlite:///shop.db,hunter2.db", "%2C"),
-        ("sqlite:///shop.db, sqlite:///./shop.db", "once"),
-        ("postgresql://u:hunter2@DB.example/shop,postgres://v:x@db.example:5432/shop?sslmode=require", "once"),
+        ("sqlite:///shop.db, sqlite:///./shop.db", "listed twice"),
+        ("postgresql://u:hunter2@DB.example/shop,postgres://v:x@db.example:5432/shop?sslmode=require", "listed twice"),
     ],
 )
 def test_outboxes_that_cannot_be_are_refused_unseen(text: str, word: str) -> None:
@@ -742,7 +742,7 @@ def test_a_secret_with_commas_is_taken_as_the_release_before_took_it(
 
 @pytest.mark.parametrize("part", ["short", "a" * 32, NEW_SECRET])
 def test_each_of_several_secrets_is_long_and_hard_to_guess_and_there_once(part: str) -> None:
-    with pytest.raises(ValueError, match=r"at least 32 characters that nobody can guess|each of them once"):
+    with pytest.raises(ValueError, match=r"at least 32 characters that nobody can guess|different secrets"):
         jwt_secrets(f"{NEW_SECRET},{OLD_SECRET},{part}")
 
 

@@ -386,7 +386,7 @@ def test_stripe_needs_exactly_one_timestamp() -> None:
 @pytest.mark.parametrize("scheme", Scheme)
 @pytest.mark.parametrize("body", [None, "text", {"a": 1}, 7])
 def test_a_parsed_body_is_refused_with_a_hint(scheme: Scheme, body: Any) -> None:
-    with pytest.raises(SignatureError, match="the bytes as they came"):
+    with pytest.raises(SignatureError, match="the bytes as received"):
         verify(scheme, [secret(KEY)], signed(scheme, secret(KEY)), body, NOW)
 
 
@@ -543,19 +543,19 @@ def test_the_secrets_of_the_vectors_are_good(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("", "whsec_ and base64"),
-        ("It's a Secret to Everybody", "whsec_ and base64"),
-        (KEY.removeprefix("whsec_"), "whsec_ and base64"),
+        ("", "whsec_ followed by base64"),
+        ("It's a Secret to Everybody", "whsec_ followed by base64"),
+        (KEY.removeprefix("whsec_"), "whsec_ followed by base64"),
         (PUBLIC, "cannot sign"),
         (KEY + "\n", "not base64"),
         (KEY[:-1] + " ", "not base64"),
-        ("whsec_" + base64.b64encode(bytes(25)).decode().rstrip("="), "with its padding"),
+        ("whsec_" + base64.b64encode(bytes(25)).decode().rstrip("="), "with padding"),
         ("whsec_" + "-_" * 20, "not base64"),
         ("whsec_" + "é" * 40, "not base64"),
         ("whsec_" + "A" * 42 + "B=", "not base64"),
-        (PRIVATE.rstrip("="), "with its padding"),
+        (PRIVATE.rstrip("="), "with padding"),
         ("whsk_" + base64.b64encode(bytes(32)).decode(), "64 bytes"),
-        ("whsk_" + base64.b64encode(bytes(64)).decode(), "do not belong together"),
+        ("whsk_" + base64.b64encode(bytes(64)).decode(), "does not match its private half"),
     ],
 )
 def test_secrets_that_are_refused(key: str, message: str) -> None:

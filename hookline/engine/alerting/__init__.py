@@ -1,1 +1,1 @@
-"""The loop that watches for alerts, and the channels that carry them."""
+"""The loop that evaluates the alert rules, and the channels that deliver alerts."""

@@ -1,4 +1,4 @@
-"""Where alerts are delivered from: an application of the system's own, with an endpoint for each channel that has a URL."""
+"""The internal application that delivers alerts. It has one endpoint for each channel that has a URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 
-_ABOUT = {WEBHOOK: "alerts, signed", SLACK: "alerts as Slack and its kin take them"}
+_DESCRIPTIONS = {WEBHOOK: "alerts, signed", SLACK: "alerts in Slack's format"}
 
 
 async def find(store: Store) -> Application | None:
@@ -23,16 +23,19 @@ async def find(store: Store) -> Application | None:
 
 
 async def endpoints(store: Store) -> dict[str, Endpoint]:
-    """By channel."""
+    """Return the endpoints of the alert channels, by channel."""
     app = await find(store)
     if app is None:
         return {}
-    found = {channel: await store.endpoint(app.no, channel) for channel in _ABOUT}
+    found = {channel: await store.endpoint(app.no, channel) for channel in _DESCRIPTIONS}
     return {channel: endpoint for channel, endpoint in found.items() if endpoint is not None}
 
 
 async def settle(store: Store, guard: Guard, channels: Channels) -> None:
-    """As the configuration has it. Every process does this when it starts; all must have the same configuration."""
+    """Create, change or delete the endpoints to match the configuration.
+
+    Every process does this when it starts, so all processes must have the same configuration.
+    """
     if not any(channels.urls.values()) and await find(store) is None:
         return
     app = await _application(store)
@@ -48,7 +51,7 @@ async def _application(store: Store) -> Application:
     await store.save_organization(management)
     try:
         return await store.create_application(MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS))
-    except Conflict:  # another process starts at the same time
+    except Conflict:  # another process, started at the same time, has created it
         found = await find(store)
         if found is None:
             raise
@@ -69,14 +72,14 @@ async def _endpoint(store: Store, guard: Guard, app: Application, channel: str, 
         await store.change_endpoint(found.no, EndpointChange(url=url))
     if found.status != EndpointStatus.ACTIVE:
         log.warning("alert_channel_enabled", channel=channel, was=found.status.name.lower())
-        await store.set_endpoint_status(found.no, EndpointStatus.ACTIVE, "the process that tells alerts has started")
+        await store.set_endpoint_status(found.no, EndpointStatus.ACTIVE, "a process that sends alerts has started")
 
 
 async def _create(store: Store, app: Application, channel: str, url: str) -> None:
     new = NewEndpoint(
         url=url,
         uid=channel,
-        description=_ABOUT[channel],
+        description=_DESCRIPTIONS[channel],
         channels=(channel,),
         secrets=(Secret(key=signing.new_secret()),),
     )

@@ -1,7 +1,7 @@
-"""Watch: every few seconds one process of the fleet asks the rules, and tells what changed.
+"""Evaluates the alert rules every few seconds, in one process at a time, and sends the alerts that changed.
 
-There is no leader to lose: whoever comes first when a look is due takes it, under a lock and in one transaction with what is
-told. What fires and what is pending is in the database, so that the next one goes on where the last one ended.
+There is no leader. When a check is due, the first process takes a lock and does the check. It writes the changed alerts and the
+webhooks about them in one transaction. The state of all alerts is in the database, so any process can do the next check.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 from msgspec import Struct
 
 from hookline.engine.alerting import channels as alert_channels
-from hookline.engine.alerting.mail import Mailer, Post
+from hookline.engine.alerting.mail import Mailer, MailTransport
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model.alerts import Change, EarlierChecks, Notice, Remembered, Severity
 from hookline.model.pulses import Pulse
@@ -28,10 +28,10 @@ from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 
-EVERY = 15.0  # seconds between two looks of the whole fleet
-FRESH = 5.0  # seconds that depths may be old
-SPREAD = 1.0  # seconds over which the processes come, when a look is due
-MAX_UNWELL = 1_000  # endpoints that one look knows of
+EVERY = 15.0  # seconds between two checks, counted over all processes
+FRESH = 5.0  # maximum age in seconds of the queue depths
+SPREAD = 1.0  # seconds; each process adds a random delay up to this, so that not all of them check at once
+MAX_UNWELL = 1_000  # failing endpoints that one check reads
 DAY = timedelta(days=1)
 LOOKED_BACK = timedelta(hours=1)  # the longest window of any rule
 
@@ -46,53 +46,54 @@ class WatchSettings(Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """One per process."""
+    """Runs the checks of one process."""
 
     def __init__(self, store: Store, settings: WatchSettings, chance: random.Random) -> None:
         self._store = store
         self._settings = settings
         self._chance = chance
-        self._settled = False
+        self._has_endpoints = False  # whether the endpoints of the channels match the configuration
         channels = settings.channels
         self._mailer = (
-            Mailer(Post(channels.smtp_url, settings.ca_bundle).send) if channels.smtp_url and channels.emails else None
+            Mailer(MailTransport(channels.smtp_url, settings.ca_bundle).send)
+            if channels.smtp_url and channels.emails
+            else None
         )
 
     async def run(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as parts:
             if self._mailer is not None:
                 parts.create_task(self._mailer.run(stop))
-            parts.create_task(self._look_until(stop))
+            parts.create_task(self._check_until(stop))
 
-    async def _look_until(self, stop: asyncio.Event) -> None:
+    async def _check_until(self, stop: asyncio.Event) -> None:
         await pause(self._chance.uniform(0.0, SPREAD), stop)
         while not stop.is_set():
-            await pause(await self._safely(), stop)
+            await pause(await self._check_safely(), stop)
 
-    async def _safely(self) -> float:
-        """Seconds to the next look. What needs the database more than this says that it is away."""
+    async def _check_safely(self) -> float:
+        """Run `check` and log its errors. Return the seconds until the next check."""
         try:
-            seconds = await self.look()
-        except StoreUnavailable:
+            seconds = await self.check()
+        except StoreUnavailable:  # other parts of the process log the outage
             return self._settings.every
         except Exception:
             log.exception("alerts_failed")
             return self._settings.every
         return seconds + self._chance.uniform(0.0, SPREAD)
 
-    async def look(self) -> float:
-        """Ask the rules, if it is time; seconds until it is again."""
-        if not self._settled:
+    async def check(self) -> float:
+        """Evaluate the rules if a check is due. Return the seconds until the next one is due."""
+        if not self._has_endpoints:
             await self._settle()
         every = self._settings.every
-        seen = await self._store.alert_looks(conditions.history_needed(self._settings.thresholds.backlog_growing))
-        wait = until_due(seen, every)
+        earlier = await self._store.alert_looks(conditions.history_needed(self._settings.thresholds.backlog_growing))
+        wait = until_due(earlier, every)
         if wait > 0:
             return wait
-        sight = await self._sight(seen)
-        notices = await self._judge(sight)
+        notices = await self._judge(await self._read(earlier))
         for notice in notices or ():
-            self._tell(notice)
+            self._announce(notice)
         return every
 
     async def _settle(self) -> None:
@@ -103,13 +104,14 @@ class Watch:
             raise
         except HooklineError as error:
             log.error("alert_channel_refused", error=str(error))
-        self._settled = True
+        self._has_endpoints = True
 
-    # ── see ──
+    # ── read ──
 
-    async def _sight(self, seen: EarlierChecks) -> FleetState:
-        store, thresholds, now = self._store, self._settings.thresholds, seen.now
-        pulses = await self._pulses(seen)
+    async def _read(self, earlier: EarlierChecks) -> FleetState:
+        """Read the values that the rules need."""
+        store, thresholds, now = self._store, self._settings.thresholds, earlier.now
+        pulses = await self._pulses(earlier)
         failed = conditions.failed_lately(pulses, now, thresholds)
         usual = 0.0
         if thresholds.dead_letters_growing and conditions.deaths(pulses, now) > conditions.LEAST_DEATHS:
@@ -118,19 +120,19 @@ class Watch:
             now=now,
             depths=await store.depths(fresh=self._settings.fresh),
             pulses=pulses,
-            checks=seen.checks,
+            checks=earlier.checks,
             unhealthy=await store.unwell(failed, MAX_UNWELL),
             usual_deaths=usual,
         )
 
-    async def _pulses(self, seen: EarlierChecks) -> list[Pulse]:
-        """By the minute as far as there are minutes: of a large fleet they are fewer by far."""
-        since = seen.now - LOOKED_BACK
+    async def _pulses(self, earlier: EarlierChecks) -> list[Pulse]:
+        """Return the pulses of the last hour. Older ones are summed by minute, which are far fewer with many processes."""
+        since = earlier.now - LOOKED_BACK
         minutes = await self._store.pulses(since, minutes=True)
         latest = await self._store.pulses(minutes[-1].at if minutes else since)
         return [*minutes, *latest]
 
-    # ── judge, tell ──
+    # ── judge and announce ──
 
     async def _judge(self, sight: FleetState) -> list[Notice] | None:
         readings = conditions.readings(sight, self._settings.thresholds)
@@ -146,21 +148,21 @@ class Watch:
             tell=lambda notice: wording.outgoing(notice, channels),
         )
 
-    def _tell(self, notice: Notice) -> None:
-        said = wording.log_fields(notice)
+    def _announce(self, notice: Notice) -> None:
+        fields = wording.log_fields(notice)
         if notice.resolved:
-            log.info("alert_resolved", **said)
+            log.info("alert_resolved", **fields)
         elif notice.alert.severity == Severity.CRITICAL:
-            log.error("alert_firing", **said)
+            log.error("alert_firing", **fields)
         else:
-            log.warning("alert_firing", **said)
+            log.warning("alert_firing", **fields)
         if self._mailer is not None:
             self._mailer.post(wording.mail(notice, self._settings.channels))
 
 
-def until_due(seen: EarlierChecks, every: float) -> float:
-    """Seconds. A last look that lies ahead was made by a clock that has been set back since: it does not count."""
-    if not seen.checks:
+def until_due(earlier: EarlierChecks, every: float) -> float:
+    """Return the seconds until the next check is due. A last check in the future is ignored: the clock was set back since."""
+    if not earlier.checks:
         return 0.0
-    ago = (seen.now - seen.checks[-1].at).total_seconds()
+    ago = (earlier.now - earlier.checks[-1].at).total_seconds()
     return every - ago if 0 <= ago < every else 0.0

@@ -1,7 +1,6 @@
-"""The sender's own process: requests come in by the frame over standard input's socket, results go out the same way.
+"""The sender's process. It reads requests from the socket that is its standard input, and writes results to the same socket.
 
-It holds no secret and no database connection: it only knows what it was told to send. It ends at once when the worker ends,
-however that ended.
+It has no secrets and no database connection, only the requests to send. It exits at once when the worker exits or dies.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ CHUNK = 1 << 18
 STDIN = 0
 
 
-class _Line:
-    """The socket to the worker. Whoever writes is the sender's thread, or a logger in any of them."""
+class _Connection:
+    """The socket to the worker. The sender's thread writes to it, and loggers in every thread do."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+    def __init__(self, to_worker: socket.socket) -> None:
+        self._socket = to_worker
         self._frames = Frames()
         self._lock = threading.Lock()
 
     def read(self) -> list[bytes]:
-        """The next frames. The worker is gone: so are we, before another request starts."""
+        """Return the next frames. If the worker is gone, exit before another request starts."""
         while True:
             try:
                 data = self._socket.recv(CHUNK)
@@ -42,8 +41,8 @@ class _Line:
                 data = b""
             if not data:
                 os._exit(1)
-            if found := self._frames.feed(data):
-                return found
+            if bodies := self._frames.feed(data):
+                return bodies
 
     def write(self, value: object) -> None:
         data = frame(value)
@@ -55,36 +54,36 @@ class _Line:
 
 
 class _ToWorker(logging.Handler):
-    """What goes wrong in here is told in the worker's log."""
+    """Sends warnings and errors of this process to the worker's log."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, connection: _Connection) -> None:
         super().__init__(logging.WARNING)
-        self._line = line
+        self._connection = connection
 
     def emit(self, record: logging.LogRecord) -> None:
         trace = "".join(traceback.format_exception(record.exc_info[1])) if record.exc_info else ""
-        self._line.write(f"{record.getMessage()}\n{trace}".rstrip())
+        self._connection.write(f"{record.getMessage()}\n{trace}".rstrip())
 
 
 def main() -> None:
-    # They reach the whole process group or service; when to end is the worker's to say.
+    # These signals reach every process of the group or service. The worker decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    line = _Line(socket.socket(fileno=STDIN))
-    logging.getLogger("hookline").addHandler(_ToWorker(line))
-    first, *rest = line.read()
+    connection = _Connection(socket.socket(fileno=STDIN))
+    logging.getLogger("hookline").addHandler(_ToWorker(connection))
+    first, *rest = connection.read()
     settings = decode_settings(first)
     resolver = Resolver(servers=settings.dns_servers)
-    sender = _sender(settings, resolver, line)
+    sender = _sender(settings, resolver, connection)
     sender.start()
-    line.write([])  # the first word: ready
-    _serve(sender, line, rest)
+    connection.write([])  # an empty report means that the process is ready
+    _serve(sender, connection, rest)
     resolver.close()
 
 
-def _sender(settings: Settings, resolver: Resolver, line: _Line) -> Sender:
+def _sender(settings: Settings, resolver: Resolver, connection: _Connection) -> Sender:
     def report(results: Results) -> None:
-        line.write([(request.ref, sent) for request, sent in results])
+        connection.write([(request.ref, sent) for request, sent in results])
 
     wanted = kept_connections(settings.slots, None) + settings.slots + SPARE_FILES
     return Sender(
@@ -99,8 +98,8 @@ def _sender(settings: Settings, resolver: Resolver, line: _Line) -> Sender:
     )
 
 
-def _serve(sender: Sender, line: _Line, frames: list[bytes]) -> None:
-    """Until the worker asks to finish; then what is under way ends or is given up, and reported."""
+def _serve(sender: Sender, connection: _Connection, frames: list[bytes]) -> None:
+    """Send requests until the worker asks to finish. Then end or abort the requests in flight, and report them."""
     while True:
         for each in frames:
             orders = decode_orders(each)
@@ -108,7 +107,7 @@ def _serve(sender: Sender, line: _Line, frames: list[bytes]) -> None:
                 sender.close(orders)
                 return
             sender.submit(orders)
-        frames = line.read()
+        frames = connection.read()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""One of libcurl's easy handles and the request it carries: its options, its callbacks, what it heard.
+"""A libcurl easy handle with one request and its response: options, callbacks and received data.
 
-Handles are used again and again. All that belongs to one request is set in `Exchange.load` and cleared when it has ended.
+Handles are reused. `Exchange.load` sets everything that belongs to one request, and `Exchange.clear` removes it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from hookline.model import Timing
 
 HEADER_BYTES = 64 * 1024
 HEADER_LINES = 200
-SHORT_BODY = 1_000  # bytes: no release of libcurl asks first whether it may send so few
-MAX_IDLE = 30  # seconds a connection may have been idle and still be used again
-MAX_LIFE = 300  # seconds from its dialling on: a changed DNS answer must take effect some day
+SHORT_BODY = 1_000  # bytes; no release of libcurl sends "Expect: 100-continue" for so short a body
+MAX_IDLE = 30  # seconds that a connection may be idle and still be reused
+MAX_AGE = 300  # seconds after which a connection is not reused, so that a changed DNS answer takes effect
 USER_AGENT = f"Hookline/{__version__}"
 
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 
 def trust_store(bundle: str | None) -> str:
-    """The CA bundle to verify with: the one given, the system's, or certifi's. libcurl's wheel has none of its own."""
+    """Return the path of the CA bundle: the given one, the system's, or certifi's. The wheel of pycurl has no bundle."""
     if bundle is not None:
         return bundle
     system = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
@@ -41,7 +41,7 @@ def trust_store(bundle: str | None) -> str:
 
 class Exchange:
     __slots__ = (
-        "_again", "_allows", "_asked", "_fresh", "_heard", "_limit", "_literal", "_os_error", "_payload", "_resolved", "_room",
+        "_again", "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved", "_room",
         "_size", "_url", "_watch", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines",
         "started_at",
     )  # fmt: skip
@@ -68,12 +68,12 @@ class Exchange:
             self.curl.setopt(option, value)
 
     def _options(self, ca_bundle: str, connect_timeout: float) -> list[tuple[int, Any]]:
-        """What never changes. The order matters to libcurl only in that POST comes before the body's size."""
+        """Return the options that never change. libcurl needs POST before the size of the body."""
         web = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
         return [
             (pycurl.POST, 1),
-            # The body comes by callback and there is no SEEKFUNCTION: libcurl cannot rewind it, so it cannot send a second
-            # copy of a POST when a connection that it used again closes under it. It fails with error 65 instead.
+            # libcurl reads the body by a callback, and there is no SEEKFUNCTION. So it cannot rewind the body and send a POST
+            # twice when a reused connection closes. It fails with error 65 instead.
             (pycurl.READFUNCTION, self._read),
             (pycurl.WRITEFUNCTION, self._write),
             (pycurl.HEADERFUNCTION, self._header),
@@ -86,7 +86,7 @@ class Exchange:
             (pycurl.FOLLOWLOCATION, 0),
             (pycurl.PROTOCOLS, web),
             (pycurl.REDIR_PROTOCOLS, web),
-            (pycurl.PROXY, ""),  # the empty string, unlike nothing, overrides the environment
+            (pycurl.PROXY, ""),  # an empty string overrides the proxy variables of the environment
             (pycurl.NOPROXY, "*"),
             (pycurl.NETRC, pycurl.NETRC_IGNORED),
             (pycurl.NOSIGNAL, 1),
@@ -99,7 +99,7 @@ class Exchange:
             (pycurl.TCP_NODELAY, 1),
             (pycurl.TCP_KEEPALIVE, 1),
             (pycurl.MAXAGE_CONN, MAX_IDLE),
-            (pycurl.MAXLIFETIME_CONN, MAX_LIFE),
+            (pycurl.MAXLIFETIME_CONN, MAX_AGE),
         ]
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +117,7 @@ class Exchange:
         started_at: datetime,
         dns_us: int,
     ) -> None:
-        """Set all that belongs to this request. `resolve` is libcurl's "+host:port:address,…", or None for a literal address."""
+        """Set the options of this request. `resolve` is libcurl's "+host:port:address,…", or None if the host is an address."""
         setopt = self.curl.setopt
         self.job, self.started_at, self.dns_us = job, started_at, dns_us
         self._payload = body
@@ -127,7 +127,7 @@ class Exchange:
         if url != self._url:
             setopt(pycurl.URL, url)
             self._url = url
-        # An empty body has nothing to rewind: only a new connection keeps libcurl from sending it twice.
+        # libcurl can send an empty body twice, because it has nothing to rewind. Only a new connection prevents that.
         fresh = fresh or not body
         if fresh != self._fresh:
             setopt(pycurl.FRESH_CONNECT, fresh)
@@ -141,30 +141,30 @@ class Exchange:
             self._resolved = False
 
     def clear(self) -> None:
-        """Forget the request and its response."""
+        """Remove the request and its response."""
         self.job = None
         self._payload, self._asked = b"", 0
         self._room, self._size, self._os_error = self._limit, 0, 0
-        self._heard: tuple[int, float] | None = None  # room for the body at an earlier look, and when it became so
+        self._progress: tuple[int, float] | None = None  # the last seen value of `_room`, and when it was first seen
         self.blocked, self.dialled, self.cut, self.flooded, self.dns_us = "", "", False, False, 0
         self.chunks.clear()
         self.lines.clear()
 
-    def quiet_since(self, now: float) -> float:
-        """When it was first seen that the head had come and no more of the body: now, unless an earlier look saw it."""
-        if self._heard is None and not self._headed():
+    def stalled_since(self, now: float) -> float:
+        """Return since when no byte of the body has arrived. It is infinity before the headers, and `now` after progress."""
+        if self._progress is None and not self._has_headers():
             return math.inf
-        if self._heard is None or self._heard[0] != self._room:
-            self._heard = (self._room, now)
-        return self._heard[1]
+        if self._progress is None or self._progress[0] != self._room:
+            self._progress = (self._room, now)
+        return self._progress[1]
 
-    def _headed(self) -> bool:
-        """Whether the head of the final response has come. An interim one (1xx) ends in a blank line too."""
+    def _has_headers(self) -> bool:
+        """Return whether the headers of the final response have arrived. An interim response (1xx) ends in a blank line too."""
         ended = bool(self.lines) and self.lines[-1] in (b"\r\n", b"\n")
         return ended and self.curl.getinfo(pycurl.RESPONSE_CODE) >= 200
 
     def facts(self, code: int, text: str) -> Facts:
-        """What is known of a transfer that ended, or that is being given up."""
+        """Return the facts of a transfer that has ended, or that is being aborted."""
         getinfo = self.curl.getinfo
         reused = getinfo(pycurl.NUM_CONNECTS) == 0
         host = getinfo(pycurl.PRIMARY_IP)
@@ -198,14 +198,14 @@ class Exchange:
             total=getinfo(pycurl.TOTAL_TIME_T) + dns,
         )
 
-    # ── libcurl's callbacks; an exception in one would only be printed ────────────────────────────────────────────
+    # ── libcurl's callbacks. They must not raise: pycurl would only print the exception. ──────────────────────────
 
     def _read(self, size: int) -> bytes:
         start, payload = self._asked, self._payload
         self._asked = start + size
         if start == 0 and len(payload) <= size:
             return payload
-        # libcurl sends one chunk a turn and leaves the socket writable: no edge will tell us to go on.
+        # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another round.
         self._again()
         return payload[start : start + size]
 
@@ -217,7 +217,7 @@ class Exchange:
             return None
         self.chunks.append(chunk[: self._room])
         self._room, self.cut = 0, True
-        return 0  # ends the transfer: the status is known
+        return 0  # ends the transfer; the status is already known
 
     def _header(self, line: bytes) -> int | None:
         self._size += len(line)
@@ -228,7 +228,7 @@ class Exchange:
         return None
 
     def _open(self, _purpose: int, target: Any) -> Any:
-        """The guard sees the address that is about to be dialled, whatever name or spelling led here."""
+        """Ask the guard about the address that is about to be dialled, and open the socket."""
         host, port = target.addr[:2]
         if not self._allowed(host, port):
             self.blocked = _address(str(host), port)
@@ -236,14 +236,14 @@ class Exchange:
         self.dialled = _address(host, port)
         try:
             return _Lent(socket.socket(target.family, target.socktype, target.protocol).detach())
-        except OSError as error:  # no descriptor is left, most likely
+        except OSError as error:  # usually because the process has no free descriptor
             self._os_error = error.errno or 0
             return pycurl.SOCKET_BAD
 
     def _allowed(self, host: object, port: int) -> bool:
         try:
             return isinstance(host, str) and self._allows(host, port)
-        except Exception:  # what the guard cannot judge is not dialled
+        except Exception:  # do not dial an address that the guard cannot judge
             return False
 
     def _opened(self, descriptor: int, _purpose: int) -> int:
@@ -255,12 +255,12 @@ class Exchange:
         return int(pycurl.SOCKOPT_OK)
 
     def _resolving(self, *_: object) -> int:
-        """libcurl is about to look a name up itself: never. Literal addresses pass here too."""
+        """Stop libcurl from resolving a host name itself. It also calls this for IP addresses, which are allowed."""
         return 0 if self._literal else 1
 
 
 class _Lent:
-    """A socket for pycurl, which duplicates the descriptor and drops this: its own is closed then, without a warning."""
+    """A socket for pycurl. pycurl duplicates the descriptor and drops this object, which then closes its own descriptor."""
 
     __slots__ = ("_descriptor",)
 
@@ -279,7 +279,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _header_lines(headers: list[str], size: int) -> list[str]:
-    """With what keeps libcurl from adding its own: a wait for "100 Continue" before a long body, and a Content-Type of forms."""
+    """Return the header lines, plus empty ones that stop libcurl from adding `Expect: 100-continue` and a `Content-Type`."""
     text = "\n".join(headers)
     if text.count("\n") != max(0, len(headers) - 1) or "\r" in text or "\0" in text:
         raise ValueError("a header has a control character")

@@ -1,7 +1,7 @@
-"""Names to addresses, outside libcurl: its own resolver has a small pool of threads that dead names fill up for everybody.
+"""Resolves host names with c-ares. libcurl's own resolver has few threads, and names that never answer would block them all.
 
-c-ares asks over its own event thread, so a look-up that never ends costs memory and nothing else. One look-up per name is
-under way at a time; everybody who wants that name waits for the same answer.
+c-ares has its own event thread, so a look-up that never ends costs only memory. There is one look-up per name at a time, and all
+requests to that name wait for the same answer.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from msgspec import Struct
 
 from hookline import clock
 
-TTL_LEAST, MAX_TTL = 1.0, 60.0  # seconds an answer is kept, whatever the zone says
-NEGATIVE_TTL = 5.0
+MIN_TTL, MAX_TTL = 1.0, 60.0  # bounds in seconds for the time that an answer is cached
+NEGATIVE_TTL = 5.0  # seconds that a failed look-up is cached
 MAX_CACHE = 10_000  # names
-MAX_LOOKUPS = 1_000  # under way at once
-MAX_ADDRESSES = 16  # of one name
+MAX_LOOKUPS = 1_000  # look-ups at the same time
+MAX_ADDRESSES = 16  # addresses kept for one name
 
-# With one server: 1.2 s, then 2.4 s, then it is given up.
+# With one server, c-ares waits 1.2 s, then 2.4 s, and then gives up.
 TRY_TIMEOUT, TRIES = 1.2, 2
 
 
 class Answer(Struct, frozen=True):
-    """What a name stands for now: addresses, or why there are none."""
+    """The addresses of a name, or the reason why there are none."""
 
     addresses: tuple[str, ...] = ()
     problem: str = ""
 
 
 class Resolver:
-    """Shared by every sender of a process. `on_answer` is called from c-ares' thread, or at once from the caller's."""
+    """Resolves and caches names. `on_answer` is called in the thread of c-ares, or at once in the caller's thread."""
 
     def __init__(
         self,
         *,
         servers: Sequence[str] = (),
-        lookups_most: int = MAX_LOOKUPS,
+        max_lookups: int = MAX_LOOKUPS,
         now: Callable[[], float] = clock.monotonic,
     ) -> None:
         self._now = now
-        self._lookups_most = lookups_most
+        self._max_lookups = max_lookups
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[Answer, float]] = {}
         self._waiting: dict[str, list[Callable[[str, Answer], None]]] = {}
@@ -53,7 +53,7 @@ class Resolver:
 
     @property
     def lookups(self) -> int:
-        """How many are under way."""
+        """Number of look-ups that have no answer yet."""
         return len(self._waiting)
 
     def cached(self, name: str) -> Answer | None:
@@ -63,7 +63,7 @@ class Resolver:
         return kept[0]
 
     def look_up(self, name: str, on_answer: Callable[[str, Answer], None]) -> None:
-        """Tell `on_answer` what `name` stands for: now, when it is known, or later."""
+        """Call `on_answer` with the addresses of `name`: at once if the answer is cached, otherwise later."""
         with self._lock:
             answer = self.cached(name)
             if answer is None:
@@ -71,7 +71,7 @@ class Resolver:
                 if waiting is not None:
                     waiting.append(on_answer)
                     return
-                if len(self._waiting) >= self._lookups_most:
+                if len(self._waiting) >= self._max_lookups:
                     answer = Answer(problem="too many look-ups are under way")
                 else:
                     self._waiting[name] = [on_answer]
@@ -81,38 +81,38 @@ class Resolver:
             self._ask(name)
 
     def close(self) -> None:
-        """Look-ups under way end with a problem; their `on_answer` is still called."""
+        """Cancel all look-ups. Their `on_answer` is still called, with a problem."""
         self._channel.close()
 
     def _ask(self, name: str) -> None:
-        # Outside the lock: an answer from the hosts file comes back inside this very call.
+        # Call c-ares without holding the lock: an answer from the hosts file arrives during this call.
         try:
             self._channel.getaddrinfo(
-                name, None, type=socket.SOCK_STREAM, callback=lambda found, error: self._heard(name, found, error)
+                name, None, type=socket.SOCK_STREAM, callback=lambda found, error: self._receive(name, found, error)
             )
-        except Exception as error:  # a name that c-ares will not take, or a closed channel
-            self._settle(name, Answer(problem=f"cannot be looked up ({type(error).__name__})"), NEGATIVE_TTL)
+        except Exception as error:  # c-ares refuses the name, or the channel is closed
+            self._finish(name, Answer(problem=f"cannot be looked up ({type(error).__name__})"), NEGATIVE_TTL)
 
-    def _heard(self, name: str, found: Any, error: int | None) -> None:
+    def _receive(self, name: str, found: Any, error: int | None) -> None:
         if error is not None:
-            self._settle(name, Answer(problem=_why(error)), NEGATIVE_TTL)
+            self._finish(name, Answer(problem=_describe(error)), NEGATIVE_TTL)
             return
         addresses = tuple(dict.fromkeys(_text(node.addr[0]) for node in found.nodes))[:MAX_ADDRESSES]
         if not addresses:
-            self._settle(name, Answer(problem="the name has no address"), NEGATIVE_TTL)
+            self._finish(name, Answer(problem="the name has no address"), NEGATIVE_TTL)
             return
         ttl = min(node.ttl for node in found.nodes)
-        self._settle(name, Answer(addresses=addresses), min(max(float(ttl), TTL_LEAST), MAX_TTL))
+        self._finish(name, Answer(addresses=addresses), min(max(float(ttl), MIN_TTL), MAX_TTL))
 
-    def _settle(self, name: str, answer: Answer, ttl: float) -> None:
+    def _finish(self, name: str, answer: Answer, ttl: float) -> None:
         with self._lock:
-            self._cache.pop(name, None)  # so that the newest is last, and the oldest is dropped first
+            self._cache.pop(name, None)  # the newest answer goes to the end, because the cache drops from the start
             self._cache[name] = (answer, self._now() + ttl)
             while len(self._cache) > MAX_CACHE:
                 del self._cache[next(iter(self._cache))]
             waiting = self._waiting.pop(name, [])
         for on_answer in waiting:
-            with contextlib.suppress(Exception):  # one waiter's fault is not the others'
+            with contextlib.suppress(Exception):  # an error in one callback must not stop the others
                 on_answer(name, answer)
 
 
@@ -120,7 +120,7 @@ def _text(text: str | bytes) -> str:
     return text.decode("ascii") if isinstance(text, bytes) else text
 
 
-def _why(error: int) -> str:
+def _describe(error: int) -> str:
     if error == pycares.errno.ARES_ETIMEOUT:
         return "no name server answered in time"
     if error == pycares.errno.ARES_ENOTFOUND:

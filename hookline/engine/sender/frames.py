@@ -1,4 +1,4 @@
-"""What the worker and its sender's process say to each other."""
+"""The messages between the worker and the sender's process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec import Struct
 from hookline.engine.sender.loop import Request
 from hookline.model import Sent
 
-Reports = list[tuple[int, Sent]]  # by the number that the request came with
+Reports = list[tuple[int, Sent]]  # the number of each request and its result
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The first frame: what the sender's process needs to know. There is no secret in it."""
+    """The settings of the sender's process, sent in the first frame. They contain no secret."""
 
     allow_nets: tuple[str, ...] = ()
     allow_ports: tuple[int, ...] = ()
@@ -24,7 +24,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 decode_settings = msgspec.msgpack.Decoder(Settings).decode
-# To the sender: requests whose `ref` is a number, or how many seconds are left to finish what is under way.
+# To the sender: requests whose `ref` is a number, or the number of seconds to finish the requests in flight before it exits.
 decode_orders = msgspec.msgpack.Decoder(list[Request] | float).decode
-# From the sender: results, or a line for the log.
+# From the sender: results, or a line for the worker's log.
 decode_reports = msgspec.msgpack.Decoder(Reports | str).decode

@@ -1,7 +1,7 @@
-"""The sender: one thread owns libcurl's multi handle. Requests go in by the batch, results come out by the batch.
+"""The sender: one thread that owns libcurl's multi handle. Requests come in batches, and results go out in batches.
 
-There is no coroutine, future or task per delivery. A turn: take what was submitted, start it, let libcurl work, hand over what
-has ended, sleep until something stirs.
+There is no coroutine, future or task per delivery. In each round the thread starts the submitted requests, lets libcurl work,
+hands over the results, and waits until a socket or a timer is ready.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from msgspec import Struct
 from hookline import clock
 from hookline.engine.sender.curl_handle import Exchange, trust_store
 from hookline.engine.sender.dns import Answer, Resolver
-from hookline.engine.sender.poll import LONGEST_WAIT, Waiter, waiter_for
+from hookline.engine.sender.poll import MAX_WAIT, Waiter, waiter_for
 from hookline.engine.sender.result import conclude
 from hookline.model import Sent, Timing
 from hookline.model.states import ErrorKind
 
 log = logging.getLogger("hookline.send")
 
-MAX_LOOKUP = 5.0  # seconds that a request waits for its name
-AT_ONCE = 32  # requests that are started in one turn
-MAX_QUIET = 5.0  # seconds without a byte of the body, once the head has come
-LOOK_EVERY = 1.0  # seconds between two looks for such bodies
+MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
+MAX_STARTED = 32  # requests that are started in one round
+MAX_STALL = 5.0  # seconds without a byte of the body, after the headers have arrived
+STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
-KEPT_LEAST = 64  # connections that are kept open between requests
-SPARE_FILES = 128  # for look-ups of names, libraries, and connections that are being closed
+MIN_KEPT = 64  # idle connections that are kept open at least, if enough files may be opened
+SPARE_FILES = 128  # descriptors for look-ups of names, libraries, and connections that are being closed
 
 
 class Guard(Protocol):
@@ -44,38 +44,41 @@ class Guard(Protocol):
 
 
 class Request(Struct, frozen=True, kw_only=True, array_like=True):
-    ref: Any  # the caller's job; opaque
-    url: str  # normalised by the guard
-    headers: list[str]  # ready lines "name: value", signature included
+    ref: Any  # an object of the caller, which the sender only returns
+    url: str  # in the normal form that the guard has checked
+    headers: list[str]  # complete lines "name: value", including the signature
     body: bytes
-    deadline: float  # seconds in all: DNS, connect, TLS, headers and body together
-    fresh: bool = False  # on a new connection
-    start_before: float = math.inf  # monotonic: not sent after that
+    deadline: float  # seconds for DNS, connect, TLS, headers and body together
+    fresh: bool = False  # whether to open a new connection
+    start_before: float = math.inf  # monotonic; the request is not sent after this time
 
 
 Results = list[tuple[Request, Sent]]
 
 
 class Route(Struct, frozen=True):
-    """Where a URL leads, before any name is resolved."""
+    """The host and port of a URL."""
 
     host: str
     port: int
-    literal: bool
+    literal: bool  # the host is an IP address
 
 
 class _Job(Struct, eq=False):
-    """A request on its way, from its submission to its result."""
+    """A request between its start and its result."""
 
     request: Request
     started_at: datetime
     began: float
     route: Route
-    until: float  # its name must be resolved by then
+    resolve_by: float  # monotonic; the request fails if its host is not resolved by then
 
 
 class Sender:
-    """`on_results` is called in the sender's thread. A result with neither status nor error: it was too late to start."""
+    """Sends requests in its own thread, and calls `on_results` in that thread.
+
+    A result that has neither a status nor an error means that it was too late to start the request.
+    """
 
     def __init__(
         self,
@@ -87,24 +90,24 @@ class Sender:
         connect_timeout: float,
         resolver: Resolver,
         on_results: Callable[[Results], None],
-        files: int | None = None,  # that this process may open; None: as many as it likes
+        files: int | None = None,  # number of files that this process may open; None: no limit
     ) -> None:
         self._guard, self._slots, self._resolver = guard, slots, resolver
         self._on_results = on_results
         self._body_limit, self._connect_timeout = body_limit, connect_timeout
         self._ca_bundle = trust_store(ca_bundle)
         self._lock = threading.Lock()
-        self._closing_at: float | None = None  # guarded by the lock, with what may still be submitted
+        self._closing_at: float | None = None  # guarded by the lock, so that nothing is submitted after it is set
         self._shut_down = False
         self._accepted = 0
         self._reported = 0
         self._inbox: deque[Request] = deque()
         self._answers: deque[tuple[str, Answer]] = deque()
         self._unresolved: dict[str, list[_Job]] = {}
-        self._looking = 0
-        self._lookups_due = math.inf  # no look-up is late before then
-        self._flying: set[Exchange] = set()
-        self._look_at = 0.0  # monotonic: when to look for bodies that do not come
+        self._resolving = 0  # number of requests that wait for a look-up
+        self._lookups_due = math.inf  # monotonic; the earliest time at which a look-up is too late
+        self._in_flight: set[Exchange] = set()
+        self._stall_check_at = 0.0  # monotonic; time of the next check for stalled bodies
         self._free: list[Exchange] = []
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
@@ -129,11 +132,11 @@ class Sender:
 
     @property
     def active(self) -> int:
-        """Requests that were submitted and have no result yet."""
+        """Number of requests that were submitted and have no result yet."""
         return self._accepted - self._reported
 
     def close(self, timeout: float) -> None:
-        """Finish what is under way within `timeout` seconds and give up the rest. Each request still gets its result."""
+        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its result."""
         with self._lock:
             if self._closing_at is None:
                 self._closing_at = clock.monotonic() + timeout
@@ -148,9 +151,9 @@ class Sender:
     def _run(self) -> None:
         while not self._finished():
             try:
-                self._turn()
-            except Exception:  # a fault of ours in one turn must not stop every delivery
-                log.exception("the sender's turn failed")
+                self._run_round()
+            except Exception:  # a bug in one round must not stop every delivery
+                log.exception("a round of the sender failed")
                 self._waiter.wait(0.05)
         self._shut()
 
@@ -158,37 +161,37 @@ class Sender:
         closing_at = self._closing_at
         return closing_at is not None and (self.active == 0 or clock.monotonic() >= closing_at)
 
-    def _turn(self) -> None:
+    def _run_round(self) -> None:
         self._take_answers()
         self._take_requests()
         self._expire_lookups()
-        if self._flying:
+        if self._in_flight:
             self._multi.perform()
             self._collect()
-            self._end_quiet()
+            self._end_stalled()
         self._report()
         self._waiter.wait(self._pause())
 
     def _pause(self) -> float | None:
-        """Seconds until the next turn if nothing stirs; None: until somebody wakes us."""
-        if self._answers or (self._inbox and self._room()) or self._finished():
+        """Return how many seconds to wait for an event before the next round. None: wait until another thread calls `wake`."""
+        if self._answers or (self._inbox and self._has_room()) or self._finished():
             return 0.0
         bounds = [] if self._closing_at is None else [max(0.0, self._closing_at - clock.monotonic())]
-        if self._flying:
+        if self._in_flight:
             timer = self._multi.timeout()
-            bounds.append(LONGEST_WAIT if timer < 0 else min(LONGEST_WAIT, timer / 1_000))
+            bounds.append(MAX_WAIT if timer < 0 else min(MAX_WAIT, timer / 1_000))
         if self._unresolved:
             bounds.append(max(0.0, self._lookups_due - clock.monotonic()))
         return min(bounds, default=None)
 
-    def _room(self) -> bool:
-        return len(self._flying) + self._looking < self._slots
+    def _has_room(self) -> bool:
+        return len(self._in_flight) + self._resolving < self._slots
 
     def _take_requests(self) -> None:
-        """A few a turn: the first are answered while the next are being prepared, instead of all in step."""
+        """Start a few requests. The first ones can be answered while the next ones are prepared."""
         inbox = self._inbox
-        for _ in range(AT_ONCE):
-            if not inbox or not self._room():
+        for _ in range(MAX_STARTED):
+            if not inbox or not self._has_room():
                 return
             self._begin(inbox.popleft())
 
@@ -203,7 +206,7 @@ class Sender:
         if route.literal:
             self._dial(job, None)
         elif (answer := self._resolver.cached(route.host)) is not None:
-            self._answered(job, answer)
+            self._resolved(job, answer)
         else:
             self._look_up(job)
 
@@ -213,13 +216,13 @@ class Sender:
         name = job.route.host
         waiting = self._unresolved.setdefault(name, [])
         waiting.append(job)
-        self._looking += 1
-        self._lookups_due = min(self._lookups_due, job.until)
+        self._resolving += 1
+        self._lookups_due = min(self._lookups_due, job.resolve_by)
         if len(waiting) == 1:
-            self._resolver.look_up(name, self._hear)
+            self._resolver.look_up(name, self._on_answer)
 
-    def _hear(self, name: str, answer: Answer) -> None:
-        """From the resolver's thread."""
+    def _on_answer(self, name: str, answer: Answer) -> None:
+        """Store an answer. The resolver calls this in its own thread."""
         self._answers.append((name, answer))
         self._waiter.wake()
 
@@ -227,9 +230,9 @@ class Sender:
         while self._answers:
             name, answer = self._answers.popleft()
             jobs = self._unresolved.pop(name, [])
-            self._looking -= len(jobs)
+            self._resolving -= len(jobs)
             for job in jobs:
-                self._answered(job, answer)
+                self._resolved(job, answer)
 
     def _expire_lookups(self) -> None:
         now = clock.monotonic()
@@ -237,37 +240,37 @@ class Sender:
             return
         waiting = [job for jobs in self._unresolved.values() for job in jobs]
         for job in waiting:
-            if job.until <= now:
+            if job.resolve_by <= now:
                 self._unresolved[job.route.host].remove(job)
-                self._looking -= 1
-                self._unanswered(job, "no answer in time")
+                self._resolving -= 1
+                self._unresolvable(job, "no answer in time")
         self._unresolved = {name: jobs for name, jobs in self._unresolved.items() if jobs}
-        self._lookups_due = min((job.until for job in waiting if job.until > now), default=math.inf)
+        self._lookups_due = min((job.resolve_by for job in waiting if job.resolve_by > now), default=math.inf)
 
-    def _answered(self, job: _Job, answer: Answer) -> None:
+    def _resolved(self, job: _Job, answer: Answer) -> None:
         if answer.problem:
-            self._unanswered(job, answer.problem)
+            self._unresolvable(job, answer.problem)
             return
         allowed, refused = self._sort(answer.addresses)
         if allowed:
             self._dial(job, f"+{job.route.host}:{job.route.port}:{allowed}")
         else:
             detail = f"connecting: {job.route.host} is {refused}, which the guard refuses"
-            self._end(job, ErrorKind.BLOCKED, detail)
+            self._fail(job, ErrorKind.BLOCKED, detail)
 
     def _sort_addresses(self, addresses: tuple[str, ...]) -> tuple[str, str]:
-        """Those that may be dialled, as libcurl takes them; and the first of the others."""
+        """Return the addresses that the guard allows, in libcurl's format, and the first address that it refuses."""
         allowed = [address for address in addresses if self._guard.allows(address)]
         refused = next((address for address in addresses if address not in allowed), "")
         return ",".join(f"[{address}]" if ":" in address else address for address in allowed), refused
 
-    def _unanswered(self, job: _Job, problem: str) -> None:
-        self._end(job, ErrorKind.DNS, f"resolving {job.route.host}: {problem}")
+    def _unresolvable(self, job: _Job, problem: str) -> None:
+        self._fail(job, ErrorKind.DNS, f"resolving {job.route.host}: {problem}")
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _dial(self, job: _Job, resolve: str | None) -> None:
-        """Start it, on a connection that is open or a new one."""
+        """Start the request, on an open connection or a new one."""
         request, now = job.request, clock.monotonic()
         if now > request.start_before:
             self._results.append((request, Sent(started_at=job.started_at)))
@@ -287,12 +290,12 @@ class Sender:
                 dns_us=int(waited * 1_000_000),
             )
             self._multi.add_handle(exchange.curl)
-        except (pycurl.error, ValueError, TypeError) as error:  # a header or URL that libcurl will not take
+        except (pycurl.error, ValueError, TypeError) as error:  # libcurl refuses a header or the URL
             exchange.clear()
             self._free.append(exchange)
-            self._end(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
+            self._fail(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
-        self._flying.add(exchange)
+        self._in_flight.add(exchange)
 
     def _new_exchange(self) -> Exchange:
         return Exchange(
@@ -307,31 +310,31 @@ class Sender:
     def _collect(self) -> None:
         queued = 1
         while queued:
-            queued, well, failed = self._multi.info_read(1_000)
-            for curl in well:
-                self._land(curl.exchange, 0, "")
+            queued, succeeded, failed = self._multi.info_read(1_000)
+            for curl in succeeded:
+                self._finish(curl.exchange, 0, "")
             for curl, code, text in failed:
-                self._land(curl.exchange, code, text)
+                self._finish(curl.exchange, code, text)
 
-    def _end_quiet(self) -> None:
-        """libcurl bounds neither the length nor the number of a response's chunk extensions, and they are no body."""
+    def _end_stalled(self) -> None:
+        """End responses whose body has stalled. libcurl itself would accept endless chunk extensions instead of a body."""
         now = clock.monotonic()
-        if now < self._look_at:
+        if now < self._stall_check_at:
             return
-        self._look_at = now + LOOK_EVERY
-        for exchange in [each for each in self._flying if each.quiet_since(now) <= now - MAX_QUIET]:
-            self._land(exchange, pycurl.E_OPERATION_TIMEDOUT, f"nothing of it came for {MAX_QUIET:.0f} s")
+        self._stall_check_at = now + STALL_CHECK
+        for exchange in [each for each in self._in_flight if each.stalled_since(now) <= now - MAX_STALL]:
+            self._finish(exchange, pycurl.E_OPERATION_TIMEDOUT, f"no byte of it arrived for {MAX_STALL:.0f} s")
 
-    def _land(self, exchange: Exchange, code: int, text: str) -> None:
+    def _finish(self, exchange: Exchange, code: int, text: str) -> None:
         facts = exchange.facts(code, text)
         self._multi.remove_handle(exchange.curl)
-        self._flying.discard(exchange)
+        self._in_flight.discard(exchange)
         self._results.append((exchange.job, conclude(facts)))
         exchange.clear()
         self._free.append(exchange)
 
-    def _end(self, job: _Job, kind: ErrorKind, detail: str) -> None:
-        """It ends before anything was sent."""
+    def _fail(self, job: _Job, kind: ErrorKind, detail: str) -> None:
+        """End a request before any of it was sent."""
         total = int((clock.monotonic() - job.began) * 1_000_000)
         timing = Timing(dns=0 if job.route.literal else total, total=total)
         self._results.append((job.request, _failed(job.started_at, kind, detail, timing)))
@@ -353,14 +356,14 @@ class Sender:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _shut(self) -> None:
-        """Whatever is left gets its result too."""
+        """Abort the remaining requests, report their results, and free all resources."""
         self._shut_down = True
         why = "shutting down"
-        for exchange in list(self._flying):
-            self._land(exchange, pycurl.E_ABORTED_BY_CALLBACK, why)
+        for exchange in list(self._in_flight):
+            self._finish(exchange, pycurl.E_ABORTED_BY_CALLBACK, why)
         for jobs in self._unresolved.values():
             for job in jobs:
-                self._end(job, ErrorKind.NETWORK, why)
+                self._fail(job, ErrorKind.NETWORK, why)
         self._unresolved.clear()
         while self._inbox:
             self._give_up(self._inbox.popleft(), clock.wall(), ErrorKind.NETWORK, why)
@@ -372,13 +375,16 @@ class Sender:
         self._waiter.close()
 
 
-@lru_cache(maxsize=4_096)
 def kept_connections(slots: int, files: int | None) -> int:
-    """Idle ones must leave room for new ones: one tenant with many hosts could otherwise stop the requests of all others."""
-    kept = max(KEPT_LEAST, 2 * slots)
+    """Return how many idle connections to keep. They must leave descriptors for new ones.
+
+    Otherwise one customer with endpoints on many hosts could stop the requests of all others.
+    """
+    kept = max(MIN_KEPT, 2 * slots)
     return kept if files is None else max(1, min(kept, files - slots - SPARE_FILES))
 
 
+@lru_cache(maxsize=4_096)
 def route_of(url: str) -> Route:
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)

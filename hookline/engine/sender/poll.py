@@ -1,6 +1,6 @@
-"""How the sender's thread sleeps: until a socket stirs, a timer is due, or somebody wakes it.
+"""Waits in the sender's thread until a socket is ready, a timer is due, or another thread calls `wake`.
 
-pycurl's own `CurlMulti.select` cannot be woken, and is select(2): it never hears of a descriptor past 1023.
+pycurl's own `CurlMulti.select` cannot be woken by another thread. It also uses select(2), which fails for descriptors above 1023.
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ import select
 import threading
 from typing import Any, Protocol
 
-# libcurl mostly drains a socket, or asks for another turn. A large upload that fills the socket's buffer has been seen to
-# wait for an edge that never came: this is what it costs then.
-LONGEST_WAIT = 0.05
-NAP = 0.005
+# libcurl usually drains a socket, or asks to be called again. But a large upload that fills the socket's buffer can wait for
+# an epoll edge that never comes. This limit bounds that delay.
+MAX_WAIT = 0.05  # seconds
+NAP = 0.005  # seconds that a `SelectWaiter` waits at most before it checks whether `wake` was called
 
 
 class Waiter(Protocol):
     def watch(self, descriptor: int) -> None:
-        """Wake when something happens to this socket. Ends by itself when the socket is closed."""
+        """End the wait when this socket is ready. The registration ends when the socket is closed."""
 
     def wait(self, seconds: float | None) -> None: ...
 
     def wake(self) -> None:
-        """From any thread: end the wait that is under way, or the next one."""
+        """End the current wait, or the next one if none is running. Any thread may call this."""
 
     def close(self) -> None: ...
 
 
 class EpollWaiter:
-    """Each connection is registered once, edge-triggered, for its whole life: a request costs no system call here.
+    """Waits with epoll. Each connection is registered once, edge-triggered, so a request needs no system call here.
 
-    Level-triggered, an idle connection that its peer has closed would wake us for ever.
+    With level-triggering, an idle connection that the peer has closed would end every wait at once.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._lock = threading.Lock()
-        self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # Each write to an edge-triggered eventfd is an edge of its own: it need not be read.
-        self._epoll.register(self._bell, select.EPOLLIN | select.EPOLLET)
+        self._wake_fd: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # Each write to an edge-triggered eventfd is a new edge, so nobody has to read it.
+        self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
 
     def watch(self, descriptor: int) -> None:
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
@@ -48,40 +48,40 @@ class EpollWaiter:
         self._epoll.poll(seconds)
 
     def wake(self) -> None:
-        with self._lock:  # a late look-up may ring after `close`, when the number belongs to somebody else's file
-            if self._bell is not None:
-                os.eventfd_write(self._bell, 1)
+        with self._lock:  # a late look-up may call this after `close`, when another file may have the same descriptor
+            if self._wake_fd is not None:
+                os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
         with self._lock:
-            if self._bell is not None:
-                os.close(self._bell)
-            self._bell = None
+            if self._wake_fd is not None:
+                os.close(self._wake_fd)
+            self._wake_fd = None
         self._epoll.close()
 
 
 class SelectWaiter:
-    """For systems without epoll: short naps, in which a socket is noticed at once and a new request soon."""
+    """Waits with select(2), for systems without epoll. It waits in short naps, because `wake` cannot end one."""
 
     def __init__(self, multi: Any) -> None:
         self._multi = multi
-        self._bell = threading.Event()
+        self._woken = threading.Event()
 
     def watch(self, descriptor: int) -> None:
-        """libcurl tells select(2) itself."""
+        """Do nothing: libcurl gives its sockets to select(2) itself."""
 
     def wait(self, seconds: float | None) -> None:
         if seconds is None:
-            self._bell.wait()
-        elif not self._bell.is_set() and self._multi.select(min(seconds, NAP)) < 0:
-            self._bell.wait(min(seconds, NAP))  # no socket to wait for: only look-ups are under way
-        self._bell.clear()
+            self._woken.wait()
+        elif not self._woken.is_set() and self._multi.select(min(seconds, NAP)) < 0:
+            self._woken.wait(min(seconds, NAP))  # libcurl has no socket, because only look-ups are running
+        self._woken.clear()
 
     def wake(self) -> None:
-        self._bell.set()
+        self._woken.set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no resources."""
 
 
 def waiter_for(multi: Any) -> Waiter:

@@ -1,8 +1,8 @@
-"""The sender in a process of its own, as the worker's event loop sees it.
+"""The worker's side of the sender: starts the sender's process, gives it requests and takes its results.
 
-In a thread beside the event loop the sender fights for the interpreter: libcurl's callbacks take it six times a request, and the
-two together did less than either alone. Apart, both run at full speed; TLS has a core of its own; and whatever an endpoint
-answers is parsed by a process that holds neither a secret nor the database.
+A sender in a thread of the worker competes with the event loop for the interpreter lock: libcurl's callbacks take it six times
+per request. Measured together, the two did less work than either alone. In its own process the sender runs at full speed, and
+TLS uses another core. The process parses the responses of endpoints, and it has no secrets and no database connection.
 """
 
 from __future__ import annotations
@@ -26,31 +26,34 @@ from hookline.model.states import ErrorKind
 log = structlog.get_logger()
 
 COMMAND = (sys.executable, "-P", "-m", "hookline.engine.sender.child")
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds before a dead one is started again; doubles while it keeps dying
-STEADY = 60.0  # one that lived this long starts anew at the first pause
+FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0  # seconds until a process that died is restarted; doubles while it keeps dying
+STEADY = 60.0  # seconds; if a process ran for longer, the next pause is the first one again
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the process
-STUCK_MARGIN = 15.0  # seconds beyond a request's deadline without its result: the process is stuck, and is replaced
-LOOK_EVERY = 1.0  # seconds between looks for that
-MAX_FRAME = 4 << 20  # bytes of the bodies in one frame, unless it has one body alone
+STUCK_MARGIN = 15.0  # seconds after a request's deadline; if its result is still missing, the process is killed
+STUCK_CHECK = 1.0  # seconds between two checks for a stuck process
+MAX_FRAME = 4 << 20  # bytes of request bodies in one frame; a larger body has a frame of its own
 
 
 class SenderProcess:
-    """`on_results` is called on the event loop. Each request gets its result, also if the process dies."""
+    """Sends requests by a child process. Each request gets a result, also if the process dies.
+
+    `on_results` is called on the event loop.
+    """
 
     def __init__(self, settings: Settings, on_results: Callable[[Results], None]) -> None:
         self._settings = settings
         self._on_results = on_results
         self._number = 0
-        self._waiting: dict[int, Request] = {}  # not written yet: the process is being started
-        self._flying: dict[int, Request] = {}
-        self._overdue: dict[int, float] = {}  # by the last number of each frame that was written: monotonic
-        self._line: _Line | None = None
-        self.ready = asyncio.Event()  # it has started, and takes requests
+        self._waiting: dict[int, Request] = {}  # requests not written yet, because the process is starting
+        self._in_flight: dict[int, Request] = {}
+        self._overdue_at: dict[int, float] = {}  # by the last request number of each frame: monotonic
+        self._connection: _Connection | None = None
+        self.ready = asyncio.Event()  # set while the process accepts requests
         self._closing = False
-        self._keeping: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._keeping = asyncio.create_task(self._keep())
+        self._running = asyncio.create_task(self._keep_running())
 
     def submit(self, requests: Iterable[Request]) -> None:
         if self._closing:
@@ -58,108 +61,108 @@ class SenderProcess:
         for request in requests:
             self._number += 1
             self._waiting[self._number] = request
-        if self._line is not None:
-            self._write(self._line)
+        if self._connection is not None:
+            self._write(self._connection)
 
     async def close(self, timeout: float) -> None:
-        """Finish what is under way within `timeout` seconds and give up the rest. Each request still gets its result."""
+        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its result."""
         self._closing = True
-        if self._line is not None:
-            self._line.write(float(timeout))
-        if self._keeping is not None:
-            await asyncio.wait({self._keeping}, timeout=timeout + CLOSE_MARGIN)
-            self._keeping.cancel()
-            await asyncio.wait({self._keeping})
+        if self._connection is not None:
+            self._connection.write(float(timeout))
+        if self._running is not None:
+            await asyncio.wait({self._running}, timeout=timeout + CLOSE_MARGIN)
+            self._running.cancel()
+            await asyncio.wait({self._running})
         self._give_up(self._waiting, "shutting down", untouched=True)
-        self._give_up(self._flying, "shutting down", untouched=False)
+        self._give_up(self._in_flight, "shutting down", untouched=False)
 
     # ── the process ──
 
-    async def _keep(self) -> None:
-        """Start it, and again whenever it dies."""
+    async def _keep_running(self) -> None:
+        """Start the process, and start it again whenever it dies."""
         pause = FIRST_PAUSE
         while True:
-            born = clock.monotonic()
+            started = clock.monotonic()
             try:
-                code: int | str = await self._live()
+                code: int | str = await self._run_once()
             except OSError as error:
                 code = str(error)
             if self._closing:
                 return
-            self._fail()
-            pause = FIRST_PAUSE if clock.monotonic() - born > STEADY else min(pause * 2, LONGEST_PAUSE)
+            self._interrupt_all()
+            pause = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(pause * 2, MAX_PAUSE)
             log.error("sender_died", exit_code=code, restart_in=pause)
             await asyncio.sleep(pause)
 
-    async def _live(self) -> int:
-        """One life of it; its exit code."""
-        ours, process = spawn(COMMAND)
+    async def _run_once(self) -> int:
+        """Run the process until it ends. Return its exit code."""
+        parent_end, process = spawn(COMMAND)
         watching = asyncio.create_task(self._watch(process))
         try:
-            line = _Line(self._heard)
-            await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
-            line.write(self._settings)
-            self._line = line
-            self._write(line)
+            connection = _Connection(self._receive)
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, sock=parent_end)
+            connection.write(self._settings)
+            self._connection = connection
+            self._write(connection)
             if self._closing:
-                line.write(0.0)
-            await line.lost
+                connection.write(0.0)
+            await connection.lost
         finally:
             watching.cancel()
-            self._line = None
+            self._connection = None
             self.ready.clear()
-            ours.close()
-            process.kill()  # it has ended, or we are being ended
+            parent_end.close()
+            process.kill()  # it has ended, or this task was cancelled
             process.wait()
         return process.returncode
 
     async def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """One that no longer answers holds the worker's slots for ever: it is ended, and started again."""
+        """Kill the process if it is stuck, because it would hold the worker's slots for ever. It is then started again."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(STUCK_CHECK)
             if self._stuck():
-                log.error("sender_stuck", requests=len(self._flying))
+                log.error("sender_stuck", requests=len(self._in_flight))
                 process.kill()
                 return
 
     def _stuck(self) -> bool:
-        oldest = next(iter(self._flying), None)
-        for last in list(self._overdue):
+        oldest = next(iter(self._in_flight), None)
+        for last in list(self._overdue_at):
             if oldest is not None and oldest <= last:
-                return self._overdue[last] < clock.monotonic()
-            del self._overdue[last]
+                return self._overdue_at[last] < clock.monotonic()
+            del self._overdue_at[last]
         return False
 
-    def _write(self, line: _Line) -> None:
-        """All that wait, in one frame; large ones in several."""
+    def _write(self, connection: _Connection) -> None:
+        """Write all waiting requests in one frame, or in several if they are large."""
         waiting, self._waiting = self._waiting, {}
         for batch in _batches(waiting):
-            self._write_batch(line, batch)
+            self._write_batch(connection, batch)
 
-    def _write_batch(self, line: _Line, batch: dict[int, Request]) -> None:
-        self._flying |= batch
+    def _write_batch(self, connection: _Connection, batch: dict[int, Request]) -> None:
+        self._in_flight |= batch
         longest = max(one.deadline for one in batch.values())
-        self._overdue[max(batch)] = clock.monotonic() + longest + STUCK_MARGIN
-        line.write(
+        self._overdue_at[max(batch)] = clock.monotonic() + longest + STUCK_MARGIN
+        connection.write(
             [
                 (number, one.url, one.headers, one.body, one.deadline, one.fresh, one.start_before)
                 for number, one in batch.items()
             ]
         )
 
-    def _heard(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         reports = decode_reports(body)
         if isinstance(reports, str):
             log.error("sender_fault", what=reports)
             return
         self.ready.set()
-        flying = self._flying
-        self._on_results([(flying.pop(number), sent) for number, sent in reports if number in flying])
+        in_flight = self._in_flight
+        self._on_results([(in_flight.pop(number), sent) for number, sent in reports if number in in_flight])
 
-    def _fail(self) -> None:
-        """It died with these. What it had sent of them nobody knows."""
-        self._overdue.clear()
-        self._give_up(self._flying, "it may have arrived", ErrorKind.INTERRUPTED)
+    def _interrupt_all(self) -> None:
+        """End the requests that the dead process had. Nobody knows how much of them it has sent."""
+        self._overdue_at.clear()
+        self._give_up(self._in_flight, "it may have arrived", ErrorKind.INTERRUPTED)
 
     def _give_up(
         self, requests: dict[int, Request], why: str, kind: ErrorKind = ErrorKind.NETWORK, *, untouched: bool = False
@@ -174,23 +177,25 @@ class SenderProcess:
         self._on_results(results)
 
 
-class _Line(asyncio.Protocol):
-    def __init__(self, heard: Callable[[bytes], None]) -> None:
-        self._heard = heard
+class _Connection(asyncio.Protocol):
+    def __init__(self, on_frame: Callable[[bytes], None]) -> None:
+        self._on_frame = on_frame
         self._frames = Frames()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is one without saying so
+        self._transport = cast(
+            "asyncio.WriteTransport", transport
+        )  # uvloop's transport is not declared as a WriteTransport
 
     def write(self, value: object) -> None:
-        """Into the void, once the process has died: whoever waits for the end of this line deals with what is lost."""
-        if not self._transport.is_closing():  # uvloop's raises then
+        """Write a frame, or nothing if the process has died. `_keep_running` then ends the requests that are lost."""
+        if not self._transport.is_closing():  # uvloop raises an error if the transport is closing
             self._transport.write(frame(value))
 
     def data_received(self, data: bytes) -> None:
         for body in self._frames.feed(data):
-            self._heard(body)
+            self._on_frame(body)
 
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.lost.done():

@@ -1,4 +1,4 @@
-"""From libcurl's codes and header lines to a `Sent`: what happened, in which phase, in one sentence. Pure."""
+"""Turns libcurl's error codes and header lines into a `Sent`, with a text that says what failed and in which phase. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hookline.model import Sent, Timing
 from hookline.model.states import ErrorKind
 from hookline.rules.redaction import CUT_OFF
 
-MAX_VALUE = 1_024  # characters of one header that are kept
-MAX_SEEN = 256  # bytes of a header line that is remembered
-MAX_DETAIL = 400
+MAX_VALUE = 1_024  # characters of a header's value that are kept
+MAX_CACHED = 256  # bytes of a header line that is cached
+MAX_DETAIL = 400  # characters
 
 INTEREST = frozenset({
     "cf-ray", "content-encoding", "content-length", "content-type", "date", "location", "request-id", "retry-after", "server",
@@ -33,39 +33,39 @@ _TLS = frozenset({
 })  # fmt: skip
 _TOO_LARGE = 100  # CURLE_TOO_LARGE, which pycurl does not name
 _MALFORMED = frozenset({
-    pycurl.E_FTP_WEIRD_SERVER_REPLY,  # CURLE_WEIRD_SERVER_REPLY by its old name: a status line or header that is none
+    pycurl.E_FTP_WEIRD_SERVER_REPLY,  # the old name of CURLE_WEIRD_SERVER_REPLY: an invalid status line or header
     pycurl.E_UNSUPPORTED_PROTOCOL,  # HTTP/0.9, or a version that does not exist
-    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding nobody asked for
+    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that the request did not allow
     pycurl.E_PARTIAL_FILE,
-    pycurl.E_WRITE_ERROR,  # ours, when the headers passed their cap
+    pycurl.E_WRITE_ERROR,  # our callback returned it, because the headers exceeded their limit
     _TOO_LARGE,
 })  # fmt: skip
-# The connection ended under the request.
+# The connection ended during the request.
 _ENDED = frozenset({pycurl.E_GOT_NOTHING, pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, pycurl.E_SEND_FAIL_REWIND})
 _UNSENDABLE = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_BAD_FUNCTION_ARGUMENT})
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """All that is known when a transfer ends."""
+    """The facts about a transfer that has ended."""
 
-    code: int  # libcurl's; 0 is well
+    code: int  # libcurl's error code; 0 means success
     text: str
     status: int
-    lines: Sequence[bytes]  # header lines of every response, 1xx and trailers included
+    lines: Sequence[bytes]  # header lines of every response, including 1xx responses and trailers
     body: bytes
-    cut: bool  # at our own cap
-    flooded: bool  # headers past their cap
+    cut: bool  # the body was cut off at our limit
+    flooded: bool  # the headers exceeded our limit
     blocked: str  # the address that the guard refused
-    address: str  # dialled, "ip:port"
-    reused: bool  # an open connection carried it
-    requested: bool  # some of the request was sent
+    address: str  # the dialled "ip:port"
+    reused: bool  # the request used a connection that was already open
+    requested: bool  # at least part of the request was sent
     os_error: int
     started_at: datetime
     timing: Timing
 
 
 def conclude(facts: Facts) -> Sent:
-    """Once the final headers are in, the status decides; otherwise the error does."""
+    """Return the result: the status if all headers of the final response have arrived, otherwise the error."""
     headers = final_headers(facts.lines) if facts.status >= 200 else None
     if headers is not None:
         return Sent(
@@ -90,13 +90,13 @@ def conclude(facts: Facts) -> Sent:
 
 
 def final_headers(lines: Sequence[bytes]) -> dict[str, str] | None:
-    """Those of interest from the first response that is not a 1xx; None while its headers have not ended."""
+    """Return the headers of interest of the first response that is not a 1xx. None if its headers are incomplete."""
     headers: dict[str, str] = {}
     interim = True
     for line in lines:
         if line in (b"\r\n", b"\n"):
             if not interim:
-                return headers  # what may follow are trailers
+                return headers  # any further lines are trailers
             continue
         if interim and line[:5] == b"HTTP/":
             interim = line.partition(b" ")[2][:1] == b"1"
@@ -106,8 +106,8 @@ def final_headers(lines: Sequence[bytes]) -> dict[str, str] | None:
 
 
 def field_of(line: bytes) -> tuple[str, str] | None:
-    """The name and value of a header of interest. Receivers repeat themselves: most lines were seen before."""
-    return _seen_field(line) if len(line) <= MAX_SEEN else _field(line)
+    """Return the name and value of a header of interest, or None. Short lines are cached, because most lines repeat."""
+    return _cached_field(line) if len(line) <= MAX_CACHED else _field(line)
 
 
 def _field(line: bytes) -> tuple[str, str] | None:
@@ -116,15 +116,15 @@ def _field(line: bytes) -> tuple[str, str] | None:
     return (key, value.decode("latin-1").strip()[:MAX_VALUE]) if key in INTEREST else None
 
 
-_seen_field = lru_cache(maxsize=4_096)(_field)
+_cached_field = lru_cache(maxsize=4_096)(_field)
 
 
-# What this machine lacks. It says nothing of the endpoint.
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+# This machine lacks a resource. These errors say nothing about the endpoint.
+_LOCAL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 def explain(facts: Facts) -> tuple[ErrorKind, str]:
-    """What kind of failure, and a sentence for people: the phase, then what went wrong in it."""
+    """Return the kind of failure, and a text for users: the phase, then the problem."""
     code = facts.code
     if facts.blocked and not facts.requested:
         return ErrorKind.BLOCKED, f"connecting: the address {facts.blocked} is refused by the guard"
@@ -145,7 +145,7 @@ def explain(facts: Facts) -> tuple[ErrorKind, str]:
     if code in _MALFORMED:
         return ErrorKind.MALFORMED, f"reading the response: {facts.text}"
     if code == 0:
-        broken = f"only an interim {facts.status} came" if facts.status < 200 else "it broke off in its headers"
+        broken = f"only an interim {facts.status} arrived" if facts.status < 200 else "it ended within its headers"
         return ErrorKind.MALFORMED, f"reading the response: {broken}"
     return ErrorKind.NETWORK, f"{_phase(facts)}: {facts.text}"
 
@@ -158,17 +158,17 @@ def _unconnected(facts: Facts) -> tuple[ErrorKind, str]:
         return ErrorKind.TIMEOUT, f"connecting: {what}"
     if facts.os_error == errno.ECONNRESET:
         return ErrorKind.RESET, f"connecting: {what}"
-    if facts.os_error in _OURS:
+    if facts.os_error in _LOCAL:
         return ErrorKind.INTERRUPTED, f"connecting: {what} on the sender's machine"
     return ErrorKind.NETWORK, f"connecting: {what}"
 
 
 def _ended(facts: Facts) -> tuple[ErrorKind, str]:
-    # Without a byte of response on a connection that was open before, the receiver may just have let it go.
+    # A reused connection that ends without a byte of response: the receiver may just have closed it because it was idle.
     if facts.code == pycurl.E_SEND_FAIL_REWIND or (facts.reused and not facts.lines):
         return (
             ErrorKind.AMBIGUOUS,
-            f"{_phase(facts)}: a connection kept open closed under the request; it may have arrived",
+            f"{_phase(facts)}: the receiver closed a reused connection during the request; the request may have arrived",
         )
     if facts.code == pycurl.E_GOT_NOTHING:
         return ErrorKind.RESET, f"{_phase(facts)}: the connection was closed without a response"
@@ -182,5 +182,5 @@ def _phase(facts: Facts) -> str:
 
 
 def _clean(text: str) -> str:
-    """One printable line: it goes into a text column and in front of people."""
+    """Return one printable line, for a text column and for pages."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:MAX_DETAIL]).strip()

@@ -1,4 +1,4 @@
-"""Outboxes in other databases than Hookline's own: what `engine/relay.py` moves from."""
+"""Outboxes in applications' own databases, from which `engine/relay.py` copies rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["open_source"]
 
 
 def open_source(url: str, store: Store, *, poll: float = 0.04) -> Outbox:
-    """The outbox of the database that `url` names. Nothing is connected yet: it may be away still."""
+    """Return the outbox of the database that `url` names. It connects later, so the database need not be reachable yet."""
     if sqlite_path(url) is not None:
         from hookline.engine.sources.sqlite import SqliteSource
 

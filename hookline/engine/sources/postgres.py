@@ -1,6 +1,6 @@
-"""The outbox of an application's own PostgreSQL database: its rows are copied under their event ids, then deleted there.
+"""The outbox of an application's own PostgreSQL database. Its rows are copied with their event ids, and then deleted there.
 
-Whoever dies between the two leaves rows that are copied once more, and the event id makes the second copy harmless.
+If a relay dies between the two steps, its rows are copied again. The event id then deduplicates the second copy.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.postgres.relay import Scan
 from hookline.store.protocols import Store
 
-MAX_BYTES = 16 * 1024 * 1024  # of the payloads that are copied at once; a single larger one is copied alone
+MAX_BYTES = 16 * 1024 * 1024  # payload bytes that are copied at once; a larger payload is copied alone
 _CONNECT_TIMEOUT, _TIMEOUT, _CLOSE_TIMEOUT = 10.0, 30.0, 5.0
-# Hookline's own database has half a minute for each statement of the copy; meanwhile we are idle in our transaction here.
+# A statement in Hookline's own database may take half a minute. Meanwhile the transaction in the source is idle.
 _SETTINGS = HOT | {"idle_in_transaction_session_timeout": "5min"}
-# The copy is durable; a deletion that the server's crash undoes is a row that is copied once more.
+# The copy is durable, so the deletion need not be. If a crash of the server undoes it, the row is copied again.
 _MOVING = _SETTINGS | {"synchronous_commit": "off"}
 
 _STANDING = """
@@ -39,11 +39,11 @@ SELECT to_regclass('hookline.outbox') IS NOT NULL AS there, to_regclass('hooklin
 """
 _VERSION = "SELECT hookline.outbox_version()"
 
-# $1 the lowest id, here and below.
-_LOOK = "SELECT EXISTS (SELECT FROM hookline.outbox WHERE error IS NULL AND id >= $1::bigint)"
+# $1 is the lowest id, here and in the statements below.
+_HAS_ROWS = "SELECT EXISTS (SELECT FROM hookline.outbox WHERE error IS NULL AND id >= $1::bigint)"
 
-# The guard is asked for when the first row with a key is met, before that row is locked: two relays would put them out of order.
-# A row without an event id was written by hand; it has the same one however often it is copied.
+# The query takes the advisory lock at the first row with an ordering key, before it locks that row. Otherwise two relays could
+# change the order of the rows. A row without an event id was written by hand. It gets the same id each time it is copied.
 _ROWS = """
 WITH guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
 locked AS MATERIALIZED (
@@ -66,7 +66,7 @@ _READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa:
 _READ_PAYLOAD = """
 SELECT payload, md5(concat_ws('|', org_id, app, coalesce(event_id, id::text))) AS hash FROM hookline.outbox WHERE id = $1
 """
-# What would take a relay's memory, and longer than a statement may.
+# Sets aside payloads that are too large for the relay's memory and for the statement timeout.
 _SET_ASIDE = """
 UPDATE hookline.outbox SET set_aside_at = now(), error = format(
     'payload: %s bytes, more than %s: too large to be copied, it stays in this database', octet_length(payload), $1::bigint)
@@ -74,13 +74,13 @@ WHERE error IS NULL AND octet_length(payload) > $1::bigint RETURNING error
 """
 _DELETE = "DELETE FROM hookline.outbox WHERE id = ANY ($1::bigint[])"
 
-_UNREADABLE = (ValueError, OverflowError)  # an instant that Python does not have
-# Bytes that are no text, as a database in another encoding than UTF-8 may hold them.
+_UNREADABLE = (ValueError, OverflowError)  # a time out of the range of Python's datetime
+# A database whose encoding is not UTF-8 may contain bytes that are not valid text.
 _UNTRANSLATABLE = (asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
 
 
 class PostgresSource:
-    """One relay's view of it. Two of them share the work: each takes rows that the other has not locked."""
+    """The outbox as one relay sees it. Several relays share the work: each takes rows that the others have not locked."""
 
     sampled = False
 
@@ -89,22 +89,22 @@ class PostgresSource:
         self._url = url
         self._store = store
         self._connection: Connection | None = None
-        self._known = False  # what stands in the database that it leads to
+        self._checked = False  # whether the database has an outbox that this release can read
         self._scan = Scan()
         self._watch = OutboxWatch(partial(connect, url), poll=poll)
 
     async def move(self, limit: int) -> RelayReport:
         async with self._connected() as connection:
             transaction = connection.transaction()
-            found = await self._found(connection, transaction, limit)
-            if found is None:
+            rows = await self._rows(connection, transaction, limit)
+            if rows is None:
                 return RelayReport()
-            report = await self._store.take(found, source=self.name) if found else await self._left(connection)
-            assert report is not None  # only a place can be overtaken
+            report = await self._store.take(rows, source=self.name) if rows else await self._set_aside(connection)
+            assert report is not None  # `take` returns None only if it is given a place
             with reaching(self.name):
-                await connection.execute(_DELETE, [row.id for row in found])
+                await connection.execute(_DELETE, [row.id for row in rows])
                 await transaction.commit()
-            return replace(report, more=sum(len(row.payload) for row in found) >= MAX_BYTES)
+            return replace(report, more=sum(len(row.payload) for row in rows) >= MAX_BYTES)
 
     async def wait(self, timeout: float) -> None:
         await self._watch.wait(timeout)
@@ -115,34 +115,34 @@ class PostgresSource:
         if connection is not None:
             await closed(connection)
 
-    async def _found(self, connection: Connection, transaction: Any, limit: int) -> list[OutboxRow] | None:
-        """None: nothing waits, and the transaction was not even begun."""
+    async def _rows(self, connection: Connection, transaction: Any, limit: int) -> list[OutboxRow] | None:
+        """Begin the transaction and lock rows. Return None if no row waits; then the transaction has not begun."""
         start, began = self._scan.start(), monotonic()
-        found = None
+        rows = None
         with reaching(self.name):
-            if await connection.fetchval(_LOOK, start):
+            if await connection.fetchval(_HAS_ROWS, start):
                 await transaction.start()
-                found = await _read(connection, start, limit)
-        self._scan.took(start, monotonic() - began, [row.id for row in found or ()])
-        return found
+                rows = await _read(connection, start, limit)
+        self._scan.took(start, monotonic() - began, [row.id for row in rows or ()])
+        return rows
 
-    async def _left(self, connection: Connection) -> RelayReport:
-        """Something waits that is not read: others have it, or no deployment could ever send it."""
+    async def _set_aside(self, connection: Connection) -> RelayReport:
+        """Set aside payloads that are too large. Any other waiting rows are locked by other relays."""
         with reaching(self.name):
             aside = await connection.fetch(_SET_ASIDE, LARGEST_PAYLOAD)
         return RelayReport(set_aside=len(aside), reasons=reasons(row["error"] for row in aside))
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """Whatever goes wrong, also at Hookline's side, ends with its connection: the server gives the rows back."""
+        """Connect. Close the connection after any error, also one of Hookline's own database, so that the rows are unlocked."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._url, _MOVING)
-            self._known = False
+            self._checked = False
         connection = self._connection
         try:
-            if not self._known:
+            if not self._checked:
                 await check(connection, self.name)
-                self._known = True
+                self._checked = True
             yield connection
         except BaseException:
             self._connection = None
@@ -161,14 +161,14 @@ async def connect(url: str, settings: Mapping[str, str] = _SETTINGS) -> Connecti
                 url, server_settings=dict(settings), timeout=_CONNECT_TIMEOUT, command_timeout=_TIMEOUT
             )
     except ValueError as error:
-        # The driver's own text may quote a part of the password.
+        # The driver's error text may contain a part of the password.
         raise SourceUnavailable(f"{name}: the URL cannot be used ({type(error).__name__}): check its form") from None
     except asyncpg.PostgresError as error:
         raise SourceUnavailable(f"{name}: {error}") from error
 
 
 async def closed(connection: Connection) -> None:
-    """A server that does not answer is not waited for."""
+    """Close a connection. Do not wait for a server that does not answer."""
     try:
         await connection.close(timeout=_CLOSE_TIMEOUT)
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
@@ -176,19 +176,17 @@ async def closed(connection: Connection) -> None:
 
 
 async def version(connection: Connection, name: str) -> int:
-    """Of the outbox there; 0: there is none. `InvalidInput` for the database of a Hookline."""
+    """Return the version of the outbox, or 0 if there is none. Raises `InvalidInput` for a database of Hookline itself."""
     with reaching(name):
         found = await connection.fetchrow(_STANDING)
         if found["hooklines"]:
-            raise InvalidInput(
-                f"{name} is the own database of a Hookline, which sets its outbox up and relays it itself"
-            )
+            raise InvalidInput(f"{name} is a database of Hookline itself, which sets up and relays its own outbox")
         number: int = await connection.fetchval(_VERSION) if found["there"] and found["has_version"] else 0
         return number
 
 
 async def check(connection: Connection, name: str) -> None:
-    """That it can be relayed from. A newer release's outbox has at least what we need of it."""
+    """Raise `SourceUnavailable` unless this release can relay from the outbox. The outbox of a newer release is compatible."""
     try:
         found = await version(connection, name)
     except InvalidInput as error:
@@ -203,7 +201,7 @@ def not_set_up(name: str) -> str:
 
 @contextmanager
 def reaching(name: str) -> Iterator[None]:
-    """The driver's errors as those of a source."""
+    """Turn the driver's errors into `SourceUnavailable`."""
     try:
         with translated():
             yield
@@ -225,7 +223,7 @@ def _denied(name: str, error: MigrationNeeded) -> str | None:
 
 
 async def _read(connection: Connection, start: int, limit: int) -> list[OutboxRow]:
-    """Locked until the transaction ends."""
+    """Read rows and lock them until the transaction ends."""
     try:
         return [outbox_row(found) for found in await connection.fetch(_READ, start, limit, MAX_BYTES, LARGEST_PAYLOAD)]
     except _UNTRANSLATABLE:
@@ -237,7 +235,7 @@ async def _read(connection: Connection, start: int, limit: int) -> list[OutboxRo
 
 
 async def _read_one(connection: Connection, row_id: int) -> OutboxRow:
-    """One that cannot be read must not keep the others from being."""
+    """Read one row. A row that cannot be read gets a fault, so that it does not block the others."""
     try:
         async with connection.transaction():
             return outbox_row(await connection.fetchrow(_READ_ONE, row_id))

@@ -1,4 +1,4 @@
-"""The outbox in an application's own database, by its URL: set up, and cleared of what has been relayed."""
+"""Creates the outbox in an application's own database, and deletes relayed rows from it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hookline.outbox.adapters.prune import delete_relayed, on
 from hookline.store.protocols import Store
 
 VERSION = setup.VERSION
-_PATIENCE = 10.0  # seconds: an application's long transaction holds the locks that we need
+_LOCK_TIMEOUT = 10.0  # seconds to wait for locks that the application's transactions hold
 
-_LOCK = "SELECT pg_advisory_xact_lock(1214540, 1)"  # as for Hookline's own migrations: whoever comes second waits
-# What a role lacks that would have to create the schema.
+_LOCK = "SELECT pg_advisory_xact_lock(1214540, 1)"  # also used by Hookline's migrations, so that they run one at a time
+# The GRANT that the role needs to create the schema, if it is missing.
 _MISSING_GRANT = """
 SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
 WHERE to_regnamespace('hookline') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
 """
 _HOOKLINES = "SELECT 1 FROM sqlite_master WHERE name = 'outbox_place'"
 GRANTS = """
--- What a role needs to publish, and no more.
+-- The rights that a role needs to publish, and no others.
 GRANT USAGE ON SCHEMA hookline TO {role};
 GRANT EXECUTE ON FUNCTION
     hookline.publish(text, text, text, text, text[], text[], text, timestamptz, interval, text, text),
@@ -41,7 +41,7 @@ GRANT EXECUTE ON FUNCTION
 
 
 async def install(url: str) -> bool:
-    """Whether anything had to be done. One that is as it should be is not even locked."""
+    """Create the outbox if it is missing or outdated. Return whether anything was changed. A current outbox is not locked."""
     path = sqlite_path(url)
     if path is None:
         return await _install_postgres(url)
@@ -63,12 +63,12 @@ async def _install_postgres(url: str) -> bool:
             return False
         with postgres.reaching(name):
             async with connection.transaction():
-                await connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
+                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}s'")
                 await connection.execute(_LOCK)
                 await _check_may_create(connection, name)
                 await connection.execute(setup.sql("postgres"))
     except LockNotAvailableError:
-        raise SourceUnavailable(f"{name}: somebody holds the outbox's table for long; try again later") from None
+        raise SourceUnavailable(f"{name}: another transaction has locked the outbox's table; try again later") from None
     finally:
         await postgres.closed(connection)
     return True
@@ -86,7 +86,7 @@ async def _check_may_create(connection: Any, name: str) -> None:
 def _install_sqlite(path: Path, name: str) -> bool:
     with _opened(path, name) as conn:
         if conn.execute(_HOOKLINES).fetchone():
-            raise InvalidInput(f"{name} is the own database of a Hookline, which has its outbox already")
+            raise InvalidInput(f"{name} is a database of Hookline itself, which already has an outbox")
         if _has_table(conn, name):
             return False
         conn.execute("BEGIN IMMEDIATE")
@@ -97,15 +97,15 @@ def _install_sqlite(path: Path, name: str) -> bool:
 
 
 def _has_table(conn: sqlite3.Connection, name: str) -> bool:
-    found = _columns(conn)
+    existing = _columns(conn)
     with closing(sqlite3.connect(":memory:")) as model:
         model.executescript(setup.sql("sqlite"))
-        wanted = _columns(model)
-    if found and not wanted <= found:
+        required = _columns(model)
+    if existing and not required <= existing:
         raise Conflict(
-            f"{name} has a table hookline_outbox without {', '.join(sorted(wanted - found))}: it is not ours"
+            f"{name} has a table hookline_outbox without {', '.join(sorted(required - existing))}: it is not Hookline's"
         )
-    return bool(found)
+    return bool(existing)
 
 
 def _columns(conn: sqlite3.Connection) -> set[str]:
@@ -114,12 +114,12 @@ def _columns(conn: sqlite3.Connection) -> set[str]:
 
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
-    """An error rolls back, because closing does."""
+    """Open the file for reading and writing. Closing the connection rolls back, also after an error."""
     _check_there(path)
     conn: sqlite3.Connection | None = None
     try:
         uri = f"file:{quote(str(path.absolute()))}?mode=rw"
-        conn = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        conn = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT, isolation_level=None)
         yield conn
     except sqlite3.Error as error:
         raise SourceUnavailable(f"{name}: {error}") from error
@@ -130,14 +130,14 @@ def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
 
 def _check_there(path: Path) -> None:
     if not path.is_file():
-        raise SourceUnavailable(f"no database at {path.absolute()}: the application makes it, not Hookline")
+        raise SourceUnavailable(f"no database at {path.absolute()}: the application must create it, not Hookline")
 
 
-# ── what has been relayed ─────────────────────────────────────────────────────────────────────────────────────────
+# ── relayed rows ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def prune(url: str, store: Store) -> int:
-    """Delete from an application's SQLite file what Hookline has copied; how many rows. Its own next publish does the same."""
+    """Delete relayed rows from an application's SQLite file, and return their number. Its next publish does the same."""
     path = sqlite_path(url)
     if path is None:
         raise InvalidInput("prune is for SQLite: a row of PostgreSQL is deleted when it is relayed")
@@ -147,7 +147,7 @@ async def prune(url: str, store: Store) -> int:
 
 
 def _prune(path: Path, name: str, place: OutboxPlace) -> int:
-    """In short transactions: the application waits for each."""
+    """Delete in short transactions, because the application waits for each of them."""
     with _opened(path, name) as conn:
         more = True
         while more:

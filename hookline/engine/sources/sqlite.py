@@ -1,4 +1,7 @@
-"""An outbox in an application's own SQLite file. It is only read; how far is kept in Hookline's database, with the messages."""
+"""The outbox in an application's own SQLite file. Hookline only reads the file.
+
+Hookline's database holds the place, which is the last row that was copied. It is saved in one transaction with the messages.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from msgspec.structs import replace
 
 from hookline.clock import monotonic
 from hookline.config.urls import sqlite_path
-from hookline.engine.sources.sqlite_file import Absent, Batch, NotNow, SqliteFile
+from hookline.engine.sources.sqlite_file import Absent, Batch, SqliteFile, TemporarilyUnreadable
 from hookline.engine.sources.sqlite_rows import row_of
 from hookline.errors import InvalidInput
 from hookline.model import OutboxPlace, RelayReport
@@ -26,11 +29,11 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-MARK = 0.25  # seconds between two writes of the marker
+MARK_INTERVAL = 0.25  # seconds between two writes of the marker
 
 
 class SqliteSource:
-    """Any number of processes may read the same file: the place is moved by compare-and-set."""
+    """The outbox as one relay sees it. Many processes may read the same file, because compare-and-set moves the place."""
 
     sampled = False
 
@@ -43,11 +46,11 @@ class SqliteSource:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hookline-outbox-file")
         self._more = False
-        self._said: str | None = None  # why it waits
+        self._problem: str | None = None  # the problem that was logged last; None: the file can be read
         self._place: OutboxPlace | None = None
-        self._marked: OutboxPlace | UnsetType | None = UNSET  # unknown before the first move
+        self._marked: OutboxPlace | UnsetType | None = UNSET  # the place in the marker; unknown before the first move
         self._marked_at = 0.0
-        self._unmarked = False  # and said so
+        self._marker_failed = False  # a failed write of the marker was logged
 
     async def move(self, limit: int) -> RelayReport:
         self._more = False
@@ -56,12 +59,12 @@ class SqliteSource:
             await self._mark()
         try:
             batch = await self._read(place, limit)
-        except NotNow:
+        except TemporarilyUnreadable:
             report = RelayReport(more=True)
         else:
-            gone = RelayReport(more=place is not None)  # one that was never there is behind with nothing
-            report = gone if batch is None else await self._take(batch, place)
-        if monotonic() >= self._marked_at + MARK:
+            absent = RelayReport(more=place is not None)  # an outbox that never existed has no rows that wait
+            report = absent if batch is None else await self._take(batch, place)
+        if monotonic() >= self._marked_at + MARK_INTERVAL:
             await self._mark()
         return report
 
@@ -71,7 +74,7 @@ class SqliteSource:
             return RelayReport()
         rows = [row_of(raw) for raw in batch.rows]
         report = await self._store.take(rows, source=self.name, place=batch.end, after=place)
-        if report is None:  # another process was quicker: look again from where it came to
+        if report is None:  # another process has moved the place, so read again from there
             self._more = True
             return RelayReport(more=True)
         self._place = batch.end
@@ -92,33 +95,36 @@ class SqliteSource:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def _read(self, place: OutboxPlace | None, limit: int) -> Batch | None:
-        """None: there is no such thing."""
+        """Read a batch. Return None if the file or the table does not exist."""
         try:
             batch = await self._in_thread(partial(self._file.read, place, limit))
         except Absent as absent:
-            self._say(str(absent))
+            self._log_problem(str(absent))
             return None
-        self._say(None)
+        self._log_problem(None)
         return batch
 
-    def _say(self, reason: str | None) -> None:
-        if reason != self._said:
-            self._said = reason
-            if reason is None:
+    def _log_problem(self, problem: str | None) -> None:
+        """Log a change: that the file cannot be read, or that it can be read again."""
+        if problem != self._problem:
+            self._problem = problem
+            if problem is None:
                 log.info("outbox_back", outbox=self.name)
             else:
-                log.warning("outbox_away", outbox=self.name, error=reason)
+                log.warning("outbox_away", outbox=self.name, error=problem)
 
     async def _mark(self) -> None:
-        """Tell the application how far it may delete: only what is committed here. A marker that says otherwise at the start
-        is from another life of Hookline's database, and goes before the first read."""
+        """Write the marker, which says up to which row the application may delete: only rows committed in Hookline's database.
+
+        A marker with another place may come from an earlier database of Hookline. So it is replaced before the first read.
+        """
         if self._place == self._marked:
             return
         self._marked, self._marked_at = self._place, monotonic()
         try:
             await self._in_thread(partial(self._write_marker, self._place))
         except OSError as error:
-            self._say_unmarked(error)
+            self._log_marker_failure(error)
 
     def _write_marker(self, place: OutboxPlace | None) -> None:
         if place is None:
@@ -126,14 +132,14 @@ class SqliteSource:
         elif marker.read(self._file.path) != place:
             marker.write(self._file.path, place)
 
-    def _say_unmarked(self, error: OSError) -> None:
-        if not self._unmarked:
-            self._unmarked = True
+    def _log_marker_failure(self, error: OSError) -> None:
+        if not self._marker_failed:
+            self._marker_failed = True
             log.warning(
                 "outbox_not_marked",
                 outbox=self.name,
                 error=str(error),
-                effect="what has been relayed stays in the file until `hookline outbox prune`",
+                effect="relayed rows stay in the file until you run `hookline outbox prune`",
             )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

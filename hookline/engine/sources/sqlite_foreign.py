@@ -1,8 +1,8 @@
-"""Reading the SQLite file of another user, and leaving no file of ours beside it.
+"""Locks the SQLite file of another user, so that a read creates no files beside it.
 
-Whoever opens a file in WAL mode that has no `-wal` and `-shm`, even to read, makes them, in its own name. If that is not the
-application, it can no longer write to its own database. SQLite takes both away when the last connection is closed, which a shared
-lock on the file prevents: what is seen beside it under the lock is still there when SQLite looks.
+A process that opens a WAL-mode file without `-wal` and `-shm` files creates them, even to read. They then belong to our user, and
+the application can no longer write to its own database. SQLite removes both files when the last connection closes, and a shared
+lock prevents that. So files that exist while this module holds the lock still exist when SQLite opens the database.
 """
 
 from __future__ import annotations
@@ -14,29 +14,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Where SQLite locks: a writer that waits for its turn has the first byte, readers share the others.
+# The bytes that SQLite locks: a waiting writer locks the first one, and readers share the others.
 _PENDING = 0x40000000
 _SHARED = _PENDING + 2
 _SHARED_SIZE = 510
-_SET = getattr(fcntl, "F_OFD_SETLK", None)  # locks of the descriptor, not of the process, which has SQLite's own; Linux
+# Linux only: locks that belong to the descriptor. Locks of the process would mix with SQLite's own.
+_SET = getattr(fcntl, "F_OFD_SETLK", None)
 
 
-def is_guest(file: Path) -> bool:
-    """Root is none: SQLite gives what it makes as root to the owner of the file."""
+def is_foreign(file: Path) -> bool:
+    """Return whether the file belongs to another user. For root it is False: SQLite gives its files to the file's owner."""
     return os.geteuid() not in (0, file.stat().st_uid)
 
 
 @contextmanager
 def shared_lock(file: Path) -> Iterator[bool]:
-    """False: a writer is there, or waits. No connection to the file may outlive it: the end takes SQLite's own locks too."""
+    """Take a shared lock. Yield False if a writer holds or awaits the lock.
+
+    Close every connection to the file before the end: closing the descriptor also drops the locks of SQLite in this process.
+    """
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield _taken(fd)
+        yield _take(fd)
     finally:
         os.close(fd)
 
 
-def _taken(fd: int) -> bool:
+def _take(fd: int) -> bool:
     try:
         _lock(fd, fcntl.F_RDLCK, _PENDING, 1)
         _lock(fd, fcntl.F_RDLCK, _SHARED, _SHARED_SIZE)

@@ -1,4 +1,4 @@
-"""Rows of an application's `hookline_outbox`, whatever was written there. Pure: nothing here fails, and nothing is guessed."""
+"""Parses rows of an application's table `hookline_outbox`. Pure. It never raises: an invalid value becomes the row's fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
 def row_of(raw: Mapping[str, Any]) -> OutboxRow:
-    """Texts and blobs are bytes here."""
+    """Return the parsed row. In `raw`, text and blobs are bytes."""
     reading = _Reading(raw)
     uid = uid_of(raw["uid"])
     max_age = reading.number("max_age")
@@ -52,13 +52,13 @@ def place_of(raw: Mapping[str, Any]) -> OutboxPlace:
 
 
 def uid_of(value: Any) -> str:
-    """As it is, if it looks like one of ours; else a digest, which still tells it from another."""
+    """Return the uid as text. A uid that does not have Hookline's form becomes a digest, which still identifies the row."""
     text = value.decode("latin-1") if isinstance(value, bytes) else repr(value)
     return text if _UID.fullmatch(text) else hashlib.sha256(text.encode("latin-1", "replace")).hexdigest()[:24]
 
 
 class _Reading:
-    """One row; its first fault is noted."""
+    """Parses the fields of one row, and keeps the first fault."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw
@@ -66,7 +66,7 @@ class _Reading:
 
     def required(self, field: str) -> str:
         found = self.text(field)
-        return self._unread(field, "is NULL", NO_TEXT) if found is None else found
+        return self._invalid(field, "is NULL", NO_TEXT) if found is None else found
 
     def text(self, field: str) -> str | None:
         return self._read(field, NO_TEXT, _decode)
@@ -78,18 +78,18 @@ class _Reading:
         return self._read(field, NO_INSTANT, _instant)
 
     def payload(self) -> bytes:
-        """Not looked into: the check of every message does that."""
+        """Return the payload unparsed. The check that every message passes parses it later."""
         found = self._raw["payload"]
         if isinstance(found, bytes):
             return found
-        return self._unread("payload", "is NULL" if found is None else "is a number, not JSON in a text", b"")
+        return self._invalid("payload", "is NULL" if found is None else "is a number, not JSON text", b"")
 
     def number(self, field: str) -> float | None:
         found = self._raw[field]
         if found is None:
             return None
         if not isinstance(found, int | float) or not math.isfinite(found):
-            return self._unread(field, "is not a number", NO_AGE)
+            return self._invalid(field, "is not a number", NO_AGE)
         return found
 
     def _read(self, field: str, unreadable: T, decode: Callable[[bytes], T]) -> T | None:
@@ -97,21 +97,21 @@ class _Reading:
         if found is None:
             return None
         if not isinstance(found, bytes):
-            return self._unread(field, "is a number, not a text", unreadable)
+            return self._invalid(field, "is a number, not a text", unreadable)
         try:
             return decode(found)
         except UnicodeDecodeError:
-            return self._unread(field, "is not UTF-8", unreadable)
+            return self._invalid(field, "is not UTF-8", unreadable)
         except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            return self._unread(field, str(error), unreadable)
+            return self._invalid(field, str(error), unreadable)
 
-    def _unread(self, field: str, reason: str, unreadable: T) -> T:
+    def _invalid(self, field: str, reason: str, unreadable: T) -> T:
         self.fault = self.fault or f"{field}: {reason}"
         return unreadable
 
 
 def _trace(value: Any) -> str | None:
-    """A message is worth more than its trace: what is not well formed is left out, and no fault."""
+    """Return the trace context, or None if it is malformed. That is no fault, because the message matters more than its trace."""
     return well_formed(value.decode("latin-1")) if isinstance(value, bytes) else None
 
 
@@ -132,7 +132,7 @@ def _instant(raw: bytes) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is not an instant in ISO 8601") from None
+        raise ValueError(f"{text[:40]!r} is not a time in ISO 8601") from None
     if at.tzinfo is None:
         raise ValueError("needs a time zone")
     return at.astimezone(UTC)

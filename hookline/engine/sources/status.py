@@ -1,4 +1,4 @@
-"""How an application's outbox stands, for `hookline outbox status` and `doctor`. Looks once, and changes nothing."""
+"""Reads the status of an application's outbox, for `hookline outbox status` and `doctor`. It changes nothing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hookline.clock import monotonic
 from hookline.config import shown_url
 from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
-from hookline.engine.sources.sqlite_file import Absent, NotNow, SqliteFile
+from hookline.engine.sources.sqlite_file import Absent, SqliteFile, TemporarilyUnreadable
 from hookline.errors import SourceUnavailable
 from hookline.model import OutboxPlace
 from hookline.outbox import marker
 from hookline.store.protocols import COUNTED, Store
 
-_PATIENCE = 5.0  # seconds
+_MAX_WAIT = 5.0  # seconds to wait for a moment in which the file can be read
 
-# An instant that was written by hand can be one that Python does not have.
+# Users can insert rows by hand, so `created_at` may be out of the range of Python's datetime.
 _WAITING = """
 SELECT count(*) AS waiting,
        min(created_at) FILTER (WHERE created_at BETWEEN '2000-01-01' AND '3000-01-01') AS oldest
@@ -41,13 +41,13 @@ _LOWEST = -(1 << 63)
 
 
 class SourceView(Struct, frozen=True, kw_only=True):
-    waiting: int  # counted up to a bound
-    oldest: datetime | None  # of those that wait
-    hints: tuple[str, ...] = ()  # what could be better
+    waiting: int  # waiting rows; the count stops at `COUNTED`
+    oldest: datetime | None  # when the oldest waiting row was created
+    hints: tuple[str, ...] = ()  # advice for the user
 
 
 async def examine(url: str, store: Store) -> SourceView:
-    """`SourceUnavailable`: it cannot be relayed from as it is; the text says why, and what to do."""
+    """Return the status. Raises `SourceUnavailable` if the relay cannot use this outbox; its text says why and what to do."""
     path = sqlite_path(url)
     if path is None:
         return await _postgres(url)
@@ -67,29 +67,29 @@ async def _postgres(url: str) -> SourceView:
             aside = await connection.fetchval(_ASIDE, COUNTED)
     finally:
         await postgres.closed(connection)
-    return SourceView(waiting=found["waiting"], oldest=found["oldest"], hints=tuple(_left_there(aside)))
+    return SourceView(waiting=found["waiting"], oldest=found["oldest"], hints=tuple(_aside_hints(aside)))
 
 
-def _left_there(aside: int) -> Iterator[str]:
+def _aside_hints(aside: int) -> Iterator[str]:
     if aside:
-        rows = "1 row stands" if aside == 1 else f"{aside:,} rows stand"
-        yield f"{rows} aside there, too large to be copied: see the column error of hookline.outbox"
+        rows = "1 row is" if aside == 1 else f"{aside:,} rows are"
+        yield f"{rows} set aside there, too large to be copied: see the column error of hookline.outbox"
 
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sqlite(path: Path, place: OutboxPlace | None) -> SourceView:
-    """Patiently: a file that was written to a moment ago cannot always be read at once."""
-    file, give_up = SqliteFile(path), monotonic() + _PATIENCE
+    """Read the status. Retry for a while, because a file that was just written to cannot always be read at once."""
+    file, give_up = SqliteFile(path), monotonic() + _MAX_WAIT
     while True:
         try:
             return _view(file, place)
         except Absent as absent:
             raise SourceUnavailable(str(absent)) from None
-        except NotNow:
+        except TemporarilyUnreadable:
             if monotonic() > give_up:
-                raise SourceUnavailable(f"{path}: the application is writing to it all the time") from None
+                raise SourceUnavailable(f"{path}: the application writes to it all the time") from None
             time.sleep(0.02)
 
 
@@ -100,21 +100,21 @@ def _view(file: SqliteFile, place: OutboxPlace | None) -> SourceView:
 
 
 def _start(conn: sqlite3.Connection, place: OutboxPlace | None) -> int:
-    """Behind the place, if the row there is still that one; else every row is new."""
+    """Return the id after which rows are new: that of the place, if the same row is still there; otherwise all rows are new."""
     known = place is not None and conn.execute(_SAME, (place.row_id, place.row_uid)).fetchone()
     return place.row_id if place is not None and known else _LOWEST
 
 
 def _hints(path: Path, wal: bool) -> Iterator[str]:
     if not wal:
-        yield "its journal mode is not WAL, in which it can write while we read: PRAGMA journal_mode = WAL"
+        yield "its journal mode is not WAL, so it cannot write while Hookline reads: run PRAGMA journal_mode = WAL"
     mark = marker.path_of(path)
     if not os.access(mark.parent, os.W_OK):
-        yield f"{mark} cannot be written by this user: what has been relayed stays there until hookline outbox prune"
+        yield f"this user cannot write {mark}: relayed rows stay in the file until you run hookline outbox prune"
 
 
 def _instant(raw: bytes | None) -> datetime | None:
-    """Anybody may have written it."""
+    """Parse a time. Return None if it is invalid, because users can write to the table by hand."""
     try:
         return None if raw is None else datetime.fromisoformat(raw.decode()).astimezone(UTC)
     except (ValueError, OverflowError, AttributeError):
