@@ -1,4 +1,4 @@
-"""pytest's fixtures for an application that publishes. Every run of pytest loads this module, so it imports nothing else."""
+"""Fixtures for pytest, for applications that publish. Every run of pytest loads this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hookline_connection() -> Any:
-    """The connection or session that the tests publish on. Give your own in `conftest.py`, by this name."""
+    """Return the connection or session that the tests publish on. Define your own in `conftest.py`, with this name."""
     if "django.conf" in sys.modules:
         from django.conf import settings
 
@@ -23,14 +23,14 @@ def hookline_connection() -> Any:
 
             return connection
     raise pytest.UsageError(
-        "hookline_outbox needs to know your connection: define a fixture hookline_connection in conftest.py that returns the "
+        "hookline_outbox does not know your connection: define a fixture hookline_connection in conftest.py that returns the "
         "connection or session that your tests publish on"
     )
 
 
 @pytest.fixture
 def hookline_outbox(hookline_connection: Any) -> Outbox:
-    """What the test has published on `hookline_connection`, and the delivery of it."""
+    """Return the events that the test published on `hookline_connection`, with methods to deliver them."""
     from hookline.testing import Outbox
 
     return Outbox(hookline_connection)
@@ -38,7 +38,7 @@ def hookline_outbox(hookline_connection: Any) -> Outbox:
 
 @pytest.fixture
 def hookline_endpoint() -> Iterator[FakeEndpoint]:
-    """A real HTTP server on this machine that verifies and records."""
+    """Return a real HTTP server on this machine that verifies and records requests."""
     from hookline.testing import FakeEndpoint
 
     with FakeEndpoint() as endpoint:

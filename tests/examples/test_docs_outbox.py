@@ -200,7 +200,7 @@ def test_the_lines_of_django(tmp_path: Path) -> None:
     order = "from shop.models import Order; order = Order(item='tea', cents=450)\n"
     for command in (["migrate"], ["shell", "-c", order + publish]):
         done = subprocess.run(
-            [sys.executable, "services/manage.py", *command], cwd=shop, capture_output=True, text=True, check=False
+            [sys.executable, "manage.py", *command], cwd=shop, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
     with closing(sqlite3.connect(shop / "shop.db")) as file:

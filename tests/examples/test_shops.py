@@ -36,7 +36,7 @@ class Shop(Struct, frozen=True, kw_only=True):
 
 SHOPS = {
     "flask": Shop(name="flask_shop", run="flask run", any_port="--port 0"),
-    "django": Shop(name="django_shop", run="python services/manage.py runserver", any_port="127.0.0.1:0 --noreload"),
+    "django": Shop(name="django_shop", run="python manage.py runserver", any_port="127.0.0.1:0 --noreload"),
     "fastapi": Shop(name="fastapi_shop", run="uvicorn app:app", any_port="--port 0"),
     "fastapi-postgres": Shop(name="fastapi_shop", run="uvicorn app:app", any_port="--port 0", engine="postgres"),
 }

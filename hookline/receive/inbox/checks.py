@@ -1,4 +1,4 @@
-"""What a caller gets wrong is an error at the call; nothing was written."""
+"""Checks of arguments. They raise `InvalidInput` before anything is written."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from datetime import timedelta
 from hookline.errors import InvalidInput
 from hookline.receive.verify import Webhook
 
-_LONGEST = 256  # characters: two of them must fit into one entry of a PostgreSQL index
+_LONGEST = 256  # characters: a scope and a key must fit into one entry of a PostgreSQL index
 _MAX_DAYS = 366
 _LARGEST_STEP = 100_000
 
 
 def checked_key(key: object) -> str:
     if key is None:
-        raise InvalidInput("key: this webhook has no id of its own; give the one that is the same on every copy")
+        raise InvalidInput("key: this webhook has no id of its own; give an id that all copies of the event share")
     text = _text("key", key)
     if not text:
-        raise InvalidInput("key: is empty; without an id, a copy cannot be told from another event")
+        raise InvalidInput("key: is empty; without an id, a copy cannot be recognised")
     return text
 
 
@@ -32,15 +32,15 @@ def checked_event_type(event_type: object) -> str | None:
 
 def checked_body(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise InvalidInput(f"body: {type(body).__name__} is not the bytes that came")
+        raise InvalidInput(f"body: {type(body).__name__} is not bytes; give the body as it arrived")
     return bytes(body)
 
 
 def kept_headers(webhook: object, names: Iterable[str]) -> dict[str, str]:
-    """Of the webhook, those that are named and there."""
+    """Return the named headers that the webhook has."""
     wanted = [names] if isinstance(names, str) else list(names)
     if wanted and not isinstance(webhook, Webhook):
-        raise InvalidInput("headers: only a verified webhook has any")
+        raise InvalidInput("headers: only a verified webhook has headers; bytes have none")
     found = webhook.headers if isinstance(webhook, Webhook) else {}
     return {name.lower(): found[name] for name in wanted if name in found}
 
@@ -70,21 +70,21 @@ def checked_id(number: object) -> int:
     return number
 
 
-def _between(field: str, number: object, most: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise InvalidInput(f"{field}: is not a whole number from 1 to {most}")
+def _between(field: str, number: object, limit: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= limit:
+        raise InvalidInput(f"{field}: is not a whole number from 1 to {limit}")
     return number
 
 
 def _text(field: str, value: object) -> str:
-    """As a plain text: some drivers write a StrEnum by its name."""
+    """Return a plain str: some drivers write a StrEnum by its name."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{field}: {type(value).__name__} is not a text")
+        raise InvalidInput(f"{field}: {type(value).__name__} is not a str")
     text = str.__str__(value)
     if len(text) > _LONGEST:
         raise InvalidInput(f"{field}: is longer than {_LONGEST} characters")
     if "\0" in text or not _is_utf8(text):
-        raise InvalidInput(f"{field}: has a NUL or half of a surrogate pair in it")
+        raise InvalidInput(f"{field}: contains a NUL character or a lone surrogate")
     return text
 
 

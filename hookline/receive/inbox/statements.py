@@ -1,15 +1,26 @@
-"""What is asked of the database, by engine. PostgreSQL's own clock counts; SQLite is told the time.
+"""The SQL statements of the inbox, for each engine. PostgreSQL uses its own clock. SQLite gets the time as `:now`.
 
-Types are spelled out for PostgreSQL, because drivers differ in what they take a parameter for.
+PostgreSQL parameters have explicit casts, because each driver infers other types.
 """
 
 from __future__ import annotations
 
-from hookline.receive.inbox.statement import Pair, Statement
+from hookline.outbox.adapters.base import Engine, Statement
+
+
+class Pair:
+    """One statement, written for both engines."""
+
+    def __init__(self, *, postgres: str, sqlite: str) -> None:
+        self._by_engine: dict[Engine, Statement] = {"postgres": Statement(postgres), "sqlite": Statement(sqlite)}
+
+    def on(self, engine: Engine) -> Statement:
+        return self._by_engine[engine]
+
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A copy waits here for the end of the first one's transaction. One round trip.
+# A copy waits here until the transaction of the first request ends. One statement, so that it is one round trip.
 RECORD_POSTGRES = Statement("""
 WITH fresh AS (
     INSERT INTO hookline_inbox (scope, key) VALUES (CAST(:scope AS text), CAST(:key AS text))
@@ -26,7 +37,7 @@ RECORD_KEY_SQLITE = Statement("""
 INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, :now) ON CONFLICT DO NOTHING RETURNING 1
 """)
 
-# SQLite has no statement that writes two tables.
+# SQLite cannot write two tables in one statement.
 EFFECT_SQLITE = Statement("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
 COPY_SQLITE = Statement("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
 
@@ -51,8 +62,8 @@ ON CONFLICT (scope, key) DO NOTHING RETURNING 1
 
 # ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The error stands for the case that this worker dies; whatever else becomes of the attempt overwrites it. A row that a handler
-# of another worker holds is passed over, however long ago its claim ended.
+# The error is for the case that this worker dies. Every other end of the attempt overwrites it. A row that the handler of
+# another worker has locked is skipped, even if its claim has expired.
 CLAIM = Pair(
     postgres="""
 UPDATE hookline_inbox_event
@@ -73,8 +84,8 @@ RETURNING id, scope, key, event_type, body, headers, attempts, accepted_at, (:no
 """,
 )
 
-# Before the handler, in its transaction: the row is held while the handler runs, and nothing that the handler commits by itself
-# can be without the mark.
+# This runs before the handler, in its transaction. So the row stays locked while the handler runs, and if the handler commits
+# by itself, the mark "done" is committed too.
 FINISH_POSTGRES = Statement("""
 WITH finished AS (
     UPDATE hookline_inbox_event
@@ -93,7 +104,7 @@ WHERE id = :id AND token = :token AND state = 'open'
 RETURNING scope, key
 """)
 
-# After the handler: a rollback of its own would have taken the mark with it, and not what it wrote later.
+# This runs after the handler. If the handler rolled back, the mark is gone, but later writes of the handler are not.
 FINISHED = Pair(
     postgres="SELECT 1 FROM hookline_inbox_event WHERE id = CAST(:id AS bigint) AND state = 'done'",
     sqlite="SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'",
@@ -136,11 +147,11 @@ DEAD = Pair(
 SELECT id, scope, key, event_type, body, headers, attempts, reason, error,
        CAST(extract(epoch FROM accepted_at) * 1000000 AS bigint), CAST(extract(epoch FROM finished_at) * 1000000 AS bigint)
 FROM hookline_inbox_event
-WHERE state = 'dead' AND id > CAST(:after AS bigint) ORDER BY id LIMIT CAST(:most AS integer)
+WHERE state = 'dead' AND id > CAST(:after AS bigint) ORDER BY id LIMIT CAST(:limit AS integer)
 """,
     sqlite="""
 SELECT id, scope, key, event_type, body, headers, attempts, reason, error, accepted_at, finished_at
-FROM hookline_inbox_event WHERE state = 'dead' AND id > :after ORDER BY id LIMIT :most
+FROM hookline_inbox_event WHERE state = 'dead' AND id > :after ORDER BY id LIMIT :limit
 """,
 )
 
@@ -174,7 +185,7 @@ RETURNING 1
 
 # ── clean ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# SKIP LOCKED: two that clean at once do not wait for each other.
+# SKIP LOCKED: two clean-ups at once do not wait for each other.
 _AGE_POSTGRES = "now() - CAST(:age AS double precision) * interval '1 second'"
 _AGE_SQLITE = ":now - CAST(:age * 1000000 AS integer)"
 
@@ -184,12 +195,12 @@ def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
         postgres=f"""
 DELETE FROM {table} WHERE ({id_}) IN (
     SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_POSTGRES}
-    ORDER BY {at} LIMIT CAST(:most AS integer) FOR UPDATE SKIP LOCKED)
+    ORDER BY {at} LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED)
 RETURNING 1
 """,  # noqa: S608
         sqlite=f"""
 DELETE FROM {table} WHERE ({id_}) IN (
-    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_SQLITE} ORDER BY {at} LIMIT :most)
+    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_SQLITE} ORDER BY {at} LIMIT :limit)
 RETURNING 1
 """,  # noqa: S608
     )
@@ -202,7 +213,7 @@ CLEAN_EFFECTS = _clean("hookline_inbox_effect", "id", "at")
 
 # ── report ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# By days of UTC: day, first, copies, effects, and those effects that were not the first of their key.
+# For each UTC day: the date, first requests, copies, effects, and effects that were not the first of their key.
 DAYS = Pair(
     postgres="""
 WITH since AS (
@@ -245,8 +256,8 @@ SELECT date(at / 1000000, 'unixepoch'), sum(fresh), sum(copy), sum(effect), sum(
 """,
 )
 
-# Today, how many wait, how long the oldest has been due, how many are dead. What is due later waits for a retry, and what is
-# claimed for its handler.
+# Today's date, how many events wait, for how long the oldest has been due, and how many are dead. An event that is due later
+# waits for a retry, or for the end of its claim.
 BACKLOG = Pair(
     postgres="""
 SELECT CAST(CAST(now() AT TIME ZONE 'UTC' AS date) AS text),

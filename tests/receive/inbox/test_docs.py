@@ -73,7 +73,7 @@ def test_clean(shop: Shop) -> None:
 def test_accept_and_the_worker_until_sigterm(shop: Shop, tmp_path: Path) -> None:
     for _ in range(2):
         _run(ACCEPT[0], shop)
-    script = tmp_path / "engine/worker.py"
+    script = tmp_path / "worker.py"
     script.write_text(ACCEPT[1])
     worker = subprocess.Popen([sys.executable, script], env=os.environ | {"DATABASE_URL": shop.url})
     try:
