@@ -26,7 +26,7 @@ _FIND: dict[Engine, str] = {
 # `hookline migrate` takes the same lock, so that two set-ups at once run one after the other.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 1)"
 
-# One statement: function bodies, strings and comments may contain semicolons.
+# Matches one statement. Function bodies, strings and comments in it may contain semicolons.
 _STATEMENT = re.compile(r"(?:--[^\n]*|'[^']*'|\$(\w*)\$.*?\$\1\$|[^;])+", re.DOTALL)
 _COMMENT = re.compile(r"\s*--[^\n]*")
 
@@ -35,13 +35,13 @@ _KEEP_SQLITE = "-- hookline_outbox is kept: SQL alone cannot check that no event
 
 @cache
 def sql(engine: Engine) -> str:
-    """Return the SQL that creates the outbox. It can run again, and on PostgreSQL beside Hookline's own tables."""
+    """Return the SQL that creates the outbox. It is safe to run it again, and to run it beside Hookline's own tables."""
     return _read(_known(engine))
 
 
 @cache
 def statements(engine: Engine) -> tuple[str, ...]:
-    """Return the same as single statements, for drivers that take one at a time."""
+    """Return the SQL of `sql` as single statements, for drivers that take one at a time."""
     return _split(sql(engine))
 
 

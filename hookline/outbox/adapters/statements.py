@@ -29,8 +29,9 @@ _EXTRACTED = ", ".join(f"json_extract(value, '$.{column}')" for column in COLUMN
 PUBLISH: dict[Engine, Statement] = {
     # The parameter is cast to text first: an application may have told its driver to encode every json parameter as JSON.
     "postgres": Statement("SELECT hookline.publish_events(CAST(CAST(:events AS text) AS json))"),
+    # json_each returns the events in their order.
     "sqlite": Statement(
-        f"INSERT INTO hookline_outbox ({', '.join(COLUMNS)}) SELECT {_EXTRACTED} FROM json_each(:events) ORDER BY key"  # noqa: S608
+        f"INSERT INTO hookline_outbox ({', '.join(COLUMNS)}) SELECT {_EXTRACTED} FROM json_each(:events)"  # noqa: S608
     ),
 }
 

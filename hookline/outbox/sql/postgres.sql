@@ -1,4 +1,4 @@
--- The outbox in a PostgreSQL database. This can run again, alone or beside Hookline's own tables. Applications must use
+-- The outbox in a PostgreSQL database. It is safe to run this again, alone or beside Hookline's own tables. Applications must use
 -- `hookline.publish`, not the table.
 
 CREATE SCHEMA IF NOT EXISTS hookline;

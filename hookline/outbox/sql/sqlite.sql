@@ -1,4 +1,4 @@
--- The outbox in a SQLite database: one table in the application's own file. This can run again.
+-- The outbox in a SQLite database: one table in the application's own file. It is safe to run this again.
 -- Hookline only reads it: a write of another process would break a transaction that reads and then writes. The application's
 -- next publish, or `hookline outbox prune`, deletes relayed rows.
 

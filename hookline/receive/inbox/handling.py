@@ -7,7 +7,7 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from hookline.model import RetryPolicy, Strategy
 from hookline.model.states import Reason
 from hookline.receive.inbox.checks import checked_age
 from hookline.receive.inbox.model import Event
+from hookline.receive.inbox.upkeep import KEPT
 from hookline.rules import backoff
 
 Handler = Callable[[Any, Event], Any]
@@ -36,6 +37,15 @@ class Retry(NamedTuple):
 
 class Bury(NamedTuple):
     reason: Reason
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of both workers. `InboxWorker` documents them."""
+
+    policy: RetryPolicy
+    lease: float
+    poll: float
+    keep: float | timedelta | None
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -73,10 +83,10 @@ class Rules(Struct, frozen=True, kw_only=True):
 def rules(
     handlers: Mapping[str, Handler],
     *,
-    policy: RetryPolicy,
-    lease: float,
-    poll: float,
-    keep: float | timedelta | None,
+    policy: RetryPolicy = POLICY,
+    lease: float = 60.0,
+    poll: float = 0.2,
+    keep: float | timedelta | None = KEPT,
 ) -> Rules:
     """Check the arguments of a worker."""
     if not isinstance(handlers, Mapping) or not all(

@@ -20,14 +20,14 @@ END $hookline$"""
 
 @cache
 def sql(engine: Engine) -> str:
-    """Return the SQL that creates the tables, for your own migration tool. It can run again."""
+    """Return the SQL that creates the tables, for your own migration tool. It is safe to run it again."""
     if engine not in ("postgres", "sqlite"):
         raise InvalidInput(f"the inbox needs postgres or sqlite, not {str(engine)[:60]!r}")
     return (resources.files(__package__) / "sql" / f"{engine}.sql").read_text(encoding="utf-8")
 
 
 def create_table(conn: Any) -> None:
-    """Set up the inbox in the open transaction of any connection that `once` takes. Nothing is committed. It can run again."""
+    """Set up the inbox in the open transaction of any connection that `once` takes. This does not commit."""
     run_sync(_create(adapters.of(conn)))
 
 

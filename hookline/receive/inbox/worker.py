@@ -5,18 +5,15 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from hookline import clock
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import RetryPolicy
 from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import run_sync
-from hookline.receive.inbox.handling import POLICY, Handler
-from hookline.receive.inbox.upkeep import KEPT
+from hookline.receive.inbox.handling import Handler, WorkerOptions
 from hookline.receive.inbox.wake import IdleWorker
 from hookline.receive.inbox.worker_loop import WorkerLoop
 
@@ -32,9 +29,9 @@ class InboxWorker(WorkerLoop):
               does not commit. If it raises, its writes are rolled back, and it is called again later
     threads   how many handlers may run at once. SQLite has one writer, so use 1 there
     policy    when the handler is called again, and when the event is dead (it then has a reason and the error)
-    lease     seconds until another worker may take the event of a worker that died. A worker that is alive keeps its event
-    poll      seconds between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
-    keep      how long keys are kept; the worker cleans every hour. None: you call `clean` yourself
+    lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps its event
+    poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
+    keep      how long keys are kept (30 days); the worker cleans every hour. None: you call `clean` yourself
     """
 
     def __init__(
@@ -43,14 +40,11 @@ class InboxWorker(WorkerLoop):
         handlers: Mapping[str, Handler],
         *,
         threads: int = 1,
-        policy: RetryPolicy = POLICY,
-        lease: float = 60.0,
-        poll: float = 0.2,
-        keep: float | timedelta | None = KEPT,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         if threads < 1:
             raise InvalidInput("threads: must be at least 1")
-        super().__init__(connect, handlers, policy=policy, lease=lease, poll=poll, keep=keep)
+        super().__init__(connect, handlers, **options)
         self._count = threads
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import RetryPolicy
 from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import settled
-from hookline.receive.inbox.handling import POLICY, Handler
-from hookline.receive.inbox.upkeep import KEPT
+from hookline.receive.inbox.handling import Handler, WorkerOptions
 from hookline.receive.inbox.wake import IdleWorker
 from hookline.receive.inbox.worker_loop import WorkerLoop
 
@@ -38,14 +35,11 @@ class AsyncInboxWorker(WorkerLoop):
         handlers: Mapping[str, Handler],
         *,
         tasks: int = 1,
-        policy: RetryPolicy = POLICY,
-        lease: float = 60.0,
-        poll: float = 0.2,
-        keep: float | timedelta | None = KEPT,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         if tasks < 1:
             raise InvalidInput("tasks: must be at least 1")
-        super().__init__(connect, handlers, policy=policy, lease=lease, poll=poll, keep=keep)
+        super().__init__(connect, handlers, **options)
         self._count = tasks
         self._tasks: list[asyncio.Task[None]] = []
         self._idle: list[tuple[asyncio.Event, IdleWorker]] = []

@@ -12,8 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from hookline import clock
 from hookline.errors import HooklineError, InvalidInput
@@ -22,7 +21,7 @@ from hookline.model.states import Reason
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import as_async, settled
 from hookline.receive.inbox import queries
-from hookline.receive.inbox.handling import Bury, Handler, last_line, rules
+from hookline.receive.inbox.handling import Bury, Handler, WorkerOptions, last_line, rules
 from hookline.receive.inbox.model import Claim
 from hookline.receive.inbox.upkeep import STEP
 from hookline.rules import backoff
@@ -47,19 +46,12 @@ class WorkerLoop(ABC):
     _stopping: Any  # a threading.Event or an asyncio.Event
 
     def __init__(
-        self,
-        connect: Callable[[], Any],
-        handlers: Mapping[str, Handler],
-        *,
-        policy: RetryPolicy,
-        lease: float,
-        poll: float,
-        keep: float | timedelta | None,
+        self, connect: Callable[[], Any], handlers: Mapping[str, Handler], **options: Unpack[WorkerOptions]
     ) -> None:
         if not callable(connect):
             raise InvalidInput("connect: give a function that opens a connection, one for each thread or task")
         self._connect = connect
-        self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)
+        self._rules = rules(handlers, **options)
         self._cleaning = threading.Lock()
         self._clean_at = 0.0
 

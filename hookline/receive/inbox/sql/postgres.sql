@@ -1,5 +1,5 @@
 -- The inbox in a PostgreSQL database. Its tables are in the application's own schema, because both commit together.
--- This can run again.
+-- It is safe to run this again.
 
 -- The keys of `once`. The primary key alone decides which request is the first.
 CREATE TABLE IF NOT EXISTS hookline_inbox (

@@ -1,5 +1,5 @@
 -- The inbox in a SQLite database. Its tables are in the application's own file, because both commit together.
--- Times are microseconds since 1970. This can run again.
+-- Times are microseconds since 1970. It is safe to run this again.
 
 -- The keys of `once`. The primary key alone decides which request is the first.
 CREATE TABLE IF NOT EXISTS hookline_inbox (
