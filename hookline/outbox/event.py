@@ -186,7 +186,7 @@ def _organization(value: str | None) -> str | None:
     if value is None:
         return None
     if value == MANAGEMENT:
-        raise InvalidInput("organization: this one is reserved for Hookline itself")
+        raise InvalidInput("organization: is reserved for Hookline")
     return check_text("organization", _text("organization", value), 256, shortest=1)
 
 

@@ -90,7 +90,7 @@ DECLARE
              WHEN deliver_at > now() + interval '30 days' THEN 'deliver_at: more than 30 days ahead'
              WHEN extract(epoch FROM max_age) NOT BETWEEN 0.001 AND 2592000
                  THEN 'max_age: is not between a millisecond and 30 days'
-             WHEN organization = 'org_00000000000SvixManagement00' THEN 'organization: is Hookline''s own'
+             WHEN organization = 'org_00000000000SvixManagement00' THEN 'organization: is reserved for Hookline'
              WHEN length(organization) NOT BETWEEN 1 AND 256 THEN 'organization: must be 1 to 256 characters long'
              WHEN trace !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}( .*)?$'
                   OR length(trace) > 4096

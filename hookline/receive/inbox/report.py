@@ -50,14 +50,10 @@ class Report(Struct, frozen=True, kw_only=True):
             ("first", f"Webhooks that arrived for the first time {span}", self.first),
             ("duplicates_stopped", f"Copies that had no effect {span}", self.duplicates_stopped),
             ("effects", f"Effects {span}", self.effects),
-            (
-                "duplicate_effects",
-                f"Effects of a webhook that had had one before {span}: must be 0",
-                self.duplicate_effects,
-            ),
-            ("waiting", "Accepted events that are not done", self.waiting),
-            ("overdue_seconds", "How long the oldest of them has been waiting for a worker", self.overdue),
-            ("dead", "Accepted events that were given up", self.dead),
+            ("duplicate_effects", f"Second effects of a webhook {span}: must be 0", self.duplicate_effects),
+            ("waiting", "Accepted events that are not handled yet", self.waiting),
+            ("overdue_seconds", "Seconds for which the oldest waiting event has been due", self.overdue),
+            ("dead", "Accepted events that are dead", self.dead),
         ]
         return "".join(_gauge(f"hookline_inbox_{name}", text, value) for name, text, value in gauges)
 

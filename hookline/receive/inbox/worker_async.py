@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -87,6 +88,10 @@ class AsyncInboxWorker(WorkerLoop):
 
     def _adapter(self, conn: Any) -> Adapter:
         return adapters.of_async(conn)
+
+    async def _new_connection(self) -> Any:
+        made = self._connect()
+        return await made if inspect.iscoroutine(made) else made
 
     def _is_manager(self, made: Any) -> bool:
         """SQLAlchemy's connections are context managers too: they connect when they are entered."""

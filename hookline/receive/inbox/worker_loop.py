@@ -5,7 +5,6 @@ The handler's writes and the mark "done" are one transaction.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import secrets
 import threading
@@ -74,6 +73,9 @@ class WorkerLoop(ABC):
         """Return whether the error ends the worker itself, and not only the handler."""
         return isinstance(error, KeyboardInterrupt)
 
+    async def _new_connection(self) -> Any:
+        return self._connect()
+
     def _schedule_first_clean(self) -> None:
         self._clean_at = clock.monotonic() + clock.chance.uniform(0.0, 60.0)
 
@@ -110,9 +112,7 @@ class WorkerLoop(ABC):
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Any]:
         """Open a connection, and close it after the block."""
-        made = self._connect()
-        if inspect.iscoroutine(made):
-            made = await made
+        made = await self._new_connection()
         if self._is_manager(made):
             async with as_async(made) as conn:
                 yield conn
