@@ -23,7 +23,7 @@ def hookline_connection() -> Any:
 
             return connection
     raise pytest.UsageError(
-        "hookline_outbox needs to know your connection: define a fixture hookline_connection in conftest.py that returns the "
+        "hookline_outbox does not know your connection: define a fixture hookline_connection in conftest.py that returns the "
         "connection or session that your tests publish on"
     )
 

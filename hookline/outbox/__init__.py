@@ -1,4 +1,4 @@
-"""Publish inside your own transaction: if it commits, the webhook is sent; if it rolls back, it never existed.
+"""Publish inside your own transaction: Hookline sends the webhook if the transaction commits, and only then.
 
     from hookline import outbox
 
@@ -6,9 +6,9 @@
         conn.execute("INSERT INTO orders ...")
         outbox.publish(conn, "acme", "order.paid", {"order": 7, "total": "19.90"})
 
-`conn` is the connection (or session) that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The async twin
-takes those of asyncpg, psycopg and SQLAlchemy. Nothing is sent and nothing committed here: the event is a row of your
-transaction, and Hookline finds it once you commit. docs/guides/set-up-the-outbox.md says how to create the table.
+`conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django.
+`publish_async` takes those of asyncpg, psycopg and SQLAlchemy. Neither function sends or commits anything: it writes a row in
+your transaction, and Hookline finds the row after your commit. docs/guides/set-up-the-outbox.md explains how to set up the table.
 """
 
 from hookline.errors import HooklineError, InvalidInput

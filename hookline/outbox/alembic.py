@@ -1,7 +1,7 @@
 """The outbox in Alembic: `op.create_hookline_outbox()` and `op.drop_hookline_outbox()`.
 
-Import this module in your `env.py`: `alembic revision --autogenerate` then adds the outbox where it is missing, and leaves what
-is Hookline's alone. A revision that you write yourself imports it too.
+Import this module in your `env.py`. Then `alembic revision --autogenerate` adds the outbox if it is missing, and does not
+change Hookline's own tables. Import this module also in a revision that you write yourself.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from alembic.autogenerate import comparators, renderers
 from alembic.autogenerate.api import AutogenContext
 from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import UpgradeOps
-from sqlalchemy import Connection
 
 from hookline.outbox import setup
-from hookline.outbox.handle import engine_of, handle
+from hookline.outbox.adapters.base import engine_of
 
 _TABLE, _SCHEMA = "hookline_outbox", "hookline"
 
 
 @Operations.register_operation("create_hookline_outbox")
 class CreateHooklineOutbox(MigrateOperation):
-    """Set the outbox up, unless the database has it already."""
+    """Set up the outbox, unless the database has it already."""
 
     @classmethod
     def create_hookline_outbox(cls, operations: Operations) -> None:
@@ -36,7 +35,7 @@ class CreateHooklineOutbox(MigrateOperation):
 
 @Operations.register_operation("drop_hookline_outbox")
 class DropHooklineOutbox(MigrateOperation):
-    """Take the outbox out. Refuses while events wait in it; leaves it where Hookline's own tables are beside it."""
+    """Remove the outbox. Fails while events wait in it. It stays if Hookline's own tables are beside it."""
 
     @classmethod
     def drop_hookline_outbox(cls, operations: Operations) -> None:
@@ -52,7 +51,7 @@ def _create(operations: Operations, _: CreateHooklineOutbox) -> None:
     if context.as_sql:
         _print(operations, setup.statements(engine_of(context.dialect.name)))
     else:
-        setup.create_table(_connection(operations))
+        setup.create_table(operations.get_bind())
 
 
 @Operations.implementation_for(DropHooklineOutbox)
@@ -61,15 +60,11 @@ def _drop(operations: Operations, _: DropHooklineOutbox) -> None:
     if context.as_sql:
         _print(operations, setup.drop_statements(engine_of(context.dialect.name)))
     else:
-        setup.drop_table(_connection(operations))
-
-
-def _connection(operations: Operations) -> Connection:
-    return operations.get_bind()
+        setup.drop_table(operations.get_bind())
 
 
 def _print(operations: Operations, statements: Collection[str]) -> None:
-    """As they are: SQLAlchemy would look for parameters in them."""
+    """Print the statements unchanged: SQLAlchemy would search them for parameters."""
     impl = operations.get_context().impl
     for statement in statements:
         impl.static_output(f"{statement};")
@@ -93,19 +88,19 @@ def _rendered(context: AutogenContext, name: str) -> str:
     return f"{context.opts['alembic_module_prefix'] or ''}{name}()"
 
 
-# Before 1.18 Alembic had no priorities: what was registered last came last.
+# Before 1.18 Alembic had no priorities: comparators ran in the order of registration.
 _LAST: dict[str, Any] = {"priority": util.DispatchPriority.LAST} if hasattr(util, "DispatchPriority") else {}
 
 
 @comparators.dispatch_for("schema", **_LAST)
 def _compare(context: AutogenContext, upgrade: UpgradeOps, _schemas: Any) -> None:
-    """After Alembic's own comparison, which would drop every table that no model has."""
-    upgrade.ops[:] = [op for op in upgrade.ops if not _is_ours(op)]
-    if context.connection is not None and not setup.is_there(handle(context.connection)):
+    """Run after Alembic's own comparison, which would drop every table without a model."""
+    upgrade.ops[:] = [op for op in upgrade.ops if not _is_of_hookline(op)]
+    if context.connection is not None and not setup.is_there(context.connection):
         upgrade.ops.append(CreateHooklineOutbox())
 
 
-def _is_ours(op: MigrateOperation) -> bool:
-    """A change of the outbox or of Hookline's own tables."""
+def _is_of_hookline(op: MigrateOperation) -> bool:
+    """Return whether an operation changes the outbox or Hookline's own tables."""
     table, schema = getattr(op, "table_name", None), getattr(op, "schema", None)
     return table == _TABLE or (table is not None and schema == _SCHEMA)

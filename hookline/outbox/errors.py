@@ -1,4 +1,4 @@
-"""What can go wrong at the call, beside the database's own errors. Nothing was written."""
+"""Errors of the outbox and the inbox that the database itself does not raise. Nothing was written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from hookline.errors import HooklineError
 
 
 class NotInTransaction(HooklineError):
-    """The connection commits each statement by itself: the event would go out whatever becomes of the rest."""
+    """The connection commits each statement by itself, so the event would not depend on your transaction."""
 
 
 class UnknownConnection(HooklineError):
-    """Not a connection or session that Hookline can publish on."""
+    """The object is not a connection or session that Hookline can use."""

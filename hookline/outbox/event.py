@@ -1,4 +1,4 @@
-"""An event as it goes into an outbox: checked, its payload already JSON. Pure."""
+"""The check of an event before it goes into an outbox, and its payload as JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ from hookline.rules.units import size
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Made by `event`, which checks it."""
+    """An event that was checked. `event` makes it."""
 
     app: str
     event_type: str
@@ -37,6 +37,19 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_age: float | None = None  # seconds
     organization: str | None = None
     trace: str | None = None  # traceparent, and tracestate after a space
+
+
+class EventOptions(TypedDict, total=False):
+    """The options of `event` and `publish`. `publish` documents them."""
+
+    event_id: str | None
+    channels: Iterable[str] | None
+    tags: Iterable[str] | None
+    ordering_key: str | None
+    deliver_at: datetime | None
+    max_age: float | timedelta | None
+    organization: str | None
+    trace: str | None
 
 
 def event(
@@ -53,7 +66,7 @@ def event(
     organization: str | None = None,
     trace: str | None = None,
 ) -> Event:
-    """For `publish_many`; `publish` takes the same arguments and says what they mean."""
+    """Make an event for `publish_many`. The arguments are those of `publish`, which documents them."""
     now = clock.wall()
     made = Event(
         app=check_name("app", _text("app", app)),
@@ -68,7 +81,7 @@ def event(
         organization=_organization(organization),
         trace=_current_trace() if trace is None else _trace(trace),
     )
-    check_message(_message(made), now=now, max_payload=_most_payload(), decoded=not _is_bytes(payload))
+    check_message(_message(made), now=now, max_payload=_max_payload(), decoded=not _is_bytes(payload))
     return made
 
 
@@ -76,10 +89,10 @@ def event(
 
 
 def as_json(payload: Any) -> str:
-    """Compact, and readable beyond ASCII. Bytes are JSON already and stay as they are."""
+    """Return the payload as compact JSON, not escaped to ASCII. Bytes must be JSON already and stay as they are."""
     if isinstance(payload, str):
         raise InvalidInput(
-            "a str could be JSON or a text; give a dict or list, or bytes that are JSON", field="payload"
+            "a str may be JSON or plain text; give a dict or list, or bytes that are JSON", field="payload"
         )
     try:
         if _is_bytes(payload):
@@ -103,7 +116,7 @@ def _is_bytes(payload: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What `to_builtins` does not take: other mappings, subclasses of the plain types, and pydantic's models."""
+    """Convert a value that `to_builtins` refuses: another mapping, a subclass of a plain type, or a pydantic model."""
     match value:
         case str():
             return str.__str__(value)
@@ -117,15 +130,15 @@ def _plain(value: Any) -> Any:
             return dict(value)
     dump = getattr(value, "model_dump", None)
     if dump is None or isinstance(value, type):
-        raise TypeError(f"{type(value).__name__} is none of the types that JSON has")
+        raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
     return dump(mode="json")
 
 
-# ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the other fields ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _text(field: str, value: str) -> str:
-    """Without its class: a StrEnum is to every driver something else."""
+    """Return a plain str: each driver writes a StrEnum in another way."""
     if not isinstance(value, str):
         raise InvalidInput(f"give a str, not {type(value).__name__}", field=field)
     return str.__str__(value)
@@ -136,7 +149,7 @@ def _optional(field: str, value: str | None) -> str | None:
 
 
 def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
-    """A str is several letters to Python, and a mapping several keys: surely not what was meant."""
+    """Refuse a str and a mapping: Python would iterate over its letters or its keys."""
     if values is None:
         return None
     if isinstance(values, str | bytes | Mapping):
@@ -149,7 +162,7 @@ def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None
 
 
 def _instant(value: datetime | None) -> datetime | None:
-    """In UTC, because not every offset can be written down."""
+    """Return the instant in UTC. JSON and SQL cannot write every offset that a datetime can have."""
     if value is None:
         return None
     if not isinstance(value, datetime):
@@ -175,7 +188,7 @@ def _organization(value: str | None) -> str | None:
     if value is None:
         return None
     if value == MANAGEMENT:
-        raise InvalidInput("is Hookline's own", field="organization")
+        raise InvalidInput("is reserved for Hookline", field="organization")
     return check_text("organization", _text("organization", value), 256, shortest=1)
 
 
@@ -187,7 +200,7 @@ def _trace(value: str) -> str:
 
 
 def _current_trace() -> str | None:
-    """Of the span that is open here, where the application uses OpenTelemetry; it is never imported for this."""
+    """Return the trace context of the current OpenTelemetry span. OpenTelemetry is used only if the application imported it."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
@@ -197,7 +210,7 @@ def _current_trace() -> str | None:
 
 
 def _message(made: Event) -> NewMessage:
-    """As the relay will see it."""
+    """Return the event as the message that the relay will check."""
     return NewMessage(
         id="",
         app_no=0,
@@ -213,11 +226,14 @@ def _message(made: Event) -> NewMessage:
 
 
 @cache
-def _most_payload() -> int:
-    """The deployment's setting, where the application is told of it; the relay sets aside what is larger than its own."""
+def _max_payload() -> int:
+    """Return the largest payload in bytes: HOOKLINE_MAX_PAYLOAD, or the default.
+
+    The relay checks again with its own setting, and sets aside events that are larger.
+    """
     text = os.environ.get("HOOKLINE_MAX_PAYLOAD", "").strip()
     try:
-        most: int = size(1, LARGEST_PAYLOAD)(text) if text else MAX_PAYLOAD
-    except ValueError as takes:
-        raise ConfigError(f"HOOKLINE_MAX_PAYLOAD: takes {takes}, not {text[:60]!r}") from None
-    return most
+        limit: int = size(1, LARGEST_PAYLOAD)(text) if text else MAX_PAYLOAD
+    except ValueError as expected:
+        raise ConfigError(f"HOOKLINE_MAX_PAYLOAD: takes {expected}, not {text[:60]!r}") from None
+    return limit

@@ -1,7 +1,7 @@
-"""The small file beside a SQLite database that says how far its outbox has been relayed: `<database>-hookline`.
+"""The marker file `<database>-hookline` beside a SQLite database: it names the last row that was relayed.
 
-Hookline writes it; the application's `publish` reads it and deletes what has been relayed. Whatever else is found there is
-ignored: the rows then stay a little longer.
+Hookline writes the file. The application's `publish` reads it and deletes relayed rows. A file with other content is ignored:
+the rows then stay in the outbox until Hookline writes the file again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(_Marker)
 
 
 def path_of(database: str | os.PathLike[str]) -> Path:
-    """Beside the file itself, as its WAL is, wherever a symbolic link to it is."""
+    """Return the path of the marker file: beside the real database file, like its WAL, not beside a symbolic link to it."""
     return Path(os.path.realpath(database) + _SUFFIX)
 
 
@@ -44,9 +44,9 @@ def read(database: str | os.PathLike[str]) -> OutboxPlace | None:
 
 
 def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
-    """All of it or nothing: a reader sees the one before or this one. Anybody may read it, as it is no secret."""
+    """Replace the file atomically: a reader sees the old content or the new. Every user may read it; it has no secret."""
     path = path_of(database)
-    beside = path.with_name(f"{path.name}-{token_hex(8)}")  # another process may write one at this moment
+    beside = path.with_name(f"{path.name}-{token_hex(8)}")  # another process may write its own at the same time
     content = msgspec.json.encode(_Marker(relayed_id=place.row_id, relayed_uid=place.row_uid))
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
     try:
@@ -69,7 +69,7 @@ def remove(database: str | os.PathLike[str]) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """None: too long, or no plain file. Neither a link nor a pipe is followed or waited for."""
+    """Return None for a file that is too long or not a regular file. Do not follow a link, and do not wait for a pipe."""
     fd = os.open(path, os.O_RDONLY | _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

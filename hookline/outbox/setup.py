@@ -1,4 +1,4 @@
-"""The outbox in a database: its SQL, and what sets it up or takes it out on a connection that you have.
+"""Set up the outbox in a database, or remove it.
 
 `sql("postgres")` is for your own migration tool. Django has `hookline.outbox.django`, Alembic has `hookline.outbox.alembic`.
 """
@@ -11,108 +11,113 @@ from importlib import resources
 from typing import Any
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.outbox import marker
-from hookline.outbox.handle import Engine, Handle, Rows, handle, handle_async
+from hookline.outbox import adapters, marker
+from hookline.outbox.adapters.base import Adapter, Engine
+from hookline.outbox.coroutines import run_sync
 
-VERSION = 1  # what `hookline.outbox_version()` says where sql/postgres.sql has been run
+VERSION = 1  # the result of `hookline.outbox_version()` in a database with this release's sql/postgres.sql
 
-# On PostgreSQL the source of that function, from the catalogue: a role that may not use the schema can still see it.
-FIND: dict[Engine, str] = {
+# On PostgreSQL this reads the source of that function from the catalogue: a role without rights to the schema can see it too.
+_FIND: dict[Engine, str] = {
     "postgres": "SELECT p.prosrc FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
     "WHERE n.nspname = 'hookline' AND p.proname = 'outbox_version'",
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'hookline_outbox'",
 }
-# The same lock as `hookline migrate`: whoever comes second waits for the first.
+# `hookline migrate` takes the same lock, so that two set-ups at once run one after the other.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 1)"
 
-# Function bodies, texts and comments have semicolons of their own.
+# Matches one statement. Function bodies, strings and comments in it may contain semicolons.
 _STATEMENT = re.compile(r"(?:--[^\n]*|'[^']*'|\$(\w*)\$.*?\$\1\$|[^;])+", re.DOTALL)
 _COMMENT = re.compile(r"\s*--[^\n]*")
 
-_KEEP_SQLITE = "-- hookline_outbox stays: SQL alone cannot refuse to drop it while events wait in it"
+_KEEP_SQLITE = "-- hookline_outbox is kept: SQL alone cannot check that no events wait in it"
 
 
 @cache
 def sql(engine: Engine) -> str:
-    """What makes the outbox. Safe to run again; on PostgreSQL also beside Hookline's own tables."""
+    """Return the SQL that creates the outbox. It is safe to run it again, and to run it beside Hookline's own tables."""
     return _read(_known(engine))
 
 
 @cache
 def statements(engine: Engine) -> tuple[str, ...]:
-    """The same, for drivers that take one statement at a time."""
+    """Return the SQL of `sql` as single statements, for drivers that take one at a time."""
     return _split(sql(engine))
 
 
 @cache
 def drop_statements(engine: Engine) -> tuple[str, ...]:
-    """What takes it out again, for tools that print SQL. It refuses while events wait, which on SQLite only `drop_table` can."""
+    """Return the SQL that removes the outbox, for tools that print SQL. It fails while events wait in the outbox.
+
+    On SQLite it removes nothing, because only `drop_table` can make that check there.
+    """
     return _split(_read("postgres_drop")) if _known(engine) == "postgres" else (_KEEP_SQLITE,)
 
 
 def create_table(conn: Any) -> None:
-    """Set the outbox up on any connection that `publish` takes, in its transaction; nothing is committed.
+    """Set up the outbox in the open transaction of any connection that `publish` takes. Nothing is committed.
 
-    Leaves a PostgreSQL database as it is that has this version already: another role may have made it, for Hookline itself.
+    A PostgreSQL database that already has this version is not changed: another role may have set it up for Hookline itself.
     """
-    on = handle(conn)
-    if not is_there(on):
-        on.run(_with_lock(on.engine))
+    run_sync(_create(adapters.of(conn)))
 
 
 async def create_table_async(conn: Any) -> None:
-    """`create_table` on a connection or session of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones."""
-    on = handle_async(conn)
-    engine = await on.engine()
-    if not is_set_up(engine, await on.fetch(FIND[engine])):
-        await on.run(_with_lock(engine))
+    """Do the same as `create_table` on an async connection or session of asyncpg, psycopg or SQLAlchemy."""
+    await _create(adapters.of_async(conn))
 
 
 def drop_table(conn: Any) -> None:
-    """Take the outbox out again, in the open transaction. Refuses while events wait in it.
+    """Remove the outbox, in the open transaction. Fails while events wait in it.
 
-    On PostgreSQL it stays, without an error, where Hookline's own tables are beside it or another role made it.
+    On PostgreSQL the outbox stays, without an error, if Hookline's own tables are beside it or if another role made it.
     """
-    on = handle(conn)
+    run_sync(_drop(adapters.of(conn)))
+
+
+def is_there(conn: Any) -> bool:
+    """Return whether the database has the outbox, in this version or a newer one."""
+    return run_sync(_is_there(adapters.of(conn)))
+
+
+async def _create(on: Adapter) -> None:
+    if not await _is_there(on):
+        await on.run([_LOCK, *statements(on.engine)] if on.engine == "postgres" else statements(on.engine))
+
+
+async def _drop(on: Adapter) -> None:
     if on.engine == "postgres":
-        on.run(drop_statements("postgres"))
-    elif is_there(on):
-        _refuse_while_waiting(on)
-        on.run(["DROP TABLE hookline_outbox"])
+        await on.run(drop_statements("postgres"))
+    elif await _is_there(on):
+        await _refuse_while_waiting(on)
+        await on.run(["DROP TABLE hookline_outbox"])
 
 
-def is_there(on: Handle) -> bool:
-    """Whether this database has the outbox in this version, or in one that is newer."""
-    return is_set_up(on.engine, on.fetch(FIND[on.engine]))
-
-
-def is_set_up(engine: Engine, found: Rows) -> bool:
-    """The same, by the rows of `FIND`."""
-    if engine == "sqlite":
+async def _is_there(on: Adapter) -> bool:
+    found = await on.peek(_FIND[on.engine])
+    if on.engine == "sqlite":
         return bool(found)
     numbers = [re.search(r"\d+", source) for (source,) in found]
     return any(number is not None and int(number[0]) >= VERSION for number in numbers)
 
 
-def _with_lock(engine: Engine) -> tuple[str, ...]:
-    return (_LOCK, *statements(engine)) if engine == "postgres" else statements(engine)
-
-
-def _refuse_while_waiting(on: Handle) -> None:
-    [(waiting,)] = on.fetch(f"SELECT count(*) FROM hookline_outbox WHERE id > {_relayed(on)}")  # noqa: S608  a number
+async def _refuse_while_waiting(on: Adapter) -> None:
+    last = await _last_relayed(on)
+    [(waiting,)] = await on.peek(f"SELECT count(*) FROM hookline_outbox WHERE id > {last}")  # noqa: S608  a number
     if waiting:
         raise Conflict(
-            f"hookline_outbox still has {waiting} event(s): let Hookline relay them, or delete them if nobody is to get them"
+            f"hookline_outbox still has {waiting} event(s): let Hookline relay them, or delete them if nobody needs them"
         )
 
 
-def _relayed(on: Handle) -> int:
-    """The last row of a SQLite file that Hookline has copied, if it is still known; 0: every row waits."""
-    file = next((str(file) for _, name, file in on.fetch("PRAGMA database_list") if name == "main" and file), "")
+async def _last_relayed(on: Adapter) -> int:
+    """Return the id of the last row of a SQLite file that Hookline has relayed. 0 if it is not known: then every row waits."""
+    files = await on.peek("PRAGMA database_list")
+    file = next((str(file) for _, name, file in files if name == "main" and file), "")
     place = marker.read(file) if file else None
     if place is None:
         return 0
-    found = on.fetch(f"SELECT uid FROM hookline_outbox WHERE id = {place.row_id:d}")  # noqa: S608  a number
+    found = await on.peek(f"SELECT uid FROM hookline_outbox WHERE id = {place.row_id:d}")  # noqa: S608  a number
     return place.row_id if found == [(place.row_uid,)] else 0
 
 

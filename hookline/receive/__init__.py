@@ -1,13 +1,13 @@
-"""The kit for receivers: verify webhooks, recognise copies, and give each event one effect.
+"""For receivers of webhooks: verify requests, recognise copies, and let each event have one effect.
 
     from hookline.receive import Verifier, VerificationError
 
     verifier = Verifier(os.environ["WEBHOOK_SECRET"])
     webhook = verifier.verify(request.headers, body)  # or raises VerificationError: answer 401
 
-On a handler: `verified` of `hookline.receive.fastapi`, `.flask`, `.django`, `.starlette` or `.litestar`.
+To decorate a handler, use `verified` of `hookline.receive.fastapi`, `.flask`, `.django`, `.starlette` or `.litestar`.
 
-Needs only the standard library and msgspec. docs/guides/receive-and-verify.md shows it in every framework.
+This package needs the standard library and msgspec. docs/guides/receive-and-verify.md has examples for each framework.
 """
 
 from hookline.errors import HooklineError, InvalidInput, VerificationCode, VerificationError

@@ -1,4 +1,4 @@
-"""One view of Django that takes signed requests alone, whatever path led to it.
+"""A decorator for views of Django that only accept signed requests, on any path.
 
     @csrf_exempt
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
@@ -16,7 +16,6 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from hookline.errors import InvalidInput
 from hookline.receive import handlers
 from hookline.receive.handlers import MAX_BODY, Address
 from hookline.receive.idempotency import core
@@ -32,7 +31,7 @@ View = Callable[..., Any]
 
 
 def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Callable[[View], View]:
-    """Refuses with 401, as problem+json."""
+    """Answer 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     def decorate(view: View) -> View:
@@ -41,29 +40,20 @@ def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = 
         @functools.wraps(view)
         def call(*args: Any, **options: Any) -> Any:
             try:
-                webhook = _webhook(settings, _request(args))
+                webhook = _webhook(settings, handlers.request_among(args, HttpRequest, "Django"))
             except Answered as answered:
                 return to_django(answered.response)
             return view(*args, webhook=webhook, **options)
 
         @functools.wraps(view)
         async def call_async(*args: Any, **options: Any) -> Any:
-            """Django looks at the function itself to tell whether it is to be awaited."""
+            """This must be a coroutine function: Django checks the function itself to decide whether to await it."""
             answer = call(*args, **options)
             return await answer if inspect.isawaitable(answer) else answer
 
         return call_async if inspect.iscoroutinefunction(view) else call
 
     return decorate
-
-
-def _request(args: tuple[Any, ...]) -> HttpRequest:
-    for arg in args[:2]:  # a method has itself in front
-        if isinstance(arg, HttpRequest):
-            return arg
-    raise InvalidInput(
-        "@verified of hookline.receive.django: no request of Django was found; other frameworks have their own"
-    )
 
 
 def _webhook(settings: IdempotencySettings, request: HttpRequest) -> Webhook:

@@ -1,10 +1,10 @@
-"""A dependency of FastAPI that lets signed requests alone to the handler, whatever path led to it.
+"""A dependency for FastAPI: the handler runs for signed requests only, on any path.
 
     @app.post("/hooks")
     async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...
 
-Where the handler has a parameter for the body too, FastAPI reads that first: malformed JSON gets its 422 before any signature is
-looked at. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was checked.
+If the handler also has a parameter for the body, FastAPI parses the body first: malformed JSON gets 422 before the signature is
+checked. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was checked.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ class _Refused(HTTPException):
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[Request], Awaitable[Webhook]]:
-    """For `Depends`. Refuses with 401, as problem+json."""
+    """Make a dependency for `Depends`. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     async def webhook(request: Request) -> Webhook:
         try:
             return await webhook_of(settings, request)
         except Answered as answered:
-            _know_refusals(request)
+            _register_response(request)
             raise _Refused(answered) from None
 
     return webhook
 
 
-def _know_refusals(request: Request) -> None:
-    """A dependency cannot answer, it can only raise. Where the application cannot be told how to answer this, it answers in
-    its own form, with the same status."""
+def _register_response(request: Request) -> None:
+    """Register the response for `_Refused`, because a dependency cannot answer but only raise.
+
+    An application without Starlette's exception handlers answers in its own form, with the same status.
+    """
     by_class, _by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
     by_class.setdefault(_Refused, _answer)
 

@@ -1,4 +1,4 @@
-"""One view of Flask that takes signed requests alone, whatever path led to it.
+"""A decorator for views of Flask that only accept signed requests, on any path.
 
     @app.post("/hooks")
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
@@ -32,7 +32,7 @@ View = Callable[..., Any]
 
 
 def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Callable[[View], View]:
-    """Stands below the route's decorator. Refuses with 401, as problem+json."""
+    """Put this below the route's decorator. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     def decorate(view: View) -> View:

@@ -1,14 +1,14 @@
-"""What `verified` has in common in all frameworks: its settings, and what it asks of a handler.
+"""The part of `verified` that all frameworks share: its settings, and the check of the decorated handler.
 
-A guard on the handler itself runs for whatever reaches the handler, so that no spelling of a path gets around it. The handler
-takes the webhook as a parameter without a default: where the guard is missing or stands in the wrong place, the call fails.
+A decorator of the handler runs for every request that reaches the handler, so that no spelling of a path bypasses it. The
+handler takes the webhook as a parameter without a default. So a call fails if the decorator is missing or in the wrong place.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency.core import Plan, needs_body
@@ -16,18 +16,20 @@ from hookline.receive.idempotency.settings import IdempotencySettings, IncomingR
 from hookline.receive.verify import Verifier
 from hookline.signing.headers import Headers
 
-__all__ = ["MAX_BODY", "Address", "check_length", "check_takes_webhook", "rules"]
+__all__ = ["MAX_BODY", "Address", "check_length", "check_takes_webhook", "request_among", "rules"]
 
-MAX_BODY = 1 << 20
+MAX_BODY = 1 << 20  # bytes
 
-Address = Callable[[IncomingRequest], str]  # as the sender has called it
+T = TypeVar("T")
+
+Address = Callable[[IncomingRequest], str]  # returns the URL that the sender called
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def rules(verifier: Verifier, url: Address | None, max_body: int) -> IdempotencySettings:
     if verifier is None:
-        raise InvalidInput("give a Verifier, made with the secret", field="verified")
+        raise InvalidInput("give a Verifier that was made with the secret", field="verified")
     return IdempotencySettings(verifier=verifier, url=url, max_body=max_body)
 
 
@@ -41,6 +43,17 @@ def check_takes_webhook(handler: Callable[..., Any]) -> None:
         )
 
 
+def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
+    """Return the request among the arguments of a handler. A method has `self` first."""
+    for arg in args[:2]:
+        if isinstance(arg, kind):
+            return arg
+    raise InvalidInput(
+        f"@verified of hookline.receive.{framework.lower()}: no request of {framework} was found; "
+        "use the decorator of your framework"
+    )
+
+
 def check_length(settings: IdempotencySettings, headers: Headers) -> None:
-    """Raises `Answered` for a body that is announced as too long."""
+    """Raise `Answered` if Content-Length is above the limit."""
     needs_body(settings, Plan(verifies=True), headers)

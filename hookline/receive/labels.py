@@ -1,4 +1,4 @@
-"""The id and the type of an event, in a header or in the body. Read once the signature is known to be good."""
+"""Read the id and the type of an event from a header or from the body, after its signature was checked."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ def of_hookline(request: Request, _: SignedParts) -> Label:
     return Label(in_header(request, "webhook-id"), _event_type(request))
 
 
-def of_stripe(request: Request, evidence: SignedParts) -> Label:
-    """Stripe's event has its id inside, and signed. Another sender's payload may have an `id` that is that of an order."""
+def of_stripe(request: Request, signed: SignedParts) -> Label:
+    """An event of Stripe has a signed id in its body. In the body of another sender, `id` may be the id of an order."""
     event = in_body(request)
     event_id = as_label(event.id) if event.object in _STRIPE_EVENTS else None
-    return of_hookline(request, evidence) if event_id is None else Label(event_id, as_label(event.type))
+    return of_hookline(request, signed) if event_id is None else Label(event_id, as_label(event.type))
 
 
 def of_slack(request: Request, _: SignedParts) -> Label:
-    """Commands and interactions are forms, without an id."""
+    """Slack's commands and interactions are forms and have no id."""
     event = in_body(request)
     inner = event.event.get("type") if isinstance(event.event, dict) else None
     return Label(as_label(event.event_id), as_label(inner) or as_label(event.type))
 
 
 def both_in(id_header: str, type_header: str, request: Request, _: SignedParts) -> Label:
-    """Hookline, where it signs like another provider, still names the type in its own header."""
+    """Also read Hookline's own type header: Hookline sends it even if it signs like another provider."""
     event_type = in_header(request, type_header) or in_header(request, "webhook-event-type")
     return Label(in_header(request, id_header), event_type)
 
 
 def _event_type(request: Request) -> str | None:
-    """Hookline's header, or where Standard Webhooks keeps it."""
+    """Return the type from Hookline's header, or from the body as in Standard Webhooks."""
     return in_header(request, "webhook-event-type") or as_label(in_body(request).type)
 
 
@@ -64,7 +64,7 @@ def in_header(request: Request, name: str) -> str | None:
 
 
 class Event(Struct, frozen=True):
-    """The members that providers name their events by; whatever they hold, and None where they are missing."""
+    """The JSON fields in which providers put ids and types. They may hold any value; None if they are missing."""
 
     id: Any = None
     type: Any = None
@@ -77,7 +77,7 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def in_body(request: Request) -> Event:
-    """Forms, other JSON and deep nesting are as good as an event without a name."""
+    """Decode the body. A form, other JSON, or JSON that is nested too deeply gives an event without id and type."""
     try:
         return _decoder.decode(request.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -85,5 +85,5 @@ def in_body(request: Request) -> Event:
 
 
 def as_label(value: object) -> str | None:
-    """A name that can be a key or a column: not a number, not the empty text, not a novel."""
+    """Return the value if it is a printable str of 1 to 256 characters, which can be a key. Otherwise return None."""
     return value if isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable() else None

@@ -1,10 +1,10 @@
-"""A route of Litestar that takes signed requests alone, whatever path led to it.
+"""A middleware for routes of Litestar that only accept signed requests, on any path.
 
     @post("/hooks", middleware=[verified(verifier)])
     async def hooks(request: Request) -> dict:
         webhook = request.state.hookline_webhook
 
-Litestar calls a route's middleware after routing, and before it parses anything.
+Litestar calls the middleware of a route after routing, and before it parses the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hookline.receive.idempotency.asgi import (
     Send,
     incoming,
     read_body,
-    send_answer,
+    send_response,
 )
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings
@@ -37,19 +37,21 @@ __all__ = ["verified"]
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[Application], Application]:
-    """For `middleware` of a route, a controller or a router. Refuses with 401, as problem+json."""
+    """Make a middleware for a route, a controller or a router. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     def middleware(app: Application) -> Application:
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
-                raise InvalidInput("a webhook is an HTTP request; this route is of another kind", field="verified")
+                raise InvalidInput(
+                    "a webhook is an HTTP request, but this route is for another protocol", field="verified"
+                )
             try:
-                again = await _verify(settings, scope, receive)
+                receive_again = await _verify(settings, scope, receive)
             except Answered as answered:
-                await send_answer(send, answered.response)
+                await send_response(send, answered.response)
             else:
-                await app(scope, again, send)
+                await app(scope, receive_again, send)
 
         return call
 
@@ -57,7 +59,7 @@ def verified(
 
 
 async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive) -> Receive:
-    """The body once more, and the webhook in the request's state. Raises `Answered`."""
+    """Put the verified webhook into the state of the request. Return a `receive` function that has the body again."""
     headers = Headers(scope["headers"])
     handlers.check_length(settings, headers)
     body = await read_body(scope, receive, settings.max_body)

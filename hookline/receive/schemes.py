@@ -1,4 +1,4 @@
-"""How each provider signs: what it proves itself with, what it is named, and what its secret is.
+"""How each provider signs its webhooks: the signed content, the signature header, the id and the key.
 
 | scheme     | what is signed                 | signature                                      | id of the delivery           |
 |------------|--------------------------------|------------------------------------------------|------------------------------|
@@ -11,7 +11,7 @@
 | `twilio`   | URL and sorted form, HMAC-SHA1 | `X-Twilio-Signature: <base64>`                 | see `twilio.py`              |
 | `hex`      | `timestamp.body`               | `webhook-signature: v1=<hex>,v1=<hex>`         | `webhook-id`                 |
 
-An id is signed where it is part of what is signed: in `standard` and `svix`, and where it comes from the body.
+The id is signed in `standard` and `svix`, and if it comes from the body.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["SCHEMES", "Rules"]
 
 
 class Rules(NamedTuple):
-    evidence: Callable[[Request], SignedParts]
-    label: Callable[[Request, SignedParts], Label]  # of what has been verified
-    key: Callable[[object], CheckingKey]  # of a secret; raises if it is none
+    signed_parts: Callable[[Request], SignedParts]
+    label: Callable[[Request, SignedParts], Label]  # called after the signature was checked
+    key: Callable[[object], CheckingKey]  # makes the key of a secret; raises if the secret is malformed
 
 
 def shopify(request: Request) -> SignedParts:

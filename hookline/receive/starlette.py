@@ -1,4 +1,4 @@
-"""One endpoint of Starlette that takes signed requests alone, whatever path led to it.
+"""A decorator for endpoints of Starlette that only accept signed requests, on any path.
 
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
     async def hooks(request: Request, webhook: Webhook) -> Response: ...
@@ -38,7 +38,7 @@ Endpoint = Callable[..., Any]
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[Endpoint], Endpoint]:
-    """Stands below the route's decorator, if there is one. Refuses with 401, as problem+json."""
+    """Put this below the route's decorator. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     def decorate(endpoint: Endpoint) -> Endpoint:
@@ -47,7 +47,7 @@ def verified(
         @functools.wraps(endpoint)
         async def call(*args: Any, **options: Any) -> Any:
             try:
-                webhook = await webhook_of(settings, _request(args))
+                webhook = await webhook_of(settings, handlers.request_among(args, Request, "Starlette"))
             except Answered as answered:
                 return to_starlette(answered.response)
             if inspect.iscoroutinefunction(endpoint):
@@ -59,17 +59,8 @@ def verified(
     return decorate
 
 
-def _request(args: tuple[Any, ...]) -> Request:
-    for arg in args[:2]:  # a method has itself in front
-        if isinstance(arg, Request):
-            return arg
-    raise InvalidInput(
-        "@verified of hookline.receive.starlette: no request of Starlette was found; other frameworks have their own"
-    )
-
-
 async def webhook_of(settings: IdempotencySettings, request: Request) -> Webhook:
-    """Raises `Answered`."""
+    """Return the verified webhook. Raise `Answered` if the request is refused."""
     headers = Headers(request.scope["headers"])
     handlers.check_length(settings, headers)
     body = await _body(request, settings.max_body)
@@ -79,7 +70,7 @@ async def webhook_of(settings: IdempotencySettings, request: Request) -> Webhook
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """Read up to the limit, and left where `request.body()` finds it."""
+    """Read the body up to the limit, and store it so that `request.body()` returns it."""
     if not hasattr(request, "_body"):
         request._body = await _read(request, limit)
     if len(request._body) > limit:
@@ -98,8 +89,8 @@ async def _read(request: Request, limit: int) -> bytes:
         raise Answered(problems.body_incomplete()) from None
     except RuntimeError as fault:
         raise InvalidInput(
-            "the body was read before its signature could be checked. Take a form from `webhook.body`, "
-            "not from a parameter or `request.form()`",
+            "the body was read before its signature could be checked. Parse a form from `webhook.body`, "
+            "not with a parameter or `request.form()`",
             field="verified",
         ) from fault
     return bytes(body)

@@ -1,9 +1,9 @@
-"""Twilio signs the URL that it called, and the form behind it: no timestamp, HMAC-SHA1, and several ways to spell the URL.
+"""Verify webhooks of Twilio: it signs the URL and the form fields with HMAC-SHA1, without a timestamp.
 
-A JSON body is not signed itself: its SHA-256 is in the URL, as `bodySHA256`.
+A JSON body itself is not signed. The URL has its SHA-256 as `bodySHA256`.
 
-The id is `I-Twilio-Idempotency-Token`, the same on every retry. Where it is missing: the `MessageSid` or `CallSid` with a part of
-the signature, because one message has many states and one call many requests, each with the same sid.
+The id is the header `I-Twilio-Idempotency-Token`, which is the same on every retry. If it is missing, the id is the
+`MessageSid` or `CallSid` with a part of the signature, because many requests of one message or call have the same sid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["label_of_twilio", "twilio"]
 
 _MAX_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
-_LONGEST_FORM = 128 * 1024  # nobody has signed it yet, and to decode a form is much slower than to hash it
+_LONGEST_FORM = 128 * 1024  # bytes; the form is not verified yet, and decoding it is much slower than hashing it
 _FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": "80", "https": "443"}
 _SIDS = ("MessageSid", "CallSid")
@@ -35,24 +35,24 @@ Form = list[tuple[str, str]]
 def twilio(request: Request) -> SignedParts:
     name, url = "x-twilio-signature", _checked_url(request.url)
     found = signatures(name, [(HMAC, decode64(request.headers.field(name)))])
-    behind = "".join(key + value for key, value in sorted(set(_form_behind(url, request))))
-    return SignedParts([(spelling + behind).encode() for spelling in _spellings(url)], found)
+    fields = "".join(key + value for key, value in sorted(set(_signed_fields(url, request))))
+    return SignedParts([(spelling + fields).encode() for spelling in _spellings(url)], found)
 
 
-def label_of_twilio(request: Request, evidence: SignedParts) -> Label:
-    fields = dict(_form_behind(_checked_url(request.url), request))
+def label_of_twilio(request: Request, signed: SignedParts) -> Label:
+    fields = dict(_signed_fields(_checked_url(request.url), request))
     token, sid = in_header(request, "i-twilio-idempotency-token"), _first(fields, _SIDS)
-    own = None if sid is None else f"{sid}.{evidence.signatures[HMAC][0].hex()[:16]}"
+    own = None if sid is None else f"{sid}.{signed.signatures[HMAC][0].hex()[:16]}"
     return Label(token or own, _first(fields, _TYPES))
 
 
-def _form_behind(url: str, request: Request) -> Form:
-    """What is signed after the URL: nothing, where the URL has the hash of the body."""
+def _signed_fields(url: str, request: Request) -> Form:
+    """Return the form fields that are signed after the URL. There are none if the URL has the hash of the body."""
     hashes = [value for key, value in _fields(_query(url), VerificationCode.MALFORMED_URL) if key == "bodySHA256"]
     if not hashes:
         return _form(request)
     if {each.lower() for each in hashes} != {hashlib.sha256(request.body).hexdigest()}:
-        raise VerificationError(VerificationCode.NO_MATCH, "the body is not the one whose bodySHA256 is in the URL")
+        raise VerificationError(VerificationCode.NO_MATCH, "the body does not match the bodySHA256 in the URL")
     return []
 
 
@@ -60,7 +60,7 @@ def _form(request: Request) -> Form:
     kind = (request.headers.optional("content-type") or _FORM).partition(";")[0].strip().lower()
     if request.body and kind != _FORM:
         raise VerificationError(
-            VerificationCode.MALFORMED_URL, f"the URL has no bodySHA256, which a body of {kind} needs"
+            VerificationCode.MALFORMED_URL, f"the URL has no bodySHA256, but a body of type {kind} needs it"
         )
     if len(request.body) > _LONGEST_FORM:
         raise VerificationError(VerificationCode.MALFORMED_BODY, "the form is too long")
@@ -87,7 +87,7 @@ def _first(fields: dict[str, str], names: Iterable[str]) -> str | None:
 def _checked_url(url: object) -> str:
     if not isinstance(url, str) or len(url) > _LONGEST_URL or not _parts(url):
         raise VerificationError(
-            VerificationCode.MALFORMED_URL, "Twilio signs the URL: give the whole one, as it called it (url=...)"
+            VerificationCode.MALFORMED_URL, "Twilio signs the URL: give the whole URL that Twilio called (url=...)"
         )
     try:
         url.encode()
@@ -97,7 +97,8 @@ def _checked_url(url: object) -> str:
 
 
 def _spellings(url: str) -> list[str]:
-    """As it is, without its port, and with the usual one: Twilio's own libraries try them, because proxies change it."""
+    """Return the URL as given, without a port, and with the default port, because proxies change it. Twilio's own libraries
+    try the same."""
     found = _parts(url)
     assert found is not None
     scheme, user, host, _, rest = found.groups()

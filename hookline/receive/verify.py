@@ -1,4 +1,4 @@
-"""Is it from whom it says? Raw bytes in, a typed event out. No I/O; the instant is an argument."""
+"""Verify the signature of a webhook. No I/O; the current time is an argument."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """A request whose signature is good. What is not signed may be anybody's: the headers, and in some schemes the id."""
+    """A request with a valid signature. Anybody could change parts that are not signed: headers, and in some schemes the id."""
 
-    id: str | None  # the same on every copy; None where the provider gives none
+    id: str | None  # the same on every copy; None if the provider sends none
     event_type: str | None
-    timestamp: datetime | None  # when it was signed, where that is signed too
-    body: bytes  # as it came
+    timestamp: datetime | None  # the signed time of sending; None if the scheme does not sign it
+    body: bytes  # the bytes of the request
     headers: Headers
 
     @overload
@@ -37,18 +37,19 @@ class Webhook(Struct, frozen=True, kw_only=True):
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """The body, as plain values or as your own type (a dataclass, a TypedDict, a msgspec or attrs class)."""
+        """Return the decoded body, as plain values or as your own type (dataclass, TypedDict, msgspec or attrs class)."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as fault:
-            raise VerificationError(VerificationCode.MALFORMED_BODY, f"the body is not as expected: {fault}") from None
+            raise VerificationError(
+                VerificationCode.MALFORMED_BODY, f"the body does not have the expected form: {fault}"
+            ) from None
 
 
 class Verifier:
-    """The secrets of one sender, ready to verify with. Several are accepted, so that they can be rotated; threads may share it.
+    """Verifies webhooks with the secrets of one sender. It takes several secrets for a rotation. Threads may share it.
 
-    What is wrong with a secret, a scheme or a tolerance is `InvalidInput`, here. Whatever came, `verify` raises
-    `VerificationError` and nothing else.
+    A malformed secret, scheme or tolerance raises `InvalidInput` here. `verify` raises only `VerificationError`, for any request.
     """
 
     __slots__ = ("_keys", "_rules", "identity", "scheme", "tolerance")
@@ -59,16 +60,16 @@ class Verifier:
         given = _several(secrets)
         self._keys: list[CheckingKey] = [_key(self._rules.key, secret) for secret in given]
         if not self._keys:
-            raise InvalidInput("there is no secret to verify with")
+            raise InvalidInput("give at least one secret")
         self.identity = _identity(self.scheme, given[-1])
 
     def verify(self, headers: object, body: bytes, *, url: str | None = None, now: datetime | None = None) -> Webhook:
-        """`headers` may be a framework's own object, `body` are the bytes before any parsing. Twilio signs the `url` too."""
+        """Verify a request. `headers` may be the framework's object, `body` is the raw bytes. Twilio also signs the `url`."""
         request = Request(Headers(headers), raw_body(body), url)
-        evidence = self._rules.evidence(request)
-        at = None if evidence.stamp is None else signed_at(evidence.stamp, _instant(now), self.tolerance)
-        check_match(evidence, self._keys)
-        label = self._rules.label(request, evidence)
+        signed = self._rules.signed_parts(request)
+        at = None if signed.stamp is None else signed_at(signed.stamp, _instant(now), self.tolerance)
+        check_match(signed, self._keys)
+        label = self._rules.label(request, signed)
         return Webhook(
             id=label.id, event_type=label.event_type, timestamp=at, body=request.body, headers=request.headers
         )
@@ -84,7 +85,7 @@ def _rules(scheme: str) -> Rules:
     try:
         return SCHEMES[scheme]
     except (KeyError, TypeError):
-        raise InvalidInput(f"no such scheme: take one of {', '.join(SCHEMES)}") from None
+        raise InvalidInput(f"unknown scheme: use one of {', '.join(SCHEMES)}") from None
 
 
 def _seconds(tolerance: object) -> float:
@@ -98,13 +99,13 @@ def _several(secrets: object) -> list[object]:
     if isinstance(secrets, str):
         return [secrets]
     if isinstance(secrets, bytes) or not isinstance(secrets, Iterable):
-        raise InvalidInput("a secret is a text, as the provider shows it; several are a list of them")
+        raise InvalidInput("give a secret as a str, as the provider shows it, or a list of them")
     return list(secrets)
 
 
 def _key(load: Callable[[object], CheckingKey], secret: object) -> CheckingKey:
     if isinstance(secret, str) and secret != secret.strip():
-        raise InvalidInput("the secret has white space around it, as texts from files have")
+        raise InvalidInput("the secret has white space around it; remove it")
     try:
         return load(secret)
     except SignatureError as fault:
@@ -112,7 +113,7 @@ def _key(load: Callable[[object], CheckingKey], secret: object) -> CheckingKey:
 
 
 def _identity(scheme: str, last: object) -> bytes:
-    """Whose keys of idempotency these are. By the oldest secret: a new one is put in front of it."""
+    """Return a hash that separates the idempotency keys of receivers. It uses the last secret, because new ones come first."""
     return hashlib.sha256(f"{scheme} {last}".encode()).digest()
 
 

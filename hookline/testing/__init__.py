@@ -1,4 +1,4 @@
-"""For your own tests: what was published and still stands, and the delivery of it, with nothing of Hookline running.
+"""For your own tests: read the events that your code published, and deliver them, without a running Hookline.
 
     from hookline.testing import FakeEndpoint, deliver, published
 

@@ -1,4 +1,4 @@
-"""An application of yours that receives webhooks, called in this process: WSGI, ASGI, or Django's test client."""
+"""An endpoint that calls your own application in this process: WSGI, ASGI, or Django's test client."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from hookline.errors import InvalidInput
 from hookline.model import Scheme
+from hookline.outbox.coroutines import settled
 from hookline.signing import check_secret
-from hookline.testing.delivery import Answer, Request, settled
+from hookline.testing.delivery import Answer, Request
 
 _HOST = "testserver"
 
@@ -20,12 +21,12 @@ _HOST = "testserver"
 class AppEndpoint:
     """`AppEndpoint(app, "/webhooks", secret=...)`: a Flask, FastAPI, Starlette or Django application, or a Django test client.
 
-    `secret` is the one that the application verifies with. An ASGI application's lifespan is not run.
+    `secret` is the secret that the application verifies with. The lifespan of an ASGI application is not run.
     """
 
     def __init__(self, app: Any, path: str = "/", *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:
         if not path.startswith("/"):
-            raise InvalidInput("a path begins with /")
+            raise InvalidInput("a path must begin with /")
         self.path = path
         self.scheme = Scheme(scheme)
         check_secret(secret, self.scheme)
@@ -34,30 +35,27 @@ class AppEndpoint:
 
     def send(self, request: Request) -> Answer:
         if _is_django_client(self._app):
-            return _of_django(_outside_loop(self._ask_django(request)))
+            return _of_django(_run(self._call_django(request)))
         if _is_async(self._app):
-            answer: Answer = _outside_loop(self._call_asgi(request))
+            answer: Answer = _run(_call_asgi(self._app, self.path, request))
             return answer
         return _call_wsgi(self._app, self.path, request)
 
     async def send_async(self, request: Request) -> Answer:
         if _is_django_client(self._app):
-            return _of_django(await settled(self._ask_django(request)))
+            return _of_django(await settled(self._call_django(request)))
         if _is_async(self._app):
-            return await self._call_asgi(request)
+            return await _call_asgi(self._app, self.path, request)
         return await asyncio.to_thread(_call_wsgi, self._app, self.path, request)
 
-    def _ask_django(self, request: Request) -> Any:
+    def _call_django(self, request: Request) -> Any:
         headers = dict(request.headers)
         kind = headers.pop("Content-Type", "application/json")
         return self._app.generic("POST", self.path, request.body, content_type=kind, headers=headers)
 
-    async def _call_asgi(self, request: Request) -> Answer:
-        return await _call_asgi(self._app, self.path, request)
 
-
-def _outside_loop(value: Any) -> Any:
-    """Run to its end what may be a coroutine."""
+def _run(value: Any) -> Any:
+    """Return the value. If it is awaitable, run it in an event loop first."""
     if not inspect.isawaitable(value):
         return value
     try:
@@ -74,7 +72,7 @@ def _is_django_client(app: Any) -> bool:
 
 
 def _is_async(app: Any) -> bool:
-    """A function or an object whose call is async is ASGI."""
+    """Return whether an application is ASGI: a coroutine function, or an object whose call is one."""
     call = app if inspect.isroutine(app) else getattr(app, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(call)
 
@@ -105,7 +103,7 @@ def _call_wsgi(app: Any, path: str, request: Request) -> Answer:
     written: list[bytes] = []
     parts = app(_environ(path, request), start_response)
     try:
-        written.extend(parts)  # some applications start their response only now
+        written.extend(parts)  # some applications call start_response only now
     finally:
         if hasattr(parts, "close"):
             parts.close()
@@ -153,7 +151,7 @@ async def _call_asgi(app: Any, path: str, request: Request) -> Answer:
     async def receive() -> dict[str, Any]:
         nonlocal asked
         if asked:
-            await ended.wait()  # a client that stays until it has its answer
+            await ended.wait()  # the client stays connected until it has the response
             return {"type": "http.disconnect"}
         asked = True
         return {"type": "http.request", "body": request.body, "more_body": False}
@@ -176,7 +174,7 @@ async def _call_asgi(app: Any, path: str, request: Request) -> Answer:
 
 def _scope(path: str, request: Request) -> dict[str, Any]:
     target, query = _split(path)
-    lines = {"host": _HOST, "content-length": str(len(request.body)), **request.headers}
+    headers = {"host": _HOST, "content-length": str(len(request.body)), **request.headers}
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -187,7 +185,7 @@ def _scope(path: str, request: Request) -> dict[str, Any]:
         "raw_path": target.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in lines.items()],
+        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         "client": ("127.0.0.1", 50000),
         "server": (_HOST, 80),
         "state": {},

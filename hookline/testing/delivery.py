@@ -1,12 +1,11 @@
-"""The delivery of published events to an endpoint: the same headers, signatures and judgement as Hookline's own."""
+"""Deliver published events to an endpoint, with the same headers, signatures and verdicts as Hookline itself."""
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -36,7 +35,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     number: int
     request: Request
     answer: Answer
-    verdict: model.Verdict  # what Hookline would do now: Delivered, Retry or Dead
+    verdict: model.Verdict  # what Hookline would do next: Delivered, Retry or Dead
 
     @property
     def delivered(self) -> bool:
@@ -44,12 +43,12 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     @property
     def is_last(self) -> bool:
-        """Delivered, or dead at once: it would not be sent again."""
+        """True if Hookline would not send the event again: it is delivered, or dead."""
         return not isinstance(self.verdict, model.Retry)
 
 
 class Endpoint(Protocol):
-    """Anything that takes the requests: `FakeEndpoint`, `AppEndpoint`, `UrlEndpoint`, or your own."""
+    """The receiver of the requests: a `FakeEndpoint`, `AppEndpoint`, `UrlEndpoint`, or a class of your own."""
 
     secret: str
     scheme: model.Scheme
@@ -59,9 +58,9 @@ class Endpoint(Protocol):
 
 
 def deliver(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:
-    """Send the events one after the other, each once, whatever their `deliver_at` says.
+    """Send the events one after the other, each once. Their `deliver_at` is ignored.
 
-    `attempt` is the number that the request tells. The `webhook-id` of an event is the same each time, as with Hookline.
+    `attempt` is the attempt number in the request's headers. As with Hookline, the `webhook-id` of an event never changes.
     """
     made = []
     for one in events:
@@ -71,7 +70,7 @@ def deliver(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1
 
 
 async def deliver_async(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:
-    """`deliver` from async code: an ASGI application runs in this event loop."""
+    """Do the same as `deliver` in async code. An ASGI application runs in this event loop."""
     made = []
     for one in events:
         request = signed(one, endpoint, attempt)
@@ -80,7 +79,7 @@ async def deliver_async(events: Iterable[Published], endpoint: Endpoint, *, atte
 
 
 def signed(event: Published, endpoint: Endpoint, attempt: int = 1, *, now: datetime | None = None) -> Request:
-    """The request that Hookline would send for this event."""
+    """Return the request that Hookline would send for this event."""
     at = clock.wall() if now is None else now
     lines = Target(_endpoint(endpoint, at)).headers(_job(event, attempt, at), at)
     headers = dict(line.split(": ", 1) for line in lines)
@@ -88,7 +87,7 @@ def signed(event: Published, endpoint: Endpoint, attempt: int = 1, *, now: datet
 
 
 def message_id(event: Published) -> str:
-    """Of the message that it becomes here: the same each time, and another for another event."""
+    """Return the id of the event's message: always the same for one event, and different for others."""
     return ids.mint(ids.MESSAGE, event.created_at, random.Random(f"{event.app} {event.event_id}"))  # noqa: S311
 
 
@@ -139,7 +138,3 @@ def _job(event: Published, attempt: int, now: datetime) -> model.LeasedDelivery:
         trigger=0,
         trace=event.trace,
     )
-
-
-async def settled(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

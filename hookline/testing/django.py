@@ -2,72 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from hookline.outbox.errors import UnknownConnection
-from hookline.outbox.handle import handle
 from hookline.outbox.setup import is_there
 from hookline.testing.delivery import Attempt, Endpoint
-from hookline.testing.events import Published, latest
+from hookline.testing.events import EventFilter, Published, latest
 from hookline.testing.outbox import Outbox
 
 
 class OutboxTestMixin:
-    """What this test has published and still stands, though `TestCase` never commits; and the delivery of it.
+    """The events that this test published, although `TestCase` never commits, and their delivery.
 
-    Events of `setUpTestData`, and what an earlier `TransactionTestCase` has left, are not this test's. `using` is the database.
+    Events of `setUpTestData` and of an earlier `TransactionTestCase` do not count. `using` is the alias of the database.
     """
 
-    databases: Any  # the test case's
+    databases: Any  # an attribute of the test case
 
     def setUp(self) -> None:
         super().setUp()  # type: ignore[misc]
         aliases = connections if self.databases == "__all__" else self.databases
-        self._outboxes = {alias: Outbox(connections[alias], after=_before(alias)) for alias in aliases}
+        self._outboxes = {alias: Outbox(connections[alias], after=_latest(alias)) for alias in aliases}
 
     def published(
-        self,
-        event_type: str | None = None,
-        *,
-        app: str | None = None,
-        payload: Any = None,
-        using: str = DEFAULT_DB_ALIAS,
+        self, event_type: str | None = None, *, using: str = DEFAULT_DB_ALIAS, **wanted: Unpack[EventFilter]
     ) -> list[Published]:
-        return self._outboxes[using].published(event_type, app=app, payload=payload)
+        return self._outboxes[using].published(event_type, **wanted)
 
     def assertPublished(  # noqa: N802
         self,
         event_type: str,
         *,
-        app: str | None = None,
-        payload: Any = None,
         count: int | None = None,
         using: str = DEFAULT_DB_ALIAS,
+        **wanted: Unpack[EventFilter],
     ) -> Published:
-        """The first event like this; fails if there is none, or not `count` of them. `payload` has parts that must be in it."""
-        return self._outboxes[using].assert_published(event_type, app=app, payload=payload, count=count)
+        """Return the first event that matches. Fail if there is none, or if there are not `count` of them."""
+        return self._outboxes[using].assert_published(event_type, count=count, **wanted)
 
     def assertNotPublished(  # noqa: N802
-        self,
-        event_type: str | None = None,
-        *,
-        app: str | None = None,
-        payload: Any = None,
-        using: str = DEFAULT_DB_ALIAS,
+        self, event_type: str | None = None, *, using: str = DEFAULT_DB_ALIAS, **wanted: Unpack[EventFilter]
     ) -> None:
-        self._outboxes[using].assert_not_published(event_type, app=app, payload=payload)
+        self._outboxes[using].assert_not_published(event_type, **wanted)
 
     def deliver(self, endpoint: Endpoint, *, using: str = DEFAULT_DB_ALIAS) -> list[Attempt]:
-        """Send what `endpoint` has not got yet; what it failed to take goes again with the next call."""
+        """Send the events that `endpoint` has not received. The next call sends a failed one again."""
         return self._outboxes[using].deliver(endpoint)
 
 
-def _before(alias: str) -> int:
-    """The last row that was there before the test; 0 in a database without an outbox, which a router may keep it out of."""
+def _latest(alias: str) -> int:
+    """Return the id of the last row before the test. 0 for a database without an outbox: a router may exclude it there."""
     connection = connections[alias]
     try:
-        return latest(connection) if is_there(handle(connection)) else 0
+        return latest(connection) if is_there(connection) else 0
     except UnknownConnection:
         return 0

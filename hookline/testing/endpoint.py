@@ -1,4 +1,4 @@
-"""Endpoints that are reached by HTTP: a fake one on this machine, or a URL of yours."""
+"""Endpoints that are called by HTTP: a fake one on this machine, or any URL."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from hookline.model import Scheme, Secret
 from hookline.signing import check_secret, new_secret, verify
 from hookline.testing.delivery import Answer, Request
 
-_WAIT = 30.0  # seconds: nothing on this machine takes so long
+_TIMEOUT = 30.0  # seconds
 
 
 class Received(Struct, frozen=True, kw_only=True):
-    """A request as it came."""
+    """A request that the endpoint received."""
 
     method: str
     path: str
     headers: dict[str, str]  # names in lower case
     body: bytes
-    fault: str | None  # why its signature is not good; None: it is
-    status: int  # that was answered
+    fault: str | None  # why the signature is invalid; None if it is valid
+    status: int  # of the response
 
     @property
     def verified(self) -> bool:
@@ -57,12 +57,12 @@ class Received(Struct, frozen=True, kw_only=True):
 
 
 class UrlEndpoint:
-    """A server that runs already, such as the one of Django's `LiveServerTestCase`."""
+    """A server that already runs, such as that of Django's `LiveServerTestCase`."""
 
     def __init__(self, url: str, *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput("an endpoint's URL begins with http:// or https://")
+            raise InvalidInput("the URL of an endpoint must begin with http:// or https://")
         self.url = url
         self.scheme = Scheme(scheme)
         check_secret(secret, self.scheme)
@@ -71,10 +71,10 @@ class UrlEndpoint:
     def send(self, request: Request) -> Answer:
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=_WAIT)
+        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
-            connection.putrequest("POST", target, skip_accept_encoding=True)  # Hookline does not say it either
+            connection.putrequest("POST", target, skip_accept_encoding=True)  # Hookline does not send that header
             for name, value in [*request.headers.items(), ("Content-Length", str(len(request.body)))]:
                 connection.putheader(name, value)
             connection.endheaders(request.body)
@@ -89,13 +89,13 @@ class UrlEndpoint:
 
 
 class FakeEndpoint:
-    """A real HTTP server on a port of this machine, in a thread. It verifies each request, records it, and answers.
+    """A real HTTP server on a port of this machine, in a thread. It verifies and records each request, and answers it.
 
         with FakeEndpoint() as endpoint:
             endpoint.answer_next(500)
             deliver(events, endpoint)
 
-    A request whose signature is not good is answered with 401 and recorded with its `fault`.
+    A request with an invalid signature gets 401 and is recorded with its `fault`.
     """
 
     def __init__(self, *, secret: str | None = None, scheme: Scheme | str = Scheme.STANDARD, status: int = 204) -> None:
@@ -117,32 +117,32 @@ class FakeEndpoint:
 
     @property
     def requests(self) -> list[Received]:
-        """All that came, in order."""
+        """All received requests, in order."""
         with self._changed:
             return list(self._received)
 
     def answer(self, status: int, *, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
-        """From now on."""
+        """Set the response to all following requests."""
         with self._changed:
             self._usual = Answer(status=_checked(status), headers=dict(headers or {}), body=body)
 
     def answer_next(
         self, status: int, *, body: bytes = b"", headers: Mapping[str, str] | None = None, times: int = 1
     ) -> None:
-        """To the next request, or the next few, that verify; then as before."""
+        """Set the response to the next valid request, or to the next `times` of them."""
         answer = Answer(status=_checked(status), headers=dict(headers or {}), body=body)
         with self._changed:
             self._next.extend([answer] * times)
 
     def wait(self, count: int, *, timeout: float = 10.0) -> list[Received]:
-        """Until so many requests have come; for tests in which Hookline itself sends them."""
+        """Wait until `count` requests have arrived. For tests in which Hookline itself sends them."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._received) >= count, timeout):
                 raise AssertionError(f"{len(self._received)} of {count} requests came within {timeout:g} seconds")
             return list(self._received)
 
     def clear(self) -> None:
-        """Forget the requests, and what was to be answered next."""
+        """Delete the recorded requests and the responses that `answer_next` set."""
         with self._changed:
             self._received.clear()
             self._next.clear()
@@ -179,7 +179,7 @@ class FakeEndpoint:
         self.close()
 
     def take(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Judge and record one request."""
+        """Verify and record one request. Return the response."""
         fault = self._fault(headers, body)
         with self._changed:
             answer = Answer(status=401, body=fault.encode()) if fault is not None else self._chosen()
@@ -202,7 +202,7 @@ class FakeEndpoint:
 
 def _checked(status: int) -> int:
     if not isinstance(status, int) or not 200 <= status <= 599:
-        raise InvalidInput("a status is a number from 200 to 599")
+        raise InvalidInput("give a status from 200 to 599")
     return status
 
 
@@ -224,24 +224,24 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
-        """On clients that keep their connection: an endpoint that is closed answers nobody."""
+        """Close the connections of clients that keep them open. A closed endpoint must not answer."""
         for connection in list(self._connections):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is its own matter; it must not write over the test's output."""
+        """Print nothing when a client closes its connection: it would disturb the output of the test."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _WAIT
+    timeout = _TIMEOUT
     server: _Server
 
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         size = headers.get("content-length", "0")
-        self.close_connection |= "transfer-encoding" in headers  # Hookline always knows the length
+        self.close_connection |= "transfer-encoding" in headers  # Hookline always sends a Content-Length
         body = self.rfile.read(int(size)) if size.isdecimal() else b""
         self._write(self.server.endpoint.take(self.command, self.path, headers, body))
 
@@ -258,4 +258,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Quiet: the requests are recorded."""
+        """Print nothing: the requests are recorded."""

@@ -1,28 +1,37 @@
-"""What is in the outbox, as the connection of a test sees it: its own open transaction included, rolled-back savepoints not."""
+"""The events in the outbox, as the connection of a test sees them.
+
+Events of its own open transaction are there. Events of savepoints that were rolled back are not.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.outbox.adapters.trouble import explained_read
-from hookline.outbox.handle import Engine, Rows, handle, handle_async
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter, Engine, Rows
+from hookline.outbox.adapters.explain import explained, for_read
+from hookline.outbox.coroutines import run_sync
 
 
-class Published(Struct, frozen=True, kw_only=True):
-    """One event that will be sent once its transaction commits."""
+class EventFilter(TypedDict, total=False):
+    """The events that are asked for. `matching` documents the fields."""
 
+    app: str | None
+    payload: Any
+
+
+class _Row(Struct, frozen=True, kw_only=True):
     row_id: int
     app: str
     event_type: str
-    payload: Any  # decoded
-    body: bytes  # the same as it is sent
+    body: bytes  # the payload as it is sent
     event_id: str
     channels: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -34,12 +43,18 @@ class Published(Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-# One JSON text for each row, so that every driver gives the same.
+class Published(_Row, frozen=True, kw_only=True):
+    """One event that will be sent after its transaction commits."""
+
+    payload: Any  # the decoded body
+
+
+# One JSON text for each row, so that all drivers return the same.
 _POSTGRES = """
-SELECT json_build_object('row_id', id, 'app', app, 'event_type', event_type, 'event_id', event_id,
+SELECT CAST(json_build_object('row_id', id, 'app', app, 'event_type', event_type, 'event_id', event_id,
     'body', translate(encode(payload, 'base64'), chr(10), ''), 'channels', channels, 'tags', tags,
     'ordering_key', ordering_key, 'deliver_at', deliver_at, 'max_age', CAST(policy ->> 'max_age' AS float8),
-    'organization', org_id, 'trace', trace, 'created_at', created_at)::text
+    'organization', org_id, 'trace', trace, 'created_at', created_at) AS text)
 FROM hookline.outbox WHERE error IS NULL AND id > {after} ORDER BY id
 """
 _SQLITE = """
@@ -57,76 +72,48 @@ _CLEAR: dict[Engine, str] = {
 }
 
 
-class _Row(Struct, kw_only=True):
-    row_id: int
-    app: str
-    event_type: str
-    body: bytes
-    event_id: str
-    channels: tuple[str, ...] | None
-    tags: tuple[str, ...] | None
-    ordering_key: str | None
-    deliver_at: datetime | None
-    max_age: float | None
-    organization: str | None
-    trace: str | None
-    created_at: datetime
-
-
 def published(
-    conn: Any, event_type: str | None = None, *, app: str | None = None, payload: Any = None, after: int = 0
+    conn: Any, event_type: str | None = None, *, after: int = 0, **wanted: Unpack[EventFilter]
 ) -> list[Published]:
-    """The events in the outbox that `conn` sees, in the order in which they were published.
+    """Return the events in the outbox that `conn` sees, in the order in which they were published.
 
-    `conn` is what you publish on: a connection or session of sqlite3, psycopg, psycopg2, SQLAlchemy or Django. An event whose
-    savepoint was rolled back is not there. `payload` asks for parts of it, see `matching`; `after` leaves out earlier rows.
+    `conn` is the connection or session that you publish on: of sqlite3, psycopg, psycopg2, SQLAlchemy or Django. An event
+    whose savepoint was rolled back is not returned. `app` and `payload` select events, see `matching`. Rows up to the id
+    `after` are left out.
     """
-    on = handle(conn)
-    with explained_read:
-        rows = on.fetch(_QUERIES[on.engine].format(after=int(after)))
-    found = _decoded(on.engine, rows)
-    return matching(found, event_type, app=app, payload=payload)
+    return matching(run_sync(_read(adapters.of(conn), after)), event_type, **wanted)
 
 
 async def published_async(
-    conn: Any, event_type: str | None = None, *, app: str | None = None, payload: Any = None, after: int = 0
+    conn: Any, event_type: str | None = None, *, after: int = 0, **wanted: Unpack[EventFilter]
 ) -> list[Published]:
-    """`published` on a connection or session of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones."""
-    on = handle_async(conn)
-    engine = await on.engine()
-    with explained_read:
-        rows = await on.fetch(_QUERIES[engine].format(after=int(after)))
-    found = _decoded(engine, rows)
-    return matching(found, event_type, app=app, payload=payload)
+    """Do the same as `published` on an async connection or session of asyncpg, psycopg or SQLAlchemy."""
+    return matching(await _read(adapters.of_async(conn), after), event_type, **wanted)
 
 
 def latest(conn: Any) -> int:
-    """The number of the last row that is there; 0 if there is none."""
-    on = handle(conn)
-    [(number,)] = on.fetch(_LATEST[on.engine])
+    """Return the id of the last row, or 0 if there is none."""
+    on = adapters.of(conn)
+    [(number,)] = run_sync(on.peek(_LATEST[on.engine]))
     return int(number)
 
 
 def clear(conn: Any) -> None:
-    """Empty the outbox of a test database, for tests that commit. Nothing is committed by this."""
-    on = handle(conn)
-    with explained_read:
-        on.run([_CLEAR[on.engine]])
+    """Empty the outbox of a test database, for tests that commit. This does not commit."""
+    run_sync(_clear(adapters.of(conn)))
 
 
 async def clear_async(conn: Any) -> None:
-    on = handle_async(conn)
-    engine = await on.engine()
-    with explained_read:
-        await on.run([_CLEAR[engine]])
+    """Do the same as `clear` on an async connection or session."""
+    await _clear(adapters.of_async(conn))
 
 
 def matching(
     events: Iterable[Published], event_type: str | None = None, *, app: str | None = None, payload: Any = None
 ) -> list[Published]:
-    """Those of this type, for this application, whose payload has at least these parts.
+    """Return the events of this type, for this application, whose payload contains `payload`.
 
-    An object may have more keys than the one asked for; lists and everything else must be equal. None asks for nothing.
+    An object in the payload may have more keys than the one given. Lists and all other values must be equal. None means any.
     """
     return [
         one
@@ -143,12 +130,12 @@ def contains(whole: Any, part: Any) -> bool:
     if isinstance(part, list | tuple) and isinstance(whole, list | tuple):
         return len(part) == len(whole) and all(map(contains, whole, part))
     if isinstance(part, bool) is not isinstance(whole, bool):
-        return False  # True is 1 to Python, but not to JSON
+        return False  # True equals 1 in Python, but not in JSON
     return bool(whole == part)
 
 
 def described(events: Sequence[Published]) -> str:
-    """For the message of a failed assertion."""
+    """Return a list of the events, for the message of a failed assertion."""
     if not events:
         return "nothing was published"
     lines = [f"  {one.event_type} for {one.app}: {one.body.decode(errors='replace')[:200]}" for one in events[:20]]
@@ -156,11 +143,22 @@ def described(events: Sequence[Published]) -> str:
     return "\n".join(["published were:", *lines, *more])
 
 
+async def _read(on: Adapter, after: int) -> list[Published]:
+    with explained(for_read):
+        rows = await on.peek(_QUERIES[on.engine].format(after=int(after)))
+    return _decoded(on.engine, rows)
+
+
+async def _clear(on: Adapter) -> None:
+    with explained(for_read):
+        await on.run([_CLEAR[on.engine]])
+
+
 def _decoded(engine: Engine, rows: Rows) -> list[Published]:
     try:
         return [_event(_of_postgres(row) if engine == "postgres" else _of_sqlite(row)) for row in rows]
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"the outbox has a row that was not written by publish, and is no event: {error}") from error
+        raise InvalidInput(f"the outbox has a row that was not written by publish and is no event: {error}") from error
 
 
 def _event(row: _Row) -> Published:
@@ -173,7 +171,7 @@ def _of_postgres(row: tuple[Any, ...]) -> _Row:
 
 
 def _of_sqlite(row: tuple[Any, ...]) -> _Row:
-    """The lists are JSON, the instants ISO 8601."""
+    """Decode the columns: lists are JSON, and instants are ISO 8601."""
     fields = dict(zip(_Row.__struct_fields__, row, strict=True))
     body = fields["body"]
     for name in ("channels", "tags"):

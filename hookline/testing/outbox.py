@@ -1,13 +1,14 @@
-"""The outbox of one test: what was published in it, and how far its delivery has come."""
+"""The outbox of one test: the events that the test published, and the progress of their delivery."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from hookline.errors import InvalidInput
 from hookline.testing.delivery import Attempt, Endpoint, deliver, deliver_async
 from hookline.testing.events import (
+    EventFilter,
     Published,
     clear,
     clear_async,
@@ -21,7 +22,7 @@ from hookline.testing.events import (
 class Outbox:
     """`Outbox(conn)`, with the connection or session that the test publishes on.
 
-    Rows up to the number `after` are not this test's.
+    Rows up to the id `after` are not events of this test.
     """
 
     def __init__(self, conn: Any, *, after: int = 0) -> None:
@@ -29,25 +30,21 @@ class Outbox:
         self._after = after
         self._progress = _Progress()
 
-    def published(
-        self, event_type: str | None = None, *, app: str | None = None, payload: Any = None
-    ) -> list[Published]:
-        """The events that stand, in order; see `hookline.testing.published`."""
-        return published(self._conn, event_type, app=app, payload=payload, after=self._after)
+    def published(self, event_type: str | None = None, **wanted: Unpack[EventFilter]) -> list[Published]:
+        """Return the events that were not rolled back, in order; see `hookline.testing.published`."""
+        return published(self._conn, event_type, after=self._after, **wanted)
 
     def assert_published(
-        self, event_type: str, *, app: str | None = None, payload: Any = None, count: int | None = None
+        self, event_type: str, *, count: int | None = None, **wanted: Unpack[EventFilter]
     ) -> Published:
-        """The first event like this; fails if there is none, or not `count` of them."""
-        return first_of(self.published(), event_type, app, payload, count)
+        """Return the first event that matches. Fail if there is none, or if there are not `count` of them."""
+        return _first(self.published(), event_type, count, wanted)
 
-    def assert_not_published(
-        self, event_type: str | None = None, *, app: str | None = None, payload: Any = None
-    ) -> None:
-        none_of(self.published(), event_type, app, payload)
+    def assert_not_published(self, event_type: str | None = None, **wanted: Unpack[EventFilter]) -> None:
+        _refuse_any(self.published(), event_type, wanted)
 
     def deliver(self, endpoint: Endpoint) -> list[Attempt]:
-        """Send what `endpoint` has not got yet. What it failed to take goes again with the next call, as a further attempt."""
+        """Send the events that `endpoint` has not received. The next call sends a failed one again, as a further attempt."""
         made: list[Attempt] = []
         for event, attempt in self._progress.due(endpoint, self.published()):
             made += deliver([event], endpoint, attempt=attempt)
@@ -55,25 +52,21 @@ class Outbox:
         return made
 
     def clear(self) -> None:
-        """Empty it: for tests that commit. Nothing is committed by this."""
+        """Empty the outbox, for tests that commit. This does not commit."""
         clear(self._conn)
 
     # ── for async connections ──
 
-    async def published_async(
-        self, event_type: str | None = None, *, app: str | None = None, payload: Any = None
-    ) -> list[Published]:
-        return await published_async(self._conn, event_type, app=app, payload=payload, after=self._after)
+    async def published_async(self, event_type: str | None = None, **wanted: Unpack[EventFilter]) -> list[Published]:
+        return await published_async(self._conn, event_type, after=self._after, **wanted)
 
     async def assert_published_async(
-        self, event_type: str, *, app: str | None = None, payload: Any = None, count: int | None = None
+        self, event_type: str, *, count: int | None = None, **wanted: Unpack[EventFilter]
     ) -> Published:
-        return first_of(await self.published_async(), event_type, app, payload, count)
+        return _first(await self.published_async(), event_type, count, wanted)
 
-    async def assert_not_published_async(
-        self, event_type: str | None = None, *, app: str | None = None, payload: Any = None
-    ) -> None:
-        none_of(await self.published_async(), event_type, app, payload)
+    async def assert_not_published_async(self, event_type: str | None = None, **wanted: Unpack[EventFilter]) -> None:
+        _refuse_any(await self.published_async(), event_type, wanted)
 
     async def deliver_async(self, endpoint: Endpoint) -> list[Attempt]:
         made: list[Attempt] = []
@@ -87,14 +80,14 @@ class Outbox:
 
 
 class _Progress:
-    """The last attempt of each delivery: one event to one endpoint."""
+    """The last attempt of each delivery. A delivery is one event to one endpoint."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[int, str, str], Attempt] = {}
-        self._endpoints: list[Endpoint] = []  # kept, so that none is taken for another of the same identity
+        self._endpoints: list[Endpoint] = []  # kept alive, so that no new endpoint gets the `id()` of an old one
 
     def due(self, endpoint: Endpoint, events: Iterable[Published]) -> list[tuple[Published, int]]:
-        """With the number of their next attempt. A second event of the same id is dropped, as Hookline drops it."""
+        """Return the events to send, each with its attempt number. Of two events with one id, the first counts."""
         distinct = {_key(endpoint, event): event for event in reversed(list(events))}
         tried = [(event, self._last.get(key)) for key, event in reversed(distinct.items())]
         return [(event, 1 if last is None else last.number + 1) for event, last in tried if not (last and last.is_last)]
@@ -108,38 +101,26 @@ def _key(endpoint: Endpoint, event: Published) -> tuple[int, str, str]:
     return id(endpoint), event.app, event.event_id
 
 
-def first_of(
-    events: Sequence[Published], event_type: str, app: str | None, payload: Any, count: int | None
-) -> Published:
+def _first(events: Sequence[Published], event_type: str, count: int | None, wanted: EventFilter) -> Published:
     if count is not None and count < 1:
-        raise InvalidInput("is at least 1; assert_not_published is for none", field="count")
-    found = matching(events, event_type, app=app, payload=payload)
+        raise InvalidInput("must be at least 1; use assert_not_published for none", field="count")
+    found = matching(events, event_type, **wanted)
     if count is not None and len(found) != count:
-        raise AssertionError(
-            f"{len(found)} instead of {count} of {_asked(event_type, app, payload)}; {described(events)}"
-        )
+        raise AssertionError(f"{len(found)} instead of {count} of {event_type}{_of(wanted)}; {described(events)}")
     if not found:
-        raise AssertionError(f"no {_asked(event_type, app, payload)}; {described(events)}")
+        raise AssertionError(f"no {event_type}{_of(wanted)}; {described(events)}")
     return found[0]
 
 
-def none_of(events: Sequence[Published], event_type: str | None, app: str | None, payload: Any) -> None:
-    found = matching(events, event_type, app=app, payload=payload)
+def _refuse_any(events: Sequence[Published], event_type: str | None, wanted: EventFilter) -> None:
+    found = matching(events, event_type, **wanted)
     if found:
-        raise AssertionError(f"{_several(len(found), event_type)}{_of(app, payload)}; {described(found)}")
+        kind = f" of {event_type}" if event_type is not None else f" event{'' if len(found) == 1 else 's'}"
+        raise AssertionError(f"{len(found)}{kind}{_of(wanted)}; {described(found)}")
 
 
-def _several(count: int, event_type: str | None) -> str:
-    if event_type is not None:
-        return f"{count} of {event_type}"
-    return f"{count} event{'' if count == 1 else 's'}"
-
-
-def _asked(event_type: str, app: str | None, payload: Any) -> str:
-    return f"{event_type}{_of(app, payload)}"
-
-
-def _of(app: str | None, payload: Any) -> str:
-    of_app = "" if app is None else f" for {app}"
+def _of(wanted: EventFilter) -> str:
+    app, payload = wanted.get("app"), wanted.get("payload")
+    for_app = "" if app is None else f" for {app}"
     with_payload = "" if payload is None else f" with {payload!r}"
-    return f"{of_app}{with_payload}"
+    return f"{for_app}{with_payload}"

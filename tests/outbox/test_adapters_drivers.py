@@ -306,7 +306,7 @@ async def test_asyncpg_without_a_statement_cache_and_begun_by_hand(postgres_shop
 async def test_a_pool_is_no_connection(postgres_shop: PostgresShop) -> None:
     async with asyncpg.create_pool(postgres_shop.url, min_size=1, max_size=1) as pool:
         for wrong in (pool, pool.acquire()):
-            with pytest.raises(UnknownConnection, match="lends"):
+            with pytest.raises(UnknownConnection, match="connection itself, not its cursor, pool"):
                 await publish_async(wrong, "acme", "order.paid", {})
     assert postgres_shop.outbox() == []
 

@@ -209,9 +209,9 @@ def _publish_in_a_savepoint_and_roll_back(engine: sa.Engine) -> None:
 async def test_what_is_no_connection_is_told_so(sqlite_engine: sa.Engine) -> None:
     raw = sqlite_engine.raw_connection()
     for wrong in (sqlite_engine, sessionmaker(sqlite_engine), raw, sa.text("SELECT 1")):
-        with pytest.raises(UnknownConnection, match="give a Connection or a Session"):
+        with pytest.raises(UnknownConnection, match="give the connection itself"):
             publish(wrong, "acme", "order.paid", {})
-        with pytest.raises(UnknownConnection, match="give a Connection or a Session"):
+        with pytest.raises(UnknownConnection, match="give the connection itself"):
             await publish_async(wrong, "acme", "order.paid", {})
     raw.close()
 
@@ -219,7 +219,7 @@ async def test_what_is_no_connection_is_told_so(sqlite_engine: sa.Engine) -> Non
 def test_another_dialect_is_told_so(sqlite_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
     sqlite_engine.dialect.name = "mysql"
     with sqlite_engine.connect() as connection:
-        with pytest.raises(UnknownConnection, match="mysql, only for postgresql and sqlite"):
+        with pytest.raises(UnknownConnection, match="PostgreSQL or SQLite, not mysql"):
             publish(connection, "acme", "order.paid", {})
         assert not connection.in_transaction()
 

@@ -179,7 +179,7 @@ def test_offline_it_is_printed_and_can_be_run(engine_url: str, conn: Connection,
     conn.rollback()
     if "sqlite" in engine_url:
         assert "DROP TABLE hookline_outbox" not in down
-        assert "hookline_outbox stays" in down
+        assert "hookline_outbox is kept" in down
     else:
         _run(engine_url, "BEGIN;\n-- " + down)
         assert conn.execute(text("SELECT to_regnamespace('hookline') IS NULL")).scalar()

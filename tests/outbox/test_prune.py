@@ -64,7 +64,7 @@ def test_a_savepoint_that_is_rolled_back_brings_the_rows_back(shop: AppFile) -> 
 
 def test_a_long_backlog_goes_in_pieces_lowest_first(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row by which the place is known goes last: without it, Hookline would take the rest for new."""
-    monkeypatch.setattr(prune, "MOST", 4)
+    monkeypatch.setattr(prune, "MAX_ROWS", 4)
     shop.publish("acme", 10)
     mark(shop, 9)
     left = []
@@ -76,15 +76,15 @@ def test_a_long_backlog_goes_in_pieces_lowest_first(shop: AppFile, monkeypatch: 
 
 def test_large_rows_go_a_few_at_a_time(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of a megabyte took seven seconds, in which the application's other connections found it locked."""
-    times = iter([0.0, prune.LONG])
+    times = iter([0.0, prune.MAX_SECONDS])
     monkeypatch.setattr(prune, "monotonic", lambda: next(times))
-    shop.publish("acme", 3 * prune.FEW)
-    mark(shop, 3 * prune.FEW)
+    shop.publish("acme", 3 * prune.ROWS_PER_DELETE)
+    mark(shop, 3 * prune.ROWS_PER_DELETE)
     shop.publish("acme")
-    assert shop.ids()[0] == prune.FEW + 1
+    assert shop.ids()[0] == prune.ROWS_PER_DELETE + 1
     monkeypatch.setattr(prune, "monotonic", lambda: 0.0)
     shop.publish("acme")
-    assert shop.ids()[0] == 3 * prune.FEW + 1
+    assert shop.ids()[0] == 3 * prune.ROWS_PER_DELETE + 1
 
 
 def _elsewhere(shop: AppFile, marker_file: Path) -> None:

@@ -143,7 +143,7 @@ def test_what_was_never_there_can_be_dropped(empty: str, tmp_path: Path) -> None
 
 
 def test_the_other_kind_of_connection_is_refused_with_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(UnknownConnection, match="cannot be used here"):
+    with pytest.raises(UnknownConnection, match="is not a connection or session"):
         create_table(object())
     with sqlite3.connect(tmp_path / "shop.db") as conn, pytest.raises(UnknownConnection, match="not async"):
         asyncio.run(create_table_async(conn))

@@ -343,8 +343,8 @@ def test_a_lost_lease_is_logged_and_changes_nothing(
     desk.go.set()
     answers = {first.reply().body, second.reply().body}
     assert answers == {b'{"n":1}', b'{"n":2}'}
-    assert "answer not kept: the lease of its idempotency key was lost" in caplog.text
-    assert "handler runs again (2)" in caplog.text
+    assert "response not saved: the lease of its idempotency key was lost" in caplog.text
+    assert "handler runs again (run 2)" in caplog.text
     assert server.call("/slow", "k1").body == second.reply().body
 
 
@@ -464,7 +464,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
     with locked(keys_file):
         desk.go.set()
         assert first.reply().status == 200
-    assert "answer not kept, a copy may run the handler again" in caplog.text
+    assert "response not saved, a copy may run the handler again" in caplog.text
 
 
 def _break(keys_file: str) -> None:

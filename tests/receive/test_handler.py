@@ -536,7 +536,7 @@ async def test_a_store_of_the_other_kind(keys: Keys, async_keys: AsyncKeys) -> N
         raise AssertionError("never called")
 
     for handler, request in ((waits, starlette), (waits_not, starlette), (waits, django_request)):
-        with pytest.raises(InvalidInput, match="store that does not await"):
+        with pytest.raises(InvalidInput, match="synchronous store"):
             idempotent(keys)(handler)(request)
     with pytest.raises(InvalidInput, match="this is Django"):
         await idempotent(async_keys)(waits_not)(django_request)

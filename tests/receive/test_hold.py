@@ -194,7 +194,7 @@ async def test_the_same_under_asyncio(keys_file: str) -> None:
     for claim, pause in ((CLAIM, TWELFTH), (OTHER, THIRD)):
         hold: Any = await holder.take(claim)
         before = clock()
-        await hold._renew()
+        await hold.work()
         assert before + pause <= hold._timer.when() <= clock() + pause
         await hold.release()
     await store.aclose()
@@ -246,15 +246,15 @@ async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effe
     async with asyncpg.create_pool(keys_url, min_size=1, max_size=1) as pool:
         store = AsyncPostgresKeys(pool, timeout=PATIENCE)
         await store.create_table()
-        asking: Any = store._asking
+        connections: Any = store._connections
 
         async def pay(scope: Any, receive: Any, send: Any) -> None:
             async with pool.acquire():
                 effects.append(1)
-                asking._timeout = 0.2  # it waits in vain
+                connections._timeout = 0.2  # it waits in vain
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"done"})
-                asking._timeout = PATIENCE
+                connections._timeout = PATIENCE
 
         app = IdempotencyMiddleware(pay, store, IdempotencySettings(lease=6))
         statuses = [await _call(app)]

@@ -158,7 +158,7 @@ async def test_a_pool_that_is_never_made_is_unavailable(url: str) -> None:
     with pytest.raises(KeyStoreUnavailable, match="TimeoutError"):
         await begin(keys)
     first.clear()
-    keys._asking._timeout = 30.0  # type: ignore[attr-defined]
+    keys._connections._timeout = 30.0  # type: ignore[attr-defined]
     assert await begin(keys) == Fresh(1)
     await keys.aclose()
 
@@ -201,7 +201,7 @@ LOOPS = """
     keys = AsyncPostgresKeys(lambda: asyncpg.create_pool(sys.argv[1], min_size=1, max_size=1))
     for token in b"one", b"two", b"three":
         print(type(asyncio.run(keys.begin(b"key", b"f", token=token, lease=30))).__name__)
-    assert len(keys._asking._by_loop) == 1
+    assert len(keys._connections._by_loop) == 1
 """
 
 

@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import Fresh, InProgress, KeyStoreUnavailable, Mismatch, Replay, encode
 from hookline.receive.stores.postgres import AsyncPostgresKeys, PostgresKeys, table_sql
-from hookline.receive.stores.postgres_lend import MAX_CONNECTIONS
+from hookline.receive.stores.postgres_connections import MAX_CONNECTIONS
 from hookline.receive.stores.redis import RedisKeys
 from tests.receive.conftest import OpenStage
 from tests.receive.stages import (
@@ -64,8 +64,8 @@ async def test_a_database_that_is_away_is_unavailable(postgres_stage: Stage) -> 
     """It takes no connections, and ends those that it has."""
     held = postgres_stage.copy()
     await held.begin()
-    asking = _asking(postgres_stage)
-    asking._timeout = 0.3
+    connections = _connections(postgres_stage)
+    connections._timeout = 0.3
     place, _, name = postgres_stage.place.rpartition("/")
     async with await psycopg.AsyncConnection.connect(f"{place}/postgres", autocommit=True) as admin:
         await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
@@ -78,12 +78,12 @@ async def test_a_database_that_is_away_is_unavailable(postgres_stage: Stage) -> 
                     await verb()
         finally:
             await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    asking._timeout = 30.0  # a pool takes its time before it tries again
+    connections._timeout = 30.0  # a pool takes its time before it tries again
     assert await held.renew()
 
 
-def _asking(stage: Any) -> Any:
-    return getattr(stage.keys, "_asking", None) or stage.store._asking
+def _connections(stage: Any) -> Any:
+    return getattr(stage.keys, "_connections", None) or stage.store._keys._connections
 
 
 async def test_a_function_that_connects_is_called_for_a_few_connections_only(keys_url: str) -> None:
@@ -130,7 +130,7 @@ async def test_a_connection_that_hangs_is_unavailable_to_the_others(keys_url: st
     with psycopg.connect(keys_url) as other, ThreadPoolExecutor(MAX_CONNECTIONS) as threads:
         other.execute("LOCK TABLE hookline_idempotency")
         waiting = [threads.submit(keys.renew, KEY, b"1", 30) for _ in range(MAX_CONNECTIONS)]
-        while keys._asking._own().free._value:  # type: ignore[attr-defined]
+        while keys._keys._connections._own().free._value:  # type: ignore[attr-defined]
             await asyncio.sleep(0.01)  # until all of them have one
         with pytest.raises(KeyStoreUnavailable, match="became free"):
             keys.renew(KEY, b"1", 30)
@@ -190,7 +190,7 @@ async def test_many_make_the_table_at_once(keys_url: str) -> None:
 async def test_whoever_comes_while_the_table_is_made_waits(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url))
     with psycopg.connect(keys_url) as first, ThreadPoolExecutor(1) as thread:
-        first.execute(keys._sql.create)  # not committed yet
+        first.execute(keys._keys._sql.create)  # not committed yet
         making = thread.submit(keys.create_table)
         await _until_somebody_waits(keys_url)
         first.commit()

@@ -337,7 +337,7 @@ def test_a_lost_lease_is_logged(
         assert noticed.wait(PATIENCE)
     desk.go.set()
     assert first.reply().status == 200
-    assert "answer not kept: the lease of its idempotency key was lost" in caplog.text
+    assert "response not saved: the lease of its idempotency key was lost" in caplog.text
 
 
 @pytest.mark.parametrize("patience", [1.0])

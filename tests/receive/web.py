@@ -234,26 +234,26 @@ def outlive_leases(keys: Keys | AsyncKeys, path: str) -> None:
             assert keys.seen.renewed.acquire(timeout=PATIENCE)
 
 
-class _Ear(logging.Handler):
+class _LogWatcher(logging.Handler):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
-        self.heard = threading.Event()
+        self.is_logged = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._text in record.getMessage():
-            self.heard.set()
+            self.is_logged.set()
 
 
 @contextmanager
 def logged(text: str) -> Iterator[threading.Event]:
-    """Set when the kit has logged it."""
-    ear, logger = _Ear(text), logging.getLogger("hookline.receive")
-    logger.addHandler(ear)
+    """Yield an event that is set when `hookline.receive` logs the text."""
+    watcher, logger = _LogWatcher(text), logging.getLogger("hookline.receive")
+    logger.addHandler(watcher)
     try:
-        yield ear.heard
+        yield watcher.is_logged
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(watcher)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"deliver_at": datetime(1999, 12, 31, tzinfo=UTC)}, "deliver_at: is not between the years 2000 and 3000"),
     ({"deliver_at": datetime(3001, 1, 1, tzinfo=UTC)}, "deliver_at: is not between the years 2000 and 3000"),
     ({"deliver_at": LATER}, "deliver_at: more than 30 days ahead"),
-    ({"organization": MANAGEMENT}, "organization: is Hookline's own"),
+    ({"organization": MANAGEMENT}, "organization: is reserved for Hookline"),
     ({"organization": ""}, "organization: must be 1 to 256 characters long"),
     ({"trace": "yes"}, "trace: is not a traceparent, with a tracestate after a space"),
     ({"trace": f"ff{TRACE[2:]}"}, "trace: is not a traceparent, with a tracestate after a space"),

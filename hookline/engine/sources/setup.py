@@ -16,7 +16,7 @@ from hookline.engine.sources import open_source
 from hookline.errors import Conflict, InvalidInput, SourceUnavailable
 from hookline.model import OutboxPlace
 from hookline.outbox import setup
-from hookline.outbox.adapters.prune import delete_relayed, on
+from hookline.outbox.adapters.prune import delete_relayed, runner
 from hookline.store.protocols import Store
 
 VERSION = setup.VERSION
@@ -152,6 +152,6 @@ def _prune(path: Path, name: str, place: OutboxPlace) -> int:
         more = True
         while more:
             conn.execute("BEGIN IMMEDIATE")
-            more = delete_relayed(on(conn), place)
+            more = delete_relayed(runner(conn), place)
             conn.execute("COMMIT")
         return conn.total_changes

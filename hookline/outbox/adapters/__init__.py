@@ -1,1 +1,65 @@
-"""One module for each library: is a transaction open, and one statement on it."""
+"""One module for each database library. `of` and `of_async` choose the module by the class of a connection."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from hookline.outbox.adapters.base import Adapter
+from hookline.outbox.errors import UnknownConnection
+
+# The key is the package that defines the class of a connection. Each module has `sync(conn)`, `asynchronous(conn)` or both.
+# They return None for an object that the module cannot use.
+_MODULES = {
+    "sqlite3": "sqlite",
+    "psycopg": "psycopg3",
+    "psycopg2": "psycopg2",
+    "asyncpg": "asyncpg",
+    "sqlalchemy": "sqlalchemy",
+    "django": "django",
+}
+
+
+def of(conn: Any) -> Adapter:
+    """Return the adapter of a synchronous connection or session."""
+    found = _made(conn, "sync")
+    if found is None:
+        raise _refused(conn, "asynchronous", "is async: call the function whose name ends in _async")
+    return found
+
+
+def of_async(conn: Any) -> Adapter:
+    """Return the adapter of an async connection or session."""
+    found = _made(conn, "asynchronous")
+    if found is None:
+        raise _refused(conn, "sync", "is not async: call the function whose name does not end in _async")
+    return found
+
+
+def is_known(conn: Any) -> bool:
+    return _made(conn, "sync") is not None or _made(conn, "asynchronous") is not None
+
+
+def _made(conn: Any, kind: str) -> Adapter | None:
+    package = _package(type(conn)) or _package(conn.__class__)  # the wrapper of a tracer names the wrapped class here
+    if package is None:
+        return None
+    make = getattr(import_module(f"{__package__}.{_MODULES[package]}"), kind, None)
+    made: Adapter | None = None if make is None else make(conn)
+    return made
+
+
+def _refused(conn: Any, other_kind: str, hint: str) -> UnknownConnection:
+    name = f"{type(conn).__module__.partition('.')[0]}.{type(conn).__qualname__}"
+    if _made(conn, other_kind) is not None:
+        return UnknownConnection(f"{name} {hint}")
+    return UnknownConnection(
+        f"{name} is not a connection or session of {', '.join(_MODULES)}: "
+        "give the connection itself, not its cursor, pool or engine"
+    )
+
+
+def _package(kind: type) -> str | None:
+    """Return the first known package among the classes of an object, so that subclasses and proxies are known too."""
+    packages = (above.__module__.partition(".")[0] for above in kind.__mro__)
+    return next((package for package in packages if package in _MODULES), None)

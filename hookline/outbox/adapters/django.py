@@ -1,34 +1,63 @@
-"""Django: `django.db.connection` or `connections[alias]`, on PostgreSQL and SQLite."""
+"""The adapter for Django's `django.db.connection` and `connections[alias]`, on PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from hookline.outbox.adapters import statements
-from hookline.outbox.adapters.prune import on, prune
-from hookline.outbox.adapters.trouble import explained
-from hookline.outbox.errors import NotInTransaction, UnknownConnection
-from hookline.outbox.event import Event
+from django.db import transaction
 
-_SELECT = statements.POSTGRES.format("%s")
-_INSERT = statements.SQLITE.format(", ".join("%s" for _ in statements.COLUMNS))
+from hookline.outbox.adapters.base import Adapter, Rows, Statement, Values, engine_of, script
+from hookline.outbox.adapters.prune import prune, runner
+from hookline.outbox.adapters.sqlite import BEGIN
+from hookline.outbox.coroutines import as_async
+from hookline.outbox.errors import NotInTransaction
 
 
-def write(conn: Any, events: Sequence[Event]) -> None:
-    vendor = getattr(conn, "vendor", None)
-    if not hasattr(conn, "in_atomic_block"):
-        raise UnknownConnection(f"{type(conn).__name__} of django: give django.db.connection or connections[alias]")
-    if vendor not in ("postgresql", "sqlite"):
-        raise UnknownConnection(f"there is no outbox for Django's {vendor}, only for postgresql and sqlite")
-    if not conn.in_atomic_block and conn.get_autocommit():
-        raise NotInTransaction(
-            "Django commits each statement by itself outside a transaction: "
-            f"call publish inside `with transaction.atomic(using={conn.alias!r}):`"
-        )
-    with explained, conn.cursor() as cursor:
-        if vendor == "postgresql":
-            cursor.execute(_SELECT, [statements.as_document(events)])
-        else:
-            cursor.executemany(_INSERT, statements.as_rows(events))
-            prune(on(conn.connection))  # beside Django, so that a publish is one query to whoever counts them
+def sync(conn: Any) -> Django | None:
+    return Django(conn) if hasattr(conn, "in_atomic_block") else None
+
+
+class Django(Adapter):
+    def __init__(self, conn: Any) -> None:
+        super().__init__(conn)
+        self.engine = engine_of(conn.vendor)
+
+    async def check(self) -> None:
+        if not self._conn.in_atomic_block and self._conn.get_autocommit():
+            raise NotInTransaction(
+                "Django commits each statement by itself outside a transaction: "
+                f"call this function inside `with transaction.atomic(using={self._conn.alias!r}):`"
+            )
+
+    async def fetch(self, statement: Statement, values: Values) -> Rows:
+        with self._conn.cursor() as cursor:
+            cursor.execute(statement.percent, statement.for_percent(values))
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+    async def run(self, statements: Sequence[str]) -> None:
+        with self._conn.cursor() as cursor:
+            for statement in [script(statements)] if self.engine == "postgres" else statements:
+                cursor.execute(statement)
+
+    async def prune(self) -> None:
+        """Use sqlite3 itself, so that Django counts one query for each publish."""
+        prune(runner(self._conn.connection))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(transaction.atomic(using=self._conn.alias))
+
+    async def _save(self) -> Any:
+        """Use Django's own savepoints: a rollback of one also drops its on_commit functions."""
+        self._conn.ensure_connection()
+        if self.engine == "sqlite" and not self._conn.connection.in_transaction:
+            self._conn.cursor().execute(BEGIN)
+        return self._conn.savepoint()
+
+    async def _roll_back(self, savepoint: Any) -> None:
+        self._conn.savepoint_rollback(savepoint)
+        self._conn.savepoint_commit(savepoint)
+
+    async def _release(self, savepoint: Any) -> None:
+        self._conn.savepoint_commit(savepoint)

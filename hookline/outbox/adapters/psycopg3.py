@@ -1,67 +1,60 @@
-"""psycopg 3: Connection and AsyncConnection, of a pool or not."""
+"""The adapter for connections of psycopg 3, async or not, also those of a pool."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from hookline.outbox.adapters import statements
-from hookline.outbox.adapters.trouble import explained
-from hookline.outbox.errors import NotInTransaction, UnknownConnection
-from hookline.outbox.event import Event
-
-_SELECT = statements.POSTGRES.format("%s")
-_RAW_SELECT = statements.POSTGRES.format("$1")
-
-_Conn = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+from hookline.outbox.adapters.base import Adapter, Rows, Statement, Values, script
+from hookline.outbox.coroutines import as_async, settled
+from hookline.outbox.errors import NotInTransaction
 
 
-def write(conn: Any, events: Sequence[Event]) -> None:
-    if not isinstance(conn, psycopg.Connection):
-        raise _unknown(conn, psycopg.AsyncConnection, "publish_async")
-    with conn.pipeline() if _undecided(conn) else nullcontext():
-        _check_transaction(conn)
-    with explained, conn.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(_statement(cursor), (statements.as_document(events),))
+def sync(conn: Any) -> Psycopg | None:
+    return Psycopg(conn) if isinstance(conn, psycopg.Connection) else None
 
 
-async def write_async(conn: Any, events: Sequence[Event]) -> None:
-    if not isinstance(conn, psycopg.AsyncConnection):
-        raise _unknown(conn, psycopg.Connection, "publish")
-    async with conn.pipeline() if _undecided(conn) else nullcontext():
-        _check_transaction(conn)
-    with explained:
-        async with conn.cursor(row_factory=tuple_row) as cursor:
-            await cursor.execute(_statement(cursor), (statements.as_document(events),))
+def asynchronous(conn: Any) -> Psycopg | None:
+    return Psycopg(conn) if isinstance(conn, psycopg.AsyncConnection) else None
 
 
-def _unknown(conn: Any, twin: type, name: str) -> UnknownConnection:
-    hint = f"use hookline.outbox.{name} for it" if isinstance(conn, twin) else "give the connection itself"
-    return UnknownConnection(f"{type(conn).__name__} of psycopg: {hint}")
+class Psycopg(Adapter):
+    async def check(self) -> None:
+        """In a pipeline, the transaction status is known only after a sync. An inner pipeline block makes one."""
+        info = self._conn.info
+        if not self._conn.autocommit:
+            return
+        if info.pipeline_status != PipelineStatus.OFF and info.transaction_status == TransactionStatus.ACTIVE:
+            async with as_async(self._conn.pipeline()):
+                pass
+        if info.transaction_status == TransactionStatus.IDLE:
+            raise NotInTransaction(
+                "this psycopg connection is in autocommit mode: call this function inside `with conn.transaction():`"
+            )
+
+    async def fetch(self, statement: Statement, values: Values) -> Rows:
+        cursor = self._conn.cursor(row_factory=tuple_row)
+        await settled(cursor.execute(*_in_style_of(cursor, statement, values)))
+        rows: Rows = await settled(cursor.fetchall()) if cursor.description else []
+        return rows
+
+    async def run(self, statements: Sequence[str]) -> None:
+        await settled(self._conn.execute(script(statements)))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(self._conn.transaction())
+
+    def _opens_transaction(self) -> bool:
+        return self._conn.info.transaction_status == TransactionStatus.IDLE and not self._conn.autocommit
 
 
-def _undecided(conn: _Conn) -> bool:
-    """In a pipeline the state is known once it is synchronised, as one more level of it does."""
-    info = conn.info
-    return (
-        conn.autocommit
-        and info.pipeline_status != PipelineStatus.OFF
-        and info.transaction_status == TransactionStatus.ACTIVE
-    )
-
-
-def _check_transaction(conn: _Conn) -> None:
-    if conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
-        raise NotInTransaction(
-            "this psycopg connection is in autocommit mode: call publish inside `with conn.transaction():`"
-        )
-
-
-def _statement(cursor: Any) -> str:
-    """A connection's `cursor_factory` may be the one that takes PostgreSQL's own placeholders."""
-    return _RAW_SELECT if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor) else _SELECT
+def _in_style_of(cursor: Any, statement: Statement, values: Values) -> tuple[str, list[Any] | None]:
+    """The `cursor_factory` of a connection may make raw cursors, which take PostgreSQL's own placeholders."""
+    if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor):
+        return statement.numbered, statement.for_numbered(values) or None
+    return statement.percent, statement.for_percent(values)

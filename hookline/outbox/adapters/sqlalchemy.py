@@ -1,116 +1,172 @@
-"""SQLAlchemy 2: Connection, Session, scoped_session and their async twins, on PostgreSQL and SQLite with any driver."""
+"""The adapters for connections and sessions of SQLAlchemy 2, async or not, on PostgreSQL and SQLite with any driver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, text
+import sqlalchemy as sa
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from hookline.outbox.adapters import sqlite, statements
-from hookline.outbox.adapters.prune import Run, prune
-from hookline.outbox.adapters.trouble import explained
-from hookline.outbox.errors import NotInTransaction, UnknownConnection
-from hookline.outbox.event import Event
-
-_SELECT = text(statements.POSTGRES.format(":events"))
-_INSERT = text(statements.SQLITE.format(", ".join(f":{column}" for column in statements.COLUMNS)))
+from hookline.outbox.adapters.base import Adapter, Rows, Statement, Values, engine_of
+from hookline.outbox.adapters.prune import prune
+from hookline.outbox.adapters.sqlite import BEGIN, commits_by_itself
+from hookline.outbox.coroutines import as_async, run_sync
+from hookline.outbox.errors import NotInTransaction
 
 
-def write(conn: Any, events: Sequence[Event]) -> None:
-    connection = _connection(conn)
-    dialect = connection.dialect.name
-    if dialect not in _WRITES:
-        raise UnknownConnection(
-            f"there is no outbox for SQLAlchemy's dialect {dialect}, only for postgresql and sqlite"
-        )
-    _check_transaction(connection)
-    with explained:
-        _WRITES[dialect](connection, events)
-
-
-async def write_async(conn: Any, events: Sequence[Event]) -> None:
-    if isinstance(conn, async_scoped_session):
-        conn = conn()
-    if not isinstance(conn, AsyncConnection | AsyncSession):
-        raise _unknown(conn)
-    await conn.run_sync(write, events)
-
-
-def _connection(conn: Any) -> Connection:
-    """Of a session: that of its transaction, without a flush."""
+def sync(conn: Any) -> SqlAlchemy | None:
     if isinstance(conn, scoped_session):
         conn = conn()
-    if isinstance(conn, Session):
-        return _of_session(conn)
-    if not isinstance(conn, Connection):
-        raise _unknown(conn)
-    return conn
+    return SqlAlchemy(conn) if isinstance(conn, sa.Connection | Session) else None
 
 
-def _of_session(session: Session) -> Connection:
+def asynchronous(conn: Any) -> AsyncSqlAlchemy | None:
+    if isinstance(conn, async_scoped_session):
+        conn = conn()
+    return AsyncSqlAlchemy(conn) if isinstance(conn, AsyncConnection | AsyncSession) else None
+
+
+class SqlAlchemy(Adapter):
+    def __init__(self, conn: sa.Connection | Session) -> None:
+        super().__init__(conn)
+        self.engine = engine_of(_bind(conn).dialect.name)
+
+    async def check(self) -> None:
+        """Begin the transaction first, as a statement would: an application may send its own BEGIN at that moment."""
+        is_new = not self._conn.in_transaction()
+        connection = self._connection()
+        if is_new and not connection.in_transaction():
+            connection.begin()
+        if _commits_by_itself(connection):
+            if is_new:
+                self._conn.rollback()
+            raise NotInTransaction(
+                "this SQLAlchemy connection has the isolation level AUTOCOMMIT, so it commits each statement by itself: "
+                "use a connection without it"
+            )
+
+    async def fetch(self, statement: Statement, values: Values) -> Rows:
+        result = self._connection().execute(_text(statement), values)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    async def run(self, statements: Sequence[str]) -> None:
+        """Run the statements one by one, because the asyncpg dialect prepares each."""
+        for statement in statements:
+            self._connection().exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+    async def peek(self, query: str) -> Rows:
+        """A session without a transaction is not used: the end of its transaction would expire all its objects."""
+        if not isinstance(self._conn, Session) or self._conn.in_transaction():
+            return await super().peek(query)
+        bind = self._conn.get_bind()
+        if isinstance(bind, sa.Connection):  # the connection of a test, whose transaction contains the session's
+            return await SqlAlchemy(bind).peek(query)
+        with bind.connect() as connection:
+            return await SqlAlchemy(connection).peek(query)
+
+    async def prune(self) -> None:
+        """Use the driver's cursor, so that SQLAlchemy's event listeners do not see the statements."""
+        driver = self._connection().connection
+
+        def run(statement: str, values: Any) -> Rows:
+            cursor = driver.cursor()
+            try:
+                cursor.execute(statement, values)
+                return list(cursor.fetchall())
+            finally:
+                cursor.close()
+
+        prune(run)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(self._conn.begin())
+
+    def _opens_transaction(self) -> bool:
+        return not self._conn.in_transaction()
+
+    async def _save(self) -> Any:
+        """Use the session's own savepoint: a rollback of it also drops the session's pending objects."""
+        connection = self._connection()
+        if self.engine == "sqlite" and not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+            connection.exec_driver_sql(BEGIN)
+        return self._conn.begin_nested()
+
+    async def _roll_back(self, savepoint: Any) -> None:
+        savepoint.rollback()
+
+    async def _release(self, savepoint: Any) -> None:
+        savepoint.commit()
+
+    def _connection(self) -> sa.Connection:
+        connection: sa.Connection = self._conn.connection() if isinstance(self._conn, Session) else self._conn
+        return connection
+
+
+class AsyncSqlAlchemy(Adapter):
+    """An async connection or session. Each method runs the one of `SqlAlchemy` by SQLAlchemy's `run_sync`."""
+
+    def __init__(self, conn: Any) -> None:
+        super().__init__(conn)
+        is_session = isinstance(conn, AsyncSession)
+        self.engine = engine_of((_bind(conn.sync_session) if is_session else conn.engine).dialect.name)
+
+    async def check(self) -> None:
+        await self._call("check")
+
+    async def fetch(self, statement: Statement, values: Values) -> Rows:
+        rows: Rows = await self._call("fetch", statement, values)
+        return rows
+
+    async def run(self, statements: Sequence[str]) -> None:
+        await self._call("run", statements)
+
+    async def peek(self, query: str) -> Rows:
+        rows: Rows = await self._call("peek", query)
+        return rows
+
+    async def prune(self) -> None:
+        await self._call("prune")
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(self._conn.begin())
+
+    async def _save(self) -> Any:
+        return await self._call("_save")
+
+    async def _roll_back(self, savepoint: Any) -> None:
+        await self._call("_roll_back", savepoint)
+
+    async def _release(self, savepoint: Any) -> None:
+        await self._call("_release", savepoint)
+
+    async def _call(self, method: str, *values: Any) -> Any:
+        return await self._conn.run_sync(lambda conn: run_sync(getattr(SqlAlchemy(conn), method)(*values)))
+
+
+@cache
+def _text(statement: Statement) -> sa.TextClause:
+    return sa.text(statement.text)
+
+
+def _bind(conn: sa.Connection | Session) -> sa.Connection | sa.Engine:
+    if isinstance(conn, sa.Connection):
+        return conn
     try:
-        return session.connection()
+        return conn.get_bind()
     except UnboundExecutionError as error:
         error.add_note(
-            "Tell publish which of the session's databases: session.connection(bind_arguments={...}) gives it."
+            "This session has several databases: give session.connection(bind_arguments={...}) instead of the session."
         )
         raise
 
 
-def _unknown(conn: Any) -> UnknownConnection:
-    name = f"{type(conn).__name__} of sqlalchemy"
-    if isinstance(conn, Connection | Session | scoped_session):
-        return UnknownConnection(f"{name}: use hookline.outbox.publish for it")
-    if isinstance(conn, AsyncConnection | AsyncSession | async_scoped_session):
-        return UnknownConnection(f"{name}: use hookline.outbox.publish_async for it")
-    return UnknownConnection(f"{name}: give a Connection or a Session")
-
-
-def _check_transaction(connection: Connection) -> None:
-    """Begun first, as the statement would: an application may have its own BEGIN sent then."""
-    begun = None if connection.in_transaction() else connection.begin()
-    if _commits_by_itself(connection):
-        if begun is not None:
-            begun.rollback()
-        raise NotInTransaction(
-            "this SQLAlchemy connection has the isolation level AUTOCOMMIT, so that each statement is committed by itself: "
-            "publish on one without it"
-        )
-
-
-def _commits_by_itself(connection: Connection) -> bool:
-    """What the driver does counts, whoever told it so."""
+def _commits_by_itself(connection: sa.Connection) -> bool:
+    """Ask the driver: its mode counts, whether SQLAlchemy or the application set it."""
     if connection.dialect.name == "sqlite":
-        return sqlite.commits_by_itself(connection.connection.driver_connection)
+        return commits_by_itself(connection.connection.driver_connection)
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
-
-
-def _write_postgres(connection: Connection, events: Sequence[Event]) -> None:
-    """With `stream_results` the cursor is the server's, which runs the function when its row is fetched."""
-    connection.execute(_SELECT, {"events": statements.as_document(events)}).scalar_one()
-
-
-def _write_sqlite(connection: Connection, events: Sequence[Event]) -> None:
-    connection.execute(_INSERT, [dict(zip(statements.COLUMNS, row, strict=True)) for row in statements.as_rows(events)])
-    prune(_beside(connection))
-
-
-def _beside(connection: Connection) -> Run:
-    """On the driver's cursor, which is the same for both: what is deleted is nothing to SQLAlchemy's listeners."""
-
-    def run(statement: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(statement, values)
-            return cursor.fetchall()
-        finally:
-            cursor.close()
-
-    return run
-
-
-_WRITES = {"postgresql": _write_postgres, "sqlite": _write_sqlite}

@@ -18,8 +18,10 @@ class HooklineOutboxConfig(AppConfig):
 
 
 def _without_migrations(using: str, **_: Any) -> None:
-    """Tests are often run with migrations switched off (`MIGRATION_MODULES`, pytest-django's `--no-migrations`). Django then
-    makes the tables of models by itself; the outbox has no model."""
+    """Create the table where migrations are switched off (`MIGRATION_MODULES`, pytest-django's `--no-migrations`).
+
+    Django then creates only the tables of models, and the outbox has no model.
+    """
     from django.db import connections, router
     from django.db.migrations.loader import MigrationLoader
 

@@ -1,1 +1,1 @@
-"""None: the outbox is written by `publish` and read by Hookline. Django tells only apps that have this module of a migration."""
+"""This app has no models. Django sends its migration signals only to apps that have this module."""

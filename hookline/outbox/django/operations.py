@@ -1,44 +1,32 @@
-"""The operation of this app's migrations."""
+"""The migration operation that sets up the outbox."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db import NotSupportedError, router
 from django.db.migrations.operations.base import Operation
 
 from hookline.outbox import setup
-from hookline.outbox.handle import Engine
+from hookline.outbox.adapters.base import Engine, engine_of
+from hookline.outbox.errors import UnknownConnection
 
 
 class CreateOutbox(Operation):
-    """Sets the outbox up, unless the database has it already; backwards takes it out, unless events wait in it."""
+    """Set up the outbox, unless the database has it already. Backwards, remove it, unless events wait in it."""
 
     reduces_to_sql = True
     reversible = True
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """There is no model."""
+        """The outbox has no model, so the state does not change."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, _before: Any, _after: Any) -> None:
-        connection = schema_editor.connection
-        if not router.allow_migrate(connection.alias, app_label):
-            return
-        engine = _engine(connection)
-        if schema_editor.collect_sql:
-            _write(schema_editor, setup.statements(engine))
-        else:
-            setup.create_table(connection)
+        _apply(app_label, schema_editor, setup.create_table, setup.statements)
 
     def database_backwards(self, app_label: str, schema_editor: Any, _before: Any, _after: Any) -> None:
-        connection = schema_editor.connection
-        if not router.allow_migrate(connection.alias, app_label):
-            return
-        engine = _engine(connection)
-        if schema_editor.collect_sql:
-            _write(schema_editor, setup.drop_statements(engine))
-        else:
-            setup.drop_table(connection)
+        _apply(app_label, schema_editor, setup.drop_table, setup.drop_statements)
 
     def describe(self) -> str:
         return "Set up Hookline's outbox"
@@ -48,17 +36,25 @@ class CreateOutbox(Operation):
         return "hookline_outbox"
 
 
-def _write(schema_editor: Any, statements: tuple[str, ...]) -> None:
-    for statement in statements:
+def _apply(
+    app_label: str,
+    schema_editor: Any,
+    change: Callable[[Any], None],
+    statements: Callable[[Engine], tuple[str, ...]],
+) -> None:
+    """Change the database, or write the statements where Django only collects SQL."""
+    connection = schema_editor.connection
+    if not router.allow_migrate(connection.alias, app_label):
+        return
+    try:
+        engine = engine_of(connection.vendor)
+    except UnknownConnection as unknown:
+        raise NotSupportedError(
+            f"{unknown}: keep the app hookline_outbox out of the database {connection.alias!r} with allow_migrate() "
+            "of a database router"
+        ) from None
+    if not schema_editor.collect_sql:
+        change(connection)
+        return
+    for statement in statements(engine):
         schema_editor.execute(statement, params=None)
-
-
-def _engine(connection: Any) -> Engine:
-    if connection.vendor == "postgresql":
-        return "postgres"
-    if connection.vendor == "sqlite":
-        return "sqlite"
-    raise NotSupportedError(
-        f"Hookline's outbox needs PostgreSQL or SQLite, and the database {connection.alias!r} is {connection.vendor}: keep the "
-        "app hookline_outbox out of it with allow_migrate() of a database router"
-    )

@@ -1,12 +1,12 @@
--- The outbox of a PostgreSQL database. Safe to run again, alone or beside Hookline's own tables. `hookline.publish` is the
--- interface; the table is not.
+-- The outbox in a PostgreSQL database. It is safe to run this again, alone or beside Hookline's own tables. Applications must use
+-- `hookline.publish`, not the table.
 
 CREATE SCHEMA IF NOT EXISTS hookline;
 
 CREATE TABLE IF NOT EXISTS hookline.outbox (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    org_id       text,              -- NULL: the only organization, or the one `app` is an id of
-    app          text NOT NULL,     -- id or uid
+    org_id       text,              -- NULL: the only organization, or that of the application whose id is `app`
+    app          text NOT NULL,     -- id or uid of the application
     event_type   text NOT NULL,
     payload      bytea NOT NULL,
     event_id     text,
@@ -15,11 +15,11 @@ CREATE TABLE IF NOT EXISTS hookline.outbox (
     ordering_key text,
     deliver_at   timestamptz,
     policy       jsonb,
-    error        text,              -- set aside, and why
+    error        text,              -- why the row is set aside; NULL: it is not
     created_at   timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- Ids of about the same time stand together in the index.
+-- The id begins with the time, so that new ids are next to each other in the index.
 CREATE OR REPLACE FUNCTION hookline.new_event_id() RETURNS text LANGUAGE sql AS $$
     SELECT 'evt_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
                   || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20)
@@ -27,16 +27,17 @@ $$;
 
 ALTER TABLE hookline.outbox
     ADD COLUMN IF NOT EXISTS trace text,                -- traceparent, and tracestate after a space
-    ADD COLUMN IF NOT EXISTS source text,               -- the database that a row which stands aside came from; NULL: this one
+    ADD COLUMN IF NOT EXISTS source text,               -- the database that a row set aside came from; NULL: this one
     ADD COLUMN IF NOT EXISTS set_aside_at timestamptz,
-    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- without one, a row that is copied twice would be two messages
+    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- a row without an id that is copied twice is two messages
 CREATE INDEX IF NOT EXISTS outbox_new ON hookline.outbox (id) WHERE error IS NULL;
 CREATE INDEX IF NOT EXISTS outbox_aside ON hookline.outbox (id) WHERE error IS NOT NULL;
 
--- At COMMIT, because only then is there something to see. A relay holds lock 3 alone while it sleeps: whoever cannot share it
--- notifies. Whoever can has it until the transaction has ended: a relay cannot fall asleep before that, and when it has, it looks
--- once more. So no row is missed, and nobody notifies a relay that is awake: NOTIFY takes a database-wide lock.
--- `SET hookline.notify = off` is for PREPARE TRANSACTION, which refuses NOTIFY; the relay then finds the row when it polls.
+-- The trigger runs at COMMIT, when the row becomes visible. A sleeping relay holds lock 3 exclusively. A publisher that cannot
+-- share the lock notifies the relay. A publisher that can share it holds it until its transaction ends. Until then, no relay can
+-- fall asleep, and a relay that falls asleep later checks the table once more. So no row is missed, and nobody notifies a relay
+-- that is awake: NOTIFY takes a database-wide lock.
+-- `SET hookline.notify = off` is for PREPARE TRANSACTION, which refuses NOTIFY. The relay then finds the row when it polls.
 CREATE OR REPLACE FUNCTION hookline.outbox_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(pg_catalog.current_setting('hookline.notify', true), '') <> 'off'
@@ -66,8 +67,8 @@ CREATE OR REPLACE FUNCTION hookline.list_fault(field text, listed text[], most i
     END
 $$;
 
--- What a caller in any language gets wrong is an error at the call. The relay has the last word: it checks everything anew.
--- Without subqueries where no list is given: plpgsql then needs a tenth of the time.
+-- Raise an error for a bad argument, for callers in any language. The relay checks everything again.
+-- Lists are checked apart, because plpgsql is ten times faster without their subqueries.
 CREATE OR REPLACE FUNCTION hookline.check_event(
     app text, event_type text, payload text, event_id text, channels text[], tags text[], ordering_key text,
     deliver_at timestamptz, max_age interval, organization text, trace text
@@ -89,7 +90,7 @@ DECLARE
              WHEN deliver_at > now() + interval '30 days' THEN 'deliver_at: more than 30 days ahead'
              WHEN extract(epoch FROM max_age) NOT BETWEEN 0.001 AND 2592000
                  THEN 'max_age: is not between a millisecond and 30 days'
-             WHEN organization = 'org_00000000000SvixManagement00' THEN 'organization: is Hookline''s own'
+             WHEN organization = 'org_00000000000SvixManagement00' THEN 'organization: is reserved for Hookline'
              WHEN length(organization) NOT BETWEEN 1 AND 256 THEN 'organization: must be 1 to 256 characters long'
              WHEN trace !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}( .*)?$'
                   OR length(trace) > 4096
@@ -110,8 +111,8 @@ BEGIN
     PERFORM payload::json;
 END $$;
 
--- Write an event to the outbox, in the caller's own transaction; its event id. As the owner: an application's role needs these
--- functions and nothing else. An untyped literal or parameter takes the first one.
+-- Write an event to the outbox, in the caller's own transaction. Return its event id. The functions run with the rights of their
+-- owner, so the role of an application needs only the right to call them. An untyped payload uses the first function.
 CREATE OR REPLACE FUNCTION hookline.publish(
     app text, event_type text, payload text, event_id text DEFAULT NULL, channels text[] DEFAULT NULL, tags text[] DEFAULT NULL,
     ordering_key text DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, max_age interval DEFAULT NULL,
@@ -146,8 +147,8 @@ CREATE OR REPLACE FUNCTION hookline.publish(
     SELECT hookline.publish($1, $2, $3::text, $4, $5, $6, $7, $8, $9, $10, $11)
 $$;
 
--- Many in one round trip: how `hookline.outbox` of Python calls, which has checked them. Payloads are JSON in a string, so that
--- their bytes stay as they are; `max_age` is in seconds. How many there were.
+-- Write many events in one round trip. Python's `hookline.outbox` calls this, after it has checked them. Payloads are JSON in a
+-- string, so that their bytes do not change. `max_age` is in seconds. Return how many events were written.
 CREATE OR REPLACE FUNCTION hookline.publish_events(events json) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -165,7 +166,7 @@ BEGIN
     RETURN written;
 END $$;
 
--- Nobody publishes unless told so: see `hookline outbox sql --grant ROLE`. Once: whoever was told so later still may.
+-- No role may publish before it has the right: see `hookline outbox sql --grant ROLE`. Only the first run revokes rights.
 DO $$
 BEGIN
     IF pg_catalog.to_regprocedure('hookline.outbox_version()') IS NULL THEN

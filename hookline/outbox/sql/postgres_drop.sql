@@ -1,5 +1,5 @@
--- Takes the outbox out of a PostgreSQL database again. It stays as it is where Hookline's own tables are beside it, or where
--- another role set it up. Events that wait, or stand aside, are an error: they would never be sent.
+-- Remove the outbox from a PostgreSQL database. It stays if Hookline's own tables are beside it, or if another role set it up.
+-- Fail if events wait in it or are set aside: they would never be sent.
 
 DO $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
     LOCK TABLE hookline.outbox IN ACCESS EXCLUSIVE MODE;
     SELECT count(*) INTO waiting FROM hookline.outbox;
     IF waiting > 0 THEN
-        RAISE EXCEPTION 'hookline.outbox still has % event(s): let Hookline relay them, or delete them if nobody is to get them',
+        RAISE EXCEPTION 'hookline.outbox still has % event(s): let Hookline relay them, or delete them if nobody needs them',
             waiting USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     DROP TABLE hookline.outbox;
@@ -30,6 +30,6 @@ BEGIN
     BEGIN
         DROP SCHEMA hookline;
     EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
-        NULL;  -- somebody keeps other things in it, or it is not ours
+        NULL;  -- the schema has other objects, or another owner
     END;
 END $$;

@@ -1,11 +1,11 @@
-"""One effect for requests that come more than once under the same key.
+"""Run a handler once for all requests that have the same idempotency key.
 
     from hookline.receive.idempotency import IdempotencySettings
-    from hookline.receive.idempotency.asgi import IdempotencyMiddleware# or .wsgi, .django; `idempotent` for one handler
+    from hookline.receive.idempotency.asgi import IdempotencyMiddleware  # or .wsgi, .django; `idempotent` for one handler
 
     app.add_middleware(IdempotencyMiddleware, store=keys, settings=IdempotencySettings(verifier=verifier))
 
-`keys` is one of `hookline.receive.stores`.
+`keys` is a store of `hookline.receive.stores`.
 """
 
 from hookline.receive.idempotency.core import MalformedKey, from_json, from_webhook

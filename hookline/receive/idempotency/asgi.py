@@ -1,9 +1,9 @@
-"""For ASGI applications on asyncio: Starlette, FastAPI, Litestar, and any other.
+"""The idempotency middleware for ASGI applications on asyncio, such as Starlette, FastAPI and Litestar.
 
     app.add_middleware(IdempotencyMiddleware, store=AsyncPostgresKeys(pool), settings=IdempotencySettings(verifier=verifier))
 
-A verified webhook is `request.state.hookline_webhook`. Once a handler has started, it is brought to its end even if the client
-goes away, and its answer kept; the answer is in the store before its last byte is sent.
+A verified webhook is `request.state.hookline_webhook`. A handler that has started runs to its end even if the client goes away,
+and its response is saved. A response is saved before its last byte is sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WEBHOOK = "hookline_webhook"
 
 _slashes = re.compile("/{2,}")
 
-# With these an application would answer past us.
+# With these extensions an application would send a response that the middleware cannot record.
 _HIDDEN = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 
 
@@ -44,7 +44,7 @@ class IdempotencyMiddleware:
         self.app = app
         self._settings = settings or IdempotencySettings()
         self.holder = AsyncHolder(store, self._settings)
-        # A mount of Litestar at `/hooks` takes `/hookspay` too. Within Litestar, a middleware sees the mount; around it, none.
+        # A Litestar mount at `/hooks` also takes `/hookspay`. A middleware around Litestar does not see the mount.
         self._names_end = not (type(app).__name__ == "Litestar" and type(app).__module__.startswith("litestar."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,14 +66,14 @@ class IdempotencyMiddleware:
         method = scope.get("method", "GET").upper()
         chosen = plan(self._settings, method, *paths, ends=self._names_end)
         if scope["type"] == "websocket" and (chosen.spares_empty or not chosen.verifies):
-            return NOTHING  # like a GET without a body
+            return NOTHING  # treated like a GET without a body
         return chosen
 
     async def _answer(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._admit(app, chosen, scope, receive, send)
         except Answered as answered:
-            await send_answer(send, answered.response)
+            await send_response(send, answered.response)
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope["headers"])
@@ -82,7 +82,7 @@ class IdempotencyMiddleware:
             return
         body = await read_body(scope, receive, self._settings.max_body)
         if body is None:
-            return  # the client is gone, and nothing has happened
+            return  # the client went away before the handler started
         request, claim = examine(self._settings, chosen, incoming(scope, headers, body))
         _drop_odd_root(scope)
         if request.webhook is not None:
@@ -114,13 +114,13 @@ class IdempotencyMiddleware:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    """None: the client is gone. What Litestar has read for a middleware in front of this one, it keeps."""
-    kept = getattr((scope.get("state") or {}).get("_ls_connection_state"), "body", None)
-    if not isinstance(kept, bytes):
+    """Return the body, or None if the client is gone. If Litestar has read the body for an outer middleware, it keeps it."""
+    body = getattr((scope.get("state") or {}).get("_ls_connection_state"), "body", None)
+    if not isinstance(body, bytes):
         return await _read(receive, limit)
-    if len(kept) > limit:
+    if len(body) > limit:
         raise Answered(problems.body_too_large(limit))
-    return kept
+    return body
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:
@@ -146,13 +146,13 @@ def incoming(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:
 
 
 def _paths(scope: Scope) -> list[str]:
-    """All that a router may go by."""
-    ways = [scope["path"], _whole(scope), _raw(scope)]
-    return [*ways, *(_below(scope, way) for way in ways), _path(scope)]
+    """Return all paths that a router may use for this request."""
+    paths = [scope["path"], _whole(scope), _raw(scope)]
+    return [*paths, *(_below(scope, path) for path in paths), _path(scope)]
 
 
 def _path(scope: Scope) -> str:
-    """Whole, and one however it was asked for: routers take it with the root and without."""
+    """Return the whole path, in one form: routers accept it with and without the root."""
     root: str = scope.get("root_path", "").rstrip("/")
     below = _below(scope, _whole(scope))
     return f"{root}/{below.lstrip('/')}" if root else below
@@ -160,19 +160,19 @@ def _path(scope: Scope) -> str:
 
 def _below(scope: Scope, path: str) -> str:
     root: str = scope.get("root_path", "")
-    return path.split(root, 1)[-1] if root else path  # not only in front: so does Litestar
+    return path.split(root, 1)[-1] if root else path  # the root may be anywhere in the path, as in Litestar
 
 
 def _whole(scope: Scope) -> str:
-    """Litestar routes before it calls its middleware, and leaves in `path` only what is below a mount, without spare slashes."""
+    """Return the path before routing. Litestar routes first, and leaves only the part below a mount in `path`."""
     below = scope["path"].strip("/")
-    asked = _slashes.sub("/", _raw(scope)).rstrip("/")
-    mount = asked[: len(asked) - len(below)].rstrip("/")
-    return f"{mount}/{below}" if mount and asked.endswith(below) else scope["path"]
+    raw = _slashes.sub("/", _raw(scope)).rstrip("/")
+    mount = raw[: len(raw) - len(below)].rstrip("/")
+    return f"{mount}/{below}" if mount and raw.endswith(below) else scope["path"]
 
 
 def _routed(scope: Scope) -> str:
-    """What the router goes by, or went by: what stands below the server's root, with the mounts of the application itself."""
+    """Return the path that the router uses: without the server's root, but with the mounts of the application itself."""
     root: str = scope.get("root_path", "")
     server_root: str = scope.get("app_root_path", root)  # Starlette's: the root before its own mounts
     if _is_litestar_mount(scope):
@@ -191,11 +191,14 @@ def _without(root: str, path: str) -> str:
 
 
 def _drop_odd_root(scope: Scope) -> None:
-    """Routers disagree about a root that is in the path but not in front of it: Litestar looks for it anywhere, Starlette does
-    not. Nobody mounts an application so, but a client may say so, and the key must be of the path that is routed."""
+    """Clear a root path that is inside the path but not at its beginning.
+
+    Routers differ there: Litestar searches the root anywhere, Starlette does not. No application is mounted so, but a client
+    may send it. The key must belong to the path that is routed.
+    """
     root, path, is_mount = scope.get("root_path", ""), scope["path"], _is_litestar_mount(scope)
     if "route_handler" in scope and not is_mount:
-        return  # routed already
+        return  # the request is already routed
     if root in path and (is_mount or _without(root, path) == path):
         scope["root_path"] = ""
 
@@ -212,7 +215,7 @@ def _url(scope: Scope, headers: Headers) -> str:
 
 
 class ReadBody:
-    """`receive` of a body that was read already; what comes after it is the server's."""
+    """A `receive` function that returns a body that was read before. Later messages come from the server."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -230,7 +233,7 @@ class ReadBody:
 
 
 class _Exchange:
-    """Between an application that holds a key and its client."""
+    """Records the messages between a client and an application whose request holds a key."""
 
     hold: AsyncHold | None = None
 
@@ -238,12 +241,12 @@ class _Exchange:
         self._recording = recording
         self._receive = receive
         self._send = send
-        self._start: Message | None = None  # waits for what follows it: often that is all
+        self._start: Message | None = None  # sent together with the first part of the body
         self._is_gone = False
         self._is_over = asyncio.Event()
 
     async def receive(self) -> Message:
-        """The application does not hear that its client went away before its answer is kept."""
+        """Tell the application of a disconnect only after its response is saved."""
         first = self._receive.first()
         if first is not None:
             return first
@@ -257,24 +260,24 @@ class _Exchange:
                 self._start = message
                 if self._recording.is_known:
                     await self._settle()
-                    await self._pass_start()
+                    await self._send_start()
             case "http.response.body":
                 self._recording.feed(message.get("body", b""))
                 is_last = self._recording.is_complete or not message.get("more_body", False)
                 if is_last or self._recording.is_known:
                     await self._settle()
-                await self._pass_start()
-                await self._pass(message)
+                await self._send_start()
+                await self._forward(message)
             case _:
-                await self._pass(message)
+                await self._forward(message)
 
     def leave(self) -> bool:
-        """The server has given the request up. True: nobody waits for what the application still does."""
+        """The server cancelled the request. Return True if the response is saved, so that the application may be cancelled."""
         self._is_gone = True
         return self._is_over.is_set()
 
     async def close(self) -> None:
-        """An answer that was not brought to its end is not kept."""
+        """Free the key if the response is incomplete."""
         assert self.hold is not None
         self._is_over.set()
         await self.hold.release()
@@ -284,13 +287,13 @@ class _Exchange:
         await self.hold.settle(self._recording)
         self._is_over.set()
 
-    async def _pass_start(self) -> None:
+    async def _send_start(self) -> None:
         start, self._start = self._start, None
         if start is not None:
-            await self._pass(start)
+            await self._forward(start)
 
-    async def _pass(self, message: Message) -> None:
-        """To a client that is gone, nothing; an application that would go on, with no more to be kept of it, is told so."""
+    async def _forward(self, message: Message) -> None:
+        """Send a message. If the client is gone, raise an error only when the response is saved and more would follow."""
         try:
             if self._is_gone:
                 raise ConnectionResetError("the client is gone")
@@ -301,6 +304,6 @@ class _Exchange:
                 raise
 
 
-async def send_answer(send: Send, response: StoredResponse) -> None:
+async def send_response(send: Send, response: StoredResponse) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": list(response.headers)})
     await send({"type": "http.response.body", "body": response.body})

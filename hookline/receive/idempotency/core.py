@@ -1,17 +1,17 @@
-"""What becomes of a request, and what is kept of its answer. Pure.
+"""Decide what happens to a request. No I/O.
 
-| the request                                              | its answer                                               |
+| the request                                              | the response                                             |
 |----------------------------------------------------------|----------------------------------------------------------|
-| another method or path than in the settings              | the application's, if it is not to be verified           |
+| another method or path than in the settings              | the application's, if it need not be verified            |
 | its body is longer than `max_body`                       | 413                                                      |
-| the verifier refuses it                                  | 401, before any key is looked at                         |
+| the verifier refuses it                                  | 401, before the key is read                              |
 | no key                                                   | the application's; 400 with `required`                   |
 | a malformed key                                          | 400                                                      |
-| a new key, or one whose holder died                      | the application's, which is kept                         |
-| a key that is done, same method, path, query and body    | the kept one again, with `idempotency-replayed: true`    |
-| a key that is done or under way, another request         | 422                                                      |
-| a key that is under way                                  | 409 with `Retry-After`                                   |
-| the store of keys is down                                | 503 with `Retry-After`, or the application's             |
+| a new key, or one whose holder died                      | the application's, which is saved                        |
+| a finished key, same method, path, query and body        | the saved one, with `idempotency-replayed: true`         |
+| a finished or held key, another request                  | 422                                                      |
+| a held key                                               | 409 with `Retry-After`                                   |
+| any, while the store of keys is down                     | 503 with `Retry-After`, or the application's             |
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
     "Claim",
     "MalformedKey",
     "Plan",
-    "announced",
     "answer_to",
+    "content_length",
     "examine",
     "from_json",
     "from_webhook",
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 LONGEST_KEY = 255
-CLAIMS = "hookline.claims"  # in the scope or environ: those of this request
+CLAIMS = "hookline.claims"  # the key of the ASGI scope or WSGI environ that has the claims of the request
 REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _is_length = re.compile(r"[0-9]+").fullmatch
 
-# No comma: some servers make one header of two, with a comma, and two keys are none.
+# No comma: some servers join two headers with a comma, and a request with two keys has no valid key.
 _is_bare = re.compile(r"[!#-+\--~]+").fullmatch
 _is_quoted = re.compile(r'"(?:[ !#-\[\]-~]|\\["\\])*"').fullmatch
 _escape = re.compile(r"\\(.)")
@@ -64,18 +64,18 @@ log = logging.getLogger("hookline.receive")
 
 
 class MalformedKey(ValueError):
-    """Raised by a `key` function: the request is refused with 400 and this text."""
+    """A `key` function raises this to refuse the request with 400 and this text."""
 
 
 # ── before the body ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Plan(Struct, frozen=True):
-    """What is to be done with a request; neither: it is none of our business."""
+    """What the middleware does with a request. If neither field is true, the request passes through."""
 
     verifies: bool = False
     keyed: bool = False
-    spares_empty: bool = False  # without a body it need not be verified: a page, a health check
+    spares_empty: bool = False  # a request without a body need not be verified, such as a page or a health check
 
     def __bool__(self) -> bool:
         return self.verifies or self.keyed
@@ -85,7 +85,7 @@ NOTHING = Plan()
 
 
 def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = True) -> Plan:
-    """By method and path alone. `paths`: the ways to look at one, with and without where the application is mounted."""
+    """Decide by method and path alone. `paths` are all forms of the path, with and without the root of the application."""
     if settings.only and not any(is_below(path, settings.only, ends=ends) for path in {*paths}):
         return NOTHING
     keyed = any(method == name.upper() for name in settings.methods)
@@ -95,17 +95,17 @@ def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = T
 
 
 def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
-    """False: it passes through, and streams. Raises `Answered` for what can be refused unread."""
+    """Return False if the request passes through as a stream. Raise `Answered` if it can be refused unread."""
     if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
         return False
-    length = announced(headers)
+    length = content_length(headers)
     if length is not None and length > settings.max_body:
         raise Answered(problems.body_too_large(settings.max_body))
     return True
 
 
-def announced(headers: Headers) -> int | None:
-    """How long the body is, by its header; None where there is none, or none that is a number."""
+def content_length(headers: Headers) -> int | None:
+    """Return the value of Content-Length, or None if it is missing or not a number."""
     length = headers.get("content-length", "")
     if not _is_length(length):
         return None
@@ -124,7 +124,7 @@ def _key_from_headers(settings: IdempotencySettings, headers: Headers) -> str | 
 
 
 class Claim(Struct, frozen=True):
-    """A request that has a key, in the terms of the store."""
+    """The key of a request, and the hash that identifies the request."""
 
     key: bytes
     fingerprint: bytes
@@ -133,10 +133,12 @@ class Claim(Struct, frozen=True):
 def examine(
     settings: IdempotencySettings, chosen: Plan, request: IncomingRequest
 ) -> tuple[IncomingRequest, Claim | None]:
-    """The request with its webhook, and its claim if it has a key. Raises `Answered`."""
+    """Return the request with its verified webhook, and its claim if it has a key. Raise `Answered` to refuse it."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
         request = verified(settings, request)
-    is_keyed = chosen.keyed or request.webhook is not None  # nobody signs the method: another is no way around the key
+    is_keyed = (
+        chosen.keyed or request.webhook is not None
+    )  # the method is not signed, so a copy with another method must have the key too
     given = _given_key(settings, request) if is_keyed else None
     if given is None:
         if chosen.keyed and settings.required:
@@ -146,7 +148,7 @@ def examine(
 
 
 def is_new(claim: Claim, claims: set[bytes]) -> bool:
-    """False: it is of the same request, from another middleware around this one, and is taken care of there."""
+    """Return False if another middleware around this one already handles the claim of the same request."""
     if claim.key in claims:
         return False
     claims.add(claim.key)
@@ -154,7 +156,7 @@ def is_new(claim: Claim, claims: set[bytes]) -> bool:
 
 
 def verified(settings: IdempotencySettings, request: IncomingRequest) -> IncomingRequest:
-    """With its webhook. Raises `Answered`."""
+    """Return the request with its verified webhook. Raise `Answered` if the verifier refuses it."""
     assert settings.verifier is not None
     url = settings.url(request) if settings.url else request.url
     try:
@@ -178,31 +180,31 @@ def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str |
     if given is None:
         return None
     if not isinstance(given, str | bytes):
-        raise InvalidInput(f"the function gave a {type(given).__name__}; give a text, bytes or None", field="key")
+        raise InvalidInput(f"the function gave a {type(given).__name__}; return a str, bytes or None", field="key")
     if not given:
         raise Answered(problems.key_malformed("the idempotency key is empty"))
     return given
 
 
 def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[str | bytes]:
-    """Some servers let the client name the root of the application, so it is no part of the key."""
+    """Return the parts that make a key unique. The root path is left out: some servers let the client choose it."""
     below = request.path if request.below is None else request.below
     path = key_path(below) if settings.per_path else ""
     owner = settings.scope(request) if settings.scope else ()
     parts = (owner,) if isinstance(owner, str | bytes) else owner
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | bytes) for part in parts):
-        raise InvalidInput(f"the function gave {owner!r:.60}; give a text, bytes, or a list of them", field="scope")
+        raise InvalidInput(f"the function gave {owner!r:.60}; return a str, bytes, or a list of them", field="scope")
     return (*_receiver(settings, request), path, *parts)
 
 
 def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[bytes, ...]:
-    """Senders give an event one id everywhere: receivers with other secrets on the same store have other keys."""
-    identity = getattr(settings.verifier, "identity", None)  # a verifier of your own may have none
+    """Return the verifier's identity: a sender uses one id everywhere, so receivers that share a store need separate keys."""
+    identity = getattr(settings.verifier, "identity", None)  # an application may have its own verifier class
     return () if identity is None or request.webhook is None else (identity,)
 
 
 def fingerprint(request: IncomingRequest) -> bytes:
-    """Whether two requests are the same one: method, path, query and the raw body, nothing else."""
+    """Return a hash of method, path, query and raw body. Two requests with equal hashes are copies."""
     return key_of((request.method, same_path(request.path), request.query), request.body)
 
 
@@ -210,7 +212,7 @@ def fingerprint(request: IncomingRequest) -> bytes:
 
 
 def from_webhook(request: IncomingRequest) -> str | None:
-    """For `key`: the id of the verified webhook, which nobody else can choose where the scheme signs it."""
+    """Use the id of the verified webhook as the key. If the scheme signs the id, nobody else can choose it."""
     return None if request.webhook is None else request.webhook.id
 
 
@@ -218,7 +220,7 @@ from_webhook.needs_verifier = True  # type: ignore[attr-defined]
 
 
 def from_json(*path: str) -> Callable[[IncomingRequest], str | None]:
-    """For `key`: a text or a whole number in the body, such as `from_json("event", "id")`."""
+    """Make a `key` function that reads a string or an integer from the JSON body, such as `from_json("event", "id")`."""
 
     def key(request: IncomingRequest) -> str | None:
         value = _decoded(request.body)
@@ -237,7 +239,7 @@ def _decoded(body: bytes) -> Any:
 
 
 def _named_key(names: Sequence[str], headers: Headers) -> str | None:
-    """Of the first header that is there: a second one does not help out where the first is malformed."""
+    """Return the key of the first header that is present. If it is malformed, the others are not tried."""
     for name in names:
         try:
             value = headers.optional(name)
@@ -249,7 +251,7 @@ def _named_key(names: Sequence[str], headers: Headers) -> str | None:
 
 
 def _parsed_key(name: str, value: str) -> str:
-    """A string of RFC 8941, as the IETF's draft has it, or the same without quotes, as most clients do: one key."""
+    """Accept a string of RFC 8941, as in the IETF draft, and the same without quotes. Both are one key."""
     if _is_quoted(value):
         key = _escape.sub(r"\1", value[1:-1])
     elif _is_bare(value):
@@ -265,7 +267,7 @@ def _parsed_key(name: str, value: str) -> str:
 
 
 def answer_to(answer: Answer) -> StoredResponse | None:
-    """None: the key is ours, run the handler."""
+    """Return the response to send, or None if the handler must run."""
     match answer:
         case Replay(response):
             return replay(response)
@@ -279,6 +281,6 @@ def answer_to(answer: Answer) -> StoredResponse | None:
 
 def replay(kept: StoredResponse) -> StoredResponse:
     headers = [*kept.headers, (REPLAYED, b"true")]
-    if kept.status >= 200 and kept.status not in (204, 304):  # those have no body, and may not say how long it is
+    if kept.status >= 200 and kept.status not in (204, 304):  # those have no body, and must not have a Content-Length
         headers.append((b"content-length", b"%d" % len(kept.body)))
     return StoredResponse(kept.status, tuple(headers), kept.body)

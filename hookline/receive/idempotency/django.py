@@ -1,18 +1,18 @@
-"""For Django, sync and async.
+"""The idempotency middleware for Django, sync and async.
 
     MIDDLEWARE = [..., "hookline.receive.idempotency.django.IdempotencyMiddleware"]
     HOOKLINE_IDEMPOTENCY = {"STORE": "shop.keys.store", "REQUIRED": True, "ONLY": ["/webhooks/"]}
 
-The names are those of `IdempotencySettings` in capitals; objects and functions may be given by their dotted path. Several sets
-of settings are several subclasses, each with `store` and `options`. Where Django runs the middleware async, it needs ASYNC_STORE.
+The names are those of `IdempotencySettings` in capitals. Objects and functions may be given by their dotted path. For several
+sets of settings, make several subclasses, each with `store` and `options`. Under ASGI the middleware needs ASYNC_STORE.
 
-A verified webhook is `request.hookline_webhook`. Put it after CsrfViewMiddleware and whatever signs users in: a kept answer is
-given where the view would have been called, so that those have had their say.
+A verified webhook is `request.hookline_webhook`. Put the middleware after CsrfViewMiddleware and after authentication: a saved
+response is sent instead of calling the view, so the middleware before it has already checked the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -23,8 +23,9 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.utils.module_loading import import_string
 
 from hookline.errors import InvalidInput
+from hookline.outbox.coroutines import run_sync, settled
 from hookline.receive.idempotency import problems
-from hookline.receive.idempotency.core import CLAIMS, Claim, announced, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.core import CLAIMS, Claim, content_length, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
 from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
 from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStore, StoredResponse
@@ -40,12 +41,45 @@ _OBJECTS = frozenset({"store", "async_store", "verifier", "key", "scope", "url",
 
 
 class _Pending:
-    """A request on its way to its view, where its key is taken."""
+    """A request whose key is taken just before its view is called. With a synchronous store, its coroutines never wait."""
 
     hold: Hold | AsyncHold | None = None
 
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
+    def __init__(self, holder: Holder | AsyncHolder, claim: Claim) -> None:
+        self._holder = holder
+        self._claim = claim
+
+    async def take(self) -> HttpResponse | None:
+        """Take the key. Return the response if the view must not run."""
+        try:
+            self.hold = await settled(self._holder.take(self._claim))
+        except Answered as answered:
+            return to_django(answered.response)
+        return None
+
+    async def run(self, view: View) -> HttpResponse:
+        """Call the view, and save its response if the view has taken the key."""
+        try:
+            response = await settled(view(self))
+        except BaseException:
+            if self.hold is not None:
+                await settled(self.hold.release())
+            raise
+        if self.hold is not None:
+            await self._save(self.hold, response)
+        return response
+
+    async def _save(self, hold: Hold | AsyncHold, response: HttpResponse) -> None:
+        recording = _recorded(self._holder.settings, response)
+        if response.streaming and not response.is_async and isinstance(hold, Hold) and not recording.is_known:
+            _record_stream(recording, hold, response)
+            return
+        if response.streaming:  # an async stream is sent after the middleware ends, and stops when the client is gone
+            recording.leave_out_body()
+        await settled(hold.settle(recording))
+
+
+View = Callable[[_Pending | None], Any]
 
 
 class IdempotencyMiddleware:
@@ -65,9 +99,10 @@ class IdempotencyMiddleware:
         self.process_view: Callable[..., Any]
         if self._is_async:
             markcoroutinefunction(self)
-            self._holder, self.process_view = AsyncHolder(store, self._settings), self._take_async
+            self._holder, self.process_view = AsyncHolder(store, self._settings), self._take
         else:
-            self._holder, self.process_view = Holder(store, self._settings), self._take
+            self._holder = Holder(store, self._settings)
+            self.process_view = lambda request, *_: run_sync(self._take(request))
 
     def _configured(self) -> tuple[IdempotencySettings, Any]:
         given: dict[str, Any] = {}
@@ -77,7 +112,7 @@ class IdempotencyMiddleware:
         needed = "ASYNC_STORE" if self._is_async else "STORE"
         if stores[needed] is None:
             raise ImproperlyConfigured(
-                f"the idempotency middleware runs here with {needed}, which is not given: "
+                f"the idempotency middleware needs {needed} here, which is not given: "
                 "STORE is for WSGI and beside sync middleware, ASYNC_STORE (such as AsyncSqliteKeys) for ASGI"
             )
         try:
@@ -85,59 +120,17 @@ class IdempotencyMiddleware:
         except (InvalidInput, TypeError) as fault:
             raise ImproperlyConfigured(f"HOOKLINE_IDEMPOTENCY: {fault}") from None
 
-    # ── sync ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def __call__(self, request: HttpRequest) -> Any:
-        if self._is_async:
-            return self._call_async(request)
-        try:
-            claim = admit(self._settings, request)
-        except Answered as answered:
-            return to_django(answered.response)
-        if claim is None:
-            return self.get_response(request)
-        pending = _Pending(claim)
+        response = guarded(self._holder, request, lambda pending: self._respond(request, pending))
+        return response if self._is_async else run_sync(response)
+
+    def _respond(self, request: HttpRequest, pending: _Pending | None) -> Any:
         setattr(request, self._mark, pending)
-        try:
-            response = self.get_response(request)
-        except BaseException:
-            if pending.hold is not None:
-                cast("Hold", pending.hold).release()
-            raise
-        return response if pending.hold is None else keep(self._settings, cast("Hold", pending.hold), response)
+        return self.get_response(request)
 
-    def _take(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        pending = getattr(request, self._mark, None)
-        if pending is None:
-            return None
-        try:
-            pending.hold = self._holder.take(pending.claim)
-        except Answered as answered:
-            return to_django(answered.response)
-        return None
-
-    # ── async ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _call_async(self, request: HttpRequest) -> HttpResponse:
-        try:
-            claim = admit(self._settings, request)
-        except Answered as answered:
-            return to_django(answered.response)
-        if claim is None:
-            return await self.get_response(request)
-        pending = _Pending(claim)
-        setattr(request, self._mark, pending)
-        return await outlive(self._holder, lambda: self.get_response(request), lambda: pending.hold)
-
-    async def _take_async(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        pending = getattr(request, self._mark, None)
-        if pending is None:
-            return None
-        try:
-            pending.hold = await self._holder.take(pending.claim)
-        except Answered as answered:
-            return to_django(answered.response)
-        return None
+    async def _take(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        pending: _Pending | None = getattr(request, self._mark, None)
+        return None if pending is None else await pending.take()
 
 
 def _read_settings(given: object) -> dict[str, Any]:
@@ -154,7 +147,7 @@ def _read_settings(given: object) -> dict[str, Any]:
 
 
 def admit(settings: IdempotencySettings, request: HttpRequest) -> Claim | None:
-    """What its key stands for; None: it is the view's alone. Raises `Answered`."""
+    """Return the claim of a request, or None if its view runs without a key. Raise `Answered` to refuse it."""
     chosen = plan(settings, request.method or "", request.path, request.path_info)
     if not chosen:
         return None
@@ -177,10 +170,10 @@ def incoming(settings: IdempotencySettings, request: HttpRequest, headers: Heade
 
 
 def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
-    length = announced(headers)
+    length = content_length(headers)
     try:
         if length is None and not hasattr(request, "_body"):
-            request._body = request.read(limit + 1)  # chunked: `request.body` would have no bound
+            request._body = request.read(limit + 1)  # a chunked body: `request.body` has no limit for it
         body = cast("bytes", request.body)
     except RequestDataTooBig:
         raise Answered(problems.body_too_large(limit)) from None
@@ -196,45 +189,37 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
 # ── one view ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def once(holder: Holder, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
-    _check_not_atomic()
-    try:
-        claim = admit(holder.settings, request)
-        hold = None if claim is None else holder.take(claim)
-    except Answered as answered:
-        return to_django(answered.response)
-    if hold is None:
-        return view()
-    try:
-        return keep(holder.settings, hold, _rendered(view()))
-    except BaseException:
-        hold.release()
-        raise
-
-
-async def once_async(
-    holder: AsyncHolder, request: HttpRequest, view: Callable[[], Awaitable[HttpResponse]]
-) -> HttpResponse:
+async def guarded(holder: Holder | AsyncHolder, request: HttpRequest, view: View) -> HttpResponse:
+    """Call the view if the request is admitted. The view gets None if the request has no key."""
     try:
         claim = admit(holder.settings, request)
     except Answered as answered:
         return to_django(answered.response)
     if claim is None:
-        return await view()
-    pending = _Pending(claim)
+        return await settled(view(None))
+    pending = _Pending(holder, claim)
+    if isinstance(holder, AsyncHolder):  # under ASGI, Django cancels a request when its client goes away
+        return await holder.outlive(lambda: pending.run(view), lambda: False)
+    return await pending.run(view)
 
-    async def taken() -> HttpResponse:
-        try:
-            pending.hold = await holder.take(claim)
-        except Answered as answered:
-            return to_django(answered.response)
-        return _rendered(await view())
 
-    return await outlive(holder, taken, lambda: pending.hold)
+def once(holder: Holder, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+    _check_not_atomic()
+    return run_sync(once_async(holder, request, view))
+
+
+async def once_async(holder: Holder | AsyncHolder, request: HttpRequest, view: Callable[[], Any]) -> HttpResponse:
+    async def respond(pending: _Pending | None) -> HttpResponse:
+        if pending is None:
+            return await settled(view())
+        response = await pending.take()
+        return _rendered(await settled(view())) if response is None else response
+
+    return await guarded(holder, request, respond)
 
 
 def _check_not_atomic() -> None:
-    """The answer would be kept before the transaction around the view commits, and be wrong if it does not."""
+    """Inside ATOMIC_REQUESTS, the response would be saved before the transaction commits. It may still be rolled back."""
     if any(conn.settings_dict["ATOMIC_REQUESTS"] and conn.in_atomic_block for conn in connections.all()):
         raise ImproperlyConfigured(
             "@idempotent inside ATOMIC_REQUESTS: use the middleware, or @transaction.non_atomic_requests around it"
@@ -249,45 +234,17 @@ def _rendered(response: HttpResponse) -> HttpResponse:
 # ── the response ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def keep(settings: IdempotencySettings, hold: Hold, response: HttpResponse) -> HttpResponse:
-    recording = _recorded(settings, response)
-    if response.streaming and not response.is_async and not recording.is_known:
-        _record_stream(recording, hold, response)
-    else:
-        hold.settle(_without_stream(recording, response))
-    return response
-
-
 def _record_stream(recording: Recording, hold: Hold, response: HttpResponse) -> None:
     body = RecordedBody(response.streaming_content, recording, hold)
     close = response.close
 
     def close_after_body() -> None:
-        """By itself Django closes the source first: what came of it so far would be the whole."""
+        """Django closes the source of a stream first. Then the recorded response would look complete."""
         body.close()
         close()
 
     response.streaming_content = body
     response.close = close_after_body
-
-
-async def outlive(
-    holder: AsyncHolder, view: Callable[[], Awaitable[HttpResponse]], held: Callable[[], Any]
-) -> HttpResponse:
-    """Under ASGI Django cancels a request whose client went away: the view, which may be in a thread, goes on."""
-
-    async def work() -> HttpResponse:
-        try:
-            response = await view()
-        except BaseException:
-            if (hold := held()) is not None:
-                await hold.release()
-            raise
-        if (hold := held()) is not None:
-            await hold.settle(_without_stream(_recorded(holder.settings, response), response))
-        return response
-
-    return await holder.outlive(work, lambda: False)
 
 
 def _recorded(settings: IdempotencySettings, response: HttpResponse) -> Recording:
@@ -298,13 +255,6 @@ def _recorded(settings: IdempotencySettings, response: HttpResponse) -> Recordin
     )
     if not response.streaming:
         recording.feed(response.content)
-    return recording
-
-
-def _without_stream(recording: Recording, response: HttpResponse) -> Recording:
-    """Async, its chunks come after the middleware, and stop coming when the client is gone."""
-    if response.streaming:
-        recording.leave_out_body()
     return recording
 
 

@@ -1,17 +1,17 @@
-"""One handler instead of a whole application.
+"""Idempotency for one handler instead of a whole application.
 
-    @app.post("/webhooks/stripe")  # Flask, with a store that does not await; also a Django view
+    @app.post("/webhooks/stripe")  # Flask, with a synchronous store; also a Django view
     @idempotent(keys, IdempotencySettings(verifier=verifier))
     def stripe(): ...
 
-With an async store: endpoints of Starlette, sync and async, and async views of Django. FastAPI turns what a function returns into
-a response only after any decorator: there a router's routes are made of another class,
+An async store is for endpoints of Starlette, sync and async, and for async views of Django. FastAPI makes the response after
+all decorators have run. So a FastAPI router needs another route class:
 
     router = APIRouter(route_class=idempotent_route(keys, settings))
 
-and for Litestar the middleware is given to the route. Where none of these fits, the middleware with `only=("/webhooks/stripe",)`
-does. `only` does not count here: whatever reaches the handler is for it. An exception frees the key, also one that the
-framework makes a response of.
+For Litestar, give the middleware to the route. If none of these fits, use the middleware with `only=("/webhooks/stripe",)`.
+The setting `only` has no effect here: every request that reaches the handler counts. An exception frees the key, even if the
+framework turns it into a response.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def idempotent(
         raise InvalidInput(
             "write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores"
         )
-    chosen = _for_one(settings)
+    chosen = _for_every_path(settings)
     guard: Any = _AsyncGuard if inspect.iscoroutinefunction(begin) else _Guard
 
     def decorate(handler: Handler) -> Handler:
@@ -57,12 +57,12 @@ def idempotent(
 
 
 def idempotent_route(store: AsyncKeyStore, settings: IdempotencySettings | None = None) -> type[APIRoute]:
-    """For FastAPI: the class of a router's routes."""
+    """Return a route class for a FastAPI router."""
     from fastapi.routing import APIRoute
 
     from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
-    guard = IdempotencyMiddleware(_nobody, store, _for_one(settings))
+    guard = IdempotencyMiddleware(_no_app, store, _for_every_path(settings))
 
     class IdempotentRoute(APIRoute):
         async def handle(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,13 +71,13 @@ def idempotent_route(store: AsyncKeyStore, settings: IdempotencySettings | None 
     return IdempotentRoute
 
 
-def _for_one(settings: IdempotencySettings | None) -> IdempotencySettings:
-    """Whatever reaches a decorated handler is for it: no method and no spelling of its path gets around the verifier."""
+def _for_every_path(settings: IdempotencySettings | None) -> IdempotencySettings:
+    """Match every path: no method and no spelling of the path may bypass the verifier of a decorated handler."""
     return msgspec.structs.replace(settings or IdempotencySettings(), only=("/",))
 
 
 def _package(args: tuple[Any, ...]) -> tuple[str, int]:
-    """Whose request is among the first two arguments, and where: a method has itself in front."""
+    """Return the framework of the request among the first two arguments, and its position. A method has `self` first."""
     for place, arg in enumerate(args[:2]):
         for kind in type(arg).__mro__:
             package = kind.__module__.partition(".")[0]
@@ -87,13 +87,13 @@ def _package(args: tuple[Any, ...]) -> tuple[str, int]:
 
 
 class _Guard:
-    """For a store that does not await: Flask's views, which may, and Django's, which may not."""
+    """Guard a handler with a synchronous store: views of Flask, sync or async, and sync views of Django."""
 
     def __init__(self, handler: Callable[..., Any], store: KeyStore, settings: IdempotencySettings) -> None:
         from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
 
         self._handler = handler
-        self._middleware = IdempotencyMiddleware(_nobody, store, settings)
+        self._middleware = IdempotencyMiddleware(_no_app, store, settings)
 
     def wrapped(self) -> Callable[..., Any]:
         @functools.wraps(self._handler)
@@ -103,7 +103,7 @@ class _Guard:
                 return self._django(args[place], functools.partial(self._handler, *args, **options))
             if package == "" and _is_in_flask():
                 return self._flask(functools.partial(self._handler, *args, **options))
-            raise _not_here("a store that does not await is for Flask and for sync views of Django", package)
+            raise _refused("a synchronous store is for Flask and for sync views of Django", package)
 
         return call
 
@@ -129,13 +129,13 @@ class _Guard:
 
 
 class _AsyncGuard:
-    """For an async store: Starlette's endpoints, sync and async, and Django's async views."""
+    """Guard a handler with an async store: endpoints of Starlette, sync or async, and async views of Django."""
 
     def __init__(self, handler: Callable[..., Any], store: AsyncKeyStore, settings: IdempotencySettings) -> None:
         from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
         self._handler = handler
-        self._middleware = IdempotencyMiddleware(_nobody, store, settings)
+        self._middleware = IdempotencyMiddleware(_no_app, store, settings)
 
     def wrapped(self) -> Callable[..., Any]:
         @functools.wraps(self._handler)
@@ -145,7 +145,7 @@ class _AsyncGuard:
                 return self._starlette(functools.partial(self._handler, *args[:place]))
             if package == "django" and inspect.iscoroutinefunction(self._handler):
                 return await self._django(args[place], functools.partial(self._handler, *args, **options))
-            raise _not_here("an async store is for Starlette and for async views of Django", package)
+            raise _refused("an async store is for Starlette and for async views of Django", package)
 
         return call
 
@@ -160,8 +160,8 @@ class _AsyncGuard:
         return await once_async(self._middleware.holder, request, view)
 
 
-def _nobody(*_: Any) -> Any:
-    raise AssertionError("each call brings its own application")
+def _no_app(*_: Any) -> Any:
+    raise AssertionError("this application is never called")
 
 
 def _is_in_flask() -> bool:
@@ -170,11 +170,11 @@ def _is_in_flask() -> bool:
 
 
 def rewind(request: Any) -> None:
-    """What was read of the body before (a `before_request` that looked at it) is read once more."""
+    """Let the body be read again if it was read before, such as by a `before_request` function."""
     if "stream" in vars(request):
         request.environ["wsgi.input"] = io.BytesIO(request.get_data(cache=True))
 
 
-def _not_here(reason: str, package: str) -> InvalidInput:
+def _refused(reason: str, package: str) -> InvalidInput:
     found = f"this is {package.capitalize()}" if package else "no request of a framework was found"
-    return InvalidInput(f"@idempotent: {reason}; {found}. FastAPI has idempotent_route, and all have the middleware")
+    return InvalidInput(f"@idempotent: {reason}; {found}. Use idempotent_route for FastAPI, or the middleware")

@@ -1,4 +1,7 @@
-"""A key that is held while the handler runs, for threads. One daemon thread renews the leases of all of them."""
+"""Idempotency keys that are held while a handler runs. This module has the shared steps, and the classes for threads.
+
+`hold_async` has the classes for asyncio. For threads, one daemon thread renews the leases of all held keys.
+"""
 
 from __future__ import annotations
 
@@ -7,84 +10,82 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from hookline.errors import InvalidInput
+from hookline.outbox.coroutines import run_sync, settled
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import Claim, answer_to
-from hookline.receive.idempotency.keys import Fresh, KeyStore, KeyStoreUnavailable, StoredResponse
+from hookline.receive.idempotency.keys import AsyncKeyStore, Fresh, KeyStore, KeyStoreUnavailable, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings
 
-__all__ = ["AGAIN", "BATCH", "BEAT", "Hold", "Holder", "Hourly", "check_store"]
+__all__ = ["RENEW", "RETRY", "BaseHold", "BaseHolder", "Hold", "Holder"]
 
-BEAT = 1 / 3  # of a lease: when it is renewed ...
-AGAIN = 1 / 12  # ... and how long after a try that failed the next one is made
-BATCH = 1000  # keys per clean-up statement
-IDLE = 30.0  # seconds after which the heart stops, with nothing to beat for
-OWED = 600.0  # seconds for which the store is asked again to keep an answer
+RENEW = 1 / 3  # part of a lease after which it is renewed
+RETRY = 1 / 12  # part of a lease after which a failed renewal is retried
+_CLEAN_BATCH = 1000  # keys that one clean-up statement deletes
+_CLEAN_EVERY = 3600.0  # seconds
+_IDLE = 30.0  # seconds without held keys after which the thread of `LeaseRenewer` ends
+_KEEP_TRYING = 600.0  # seconds for which a response that could not be saved is offered to the store again
+
+H = TypeVar("H", bound="BaseHold")
 
 log = logging.getLogger("hookline.receive")
 
 
-def check_store(store: Any, *, is_async: bool) -> None:
-    begin = getattr(store, "begin", None)
-    if begin is None:
-        raise InvalidInput("the store has no `begin`: give one of hookline.receive.stores")
-    if inspect.iscoroutinefunction(begin) != is_async:
-        needed, given = ("an async", "is not") if is_async else ("a", "is async")
-        raise InvalidInput(
-            f"this middleware needs {needed} store of keys, and {type(store).__name__} {given}: "
-            "take its twin, the name with or without Async"
-        )
+class BaseHold(ABC):
+    """A key that this process holds. If it is dropped without an end, the key becomes free when its lease ends.
 
+    The coroutines of a synchronous store never wait.
+    """
 
-class Hourly:
-    """Whose turn it is to clean up: the first request's, and then one an hour."""
-
-    def __init__(self, every: float = 3600.0) -> None:
-        self._every = every
-        self._next: float | None = None
-
-    def is_due(self, now: float) -> bool:
-        if self._next is not None and now < self._next:
-            return False
-        self._next = now + self._every
-        return True
-
-
-class Hold:
-    """Ours, until it is ended. Whoever drops it without ending it leaves the key to its lease."""
-
-    def __init__(self, holder: Holder, claim: Claim, token: bytes) -> None:
-        self._holder = holder
+    def __init__(self, holder: BaseHolder, claim: Claim) -> None:
+        self._store: Any = holder.store
+        self._settings = holder.settings
+        self._token = secrets.token_bytes(16)
         self.claim = claim
-        self.token = token
         self.is_over = False
+        self.unsaved: StoredResponse | None = None  # the response that the store could not save yet
+        self._give_up_at = 0.0
 
-    def settle(self, recording: Recording) -> None:
-        """Keep what was recorded, or free the key if it is not to be kept. Only the first end counts."""
-        kept = recording.result()
-        if kept is None:
-            self.release()
+    @abstractmethod
+    def renew_later(self) -> None:
+        """Schedule the first renewal of the lease."""
+
+    @abstractmethod
+    def _save_later(self) -> None:
+        """Schedule the next try to save the response."""
+
+    @abstractmethod
+    def _stop_renewing(self) -> None: ...
+
+    async def begin(self) -> Any:
+        claim, lease = self.claim, self._settings.lease
+        return await settled(self._store.begin(claim.key, claim.fingerprint, token=self._token, lease=lease))
+
+    async def _settle(self, recording: Recording) -> None:
+        response = recording.result()
+        if response is None:
+            await self._release()
         elif self._end():
-            self._keep(kept)
+            await self._save_or_retry(response)
 
-    def release(self) -> None:
+    async def _release(self) -> None:
         if not self._end():
             return
         try:
-            self._holder.store.release(self.claim.key, self.token)
+            await settled(self._store.release(self.claim.key, self._token))
         except KeyStoreUnavailable as fault:
-            log.warning("idempotency key not released, its lease has to run out: %s", fault)
+            log.warning("idempotency key not released, it becomes free when its lease ends: %s", fault)
 
-    def renew(self) -> bool | None:
-        """False: there is nothing left to renew. None: the store could not be asked, and the lease may outlive that."""
+    async def _renew(self) -> bool | None:
         try:
-            held = self._holder.store.renew(self.claim.key, self.token, self._holder.settings.lease) or self._retake()
+            renewed = await settled(self._store.renew(self.claim.key, self._token, self._settings.lease))
+            held = renewed or await self._begin_again()
         except KeyStoreUnavailable as fault:
             log.warning("lease of an idempotency key not renewed: %s", fault)
             return None
@@ -92,186 +93,228 @@ class Hold:
             log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
         return held
 
-    def offer(self, kept: StoredResponse) -> KeyStoreUnavailable | None:
-        """Have the answer kept; or what is in the way, and it may be offered again."""
+    async def _work(self) -> bool | None:
+        """Renew the lease, or try again to save the response.
+
+        Return False if there is nothing left to do, and None if the store was not available.
+        """
         try:
-            if not (self._finish(kept) or (self._begin() and self._finish(kept))):
-                log.error("answer not kept: the lease of its idempotency key was lost")
+            if self.unsaved is None:
+                return await self._renew()
+            is_saved = await self._save(self.unsaved) is None
+            return False if is_saved or time.monotonic() > self._give_up_at else None
+        except Exception:
+            log.exception("lease of an idempotency key not renewed, or its response not saved")
+            return None
+
+    def _end(self) -> bool:
+        """End the hold. Return True only the first time."""
+        if self.is_over:
+            return False
+        self.is_over = True
+        self._stop_renewing()
+        return True
+
+    async def _save_or_retry(self, response: StoredResponse) -> None:
+        """The handler has run, so its caller gets the response, even if the store cannot save it yet."""
+        if await self._save(response) is None:
+            return
+        if (fault := await self._save(response)) is not None:  # the second try uses another connection
+            log.error("response not saved, a copy may run the handler again: %s", fault)
+            self.unsaved, self._give_up_at = response, time.monotonic() + _KEEP_TRYING
+            self._save_later()
+
+    async def _save(self, response: StoredResponse) -> KeyStoreUnavailable | None:
+        """Save the response. Return the error if the store was not available, so that the caller can try again."""
+        try:
+            if not (await self._finish(response) or (await self._is_begun() and await self._finish(response))):
+                log.error("response not saved: the lease of its idempotency key was lost")
         except KeyStoreUnavailable as fault:
             return fault
         return None
 
-    def _end(self) -> bool:
-        if self.is_over:
+    async def _begin_again(self) -> bool:
+        """Take the key again if the store forgot it (evicted, or restarted without its log) and nobody else has it."""
+        is_begun = not self.is_over and await self._is_begun()
+        if is_begun and self.is_over:  # it ended meanwhile, so the key that was just taken must be released
+            await settled(self._store.release(self.claim.key, self._token))
             return False
-        self.is_over = True
-        self._holder.heart.forget(self)
-        return True
+        return is_begun
 
-    def _keep(self, kept: StoredResponse) -> None:
-        """The work is done and its caller hears of it, even where the next one cannot yet."""
-        if self.offer(kept) is None:
-            return
-        if (fault := self.offer(kept)) is not None:  # a connection that broke is another one the second time
-            log.error("answer not kept, a copy may run the handler again: %s", fault)
-            self._holder.heart.owe(self, kept)
+    async def _is_begun(self) -> bool:
+        return isinstance(await self.begin(), Fresh)
 
-    def _retake(self) -> bool:
-        """A store that forgot the key (evicted, restarted without its log) gives it again, unless somebody else has it now."""
-        return not self.is_over and self._begin() and not self._is_left()
+    async def _finish(self, response: StoredResponse) -> bool:
+        saved: bool = await settled(self._store.finish(self.claim.key, self._token, response, self._settings.ttl))
+        return saved
 
-    def _is_left(self) -> bool:
-        """It ended meanwhile: what was just taken must not stay behind."""
-        if self.is_over:
-            self._holder.store.release(self.claim.key, self.token)
-        return self.is_over
 
-    def _begin(self) -> bool:
-        claim, lease = self.claim, self._holder.settings.lease
-        return isinstance(self._holder.store.begin(claim.key, claim.fingerprint, token=self.token, lease=lease), Fresh)
+class BaseHolder(ABC):
+    """Takes keys for one middleware."""
 
-    def _finish(self, kept: StoredResponse) -> bool:
-        return self._holder.store.finish(self.claim.key, self.token, kept, self._holder.settings.ttl)
+    is_async = False
+
+    def __init__(self, store: KeyStore | AsyncKeyStore, settings: IdempotencySettings) -> None:
+        _check_store(store, is_async=self.is_async)
+        self.store = store
+        self.settings = settings
+        self._clean_at: float | None = None  # the first request cleans
+
+    @abstractmethod
+    def _clean_in_background(self) -> None: ...
+
+    async def _take(self, hold: H) -> H | None:
+        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
+        try:
+            answer = await hold.begin()
+        except KeyStoreUnavailable as fault:
+            log.error("store of idempotency keys unavailable: %s", fault)
+            if self.settings.when_unavailable == "refuse":
+                raise Answered(problems.store_unavailable()) from fault
+            return None
+        if (response := answer_to(answer)) is not None:
+            raise Answered(response)
+        if isinstance(answer, Fresh) and answer.run > 1:
+            log.warning("handler runs again (run %d): the run before did not finish", answer.run)
+        hold.renew_later()
+        now = time.monotonic()
+        if self._clean_at is None or now >= self._clean_at:
+            self._clean_at = now + _CLEAN_EVERY
+            self._clean_in_background()
+        return hold
+
+    async def _clean(self) -> None:
+        try:
+            while await settled(self.store.clean(_CLEAN_BATCH)) == _CLEAN_BATCH:
+                pass
+        except KeyStoreUnavailable as fault:
+            log.warning("expired idempotency keys not deleted: %s", fault)
+
+
+def _check_store(store: Any, *, is_async: bool) -> None:
+    begin = getattr(store, "begin", None)
+    if begin is None:
+        raise InvalidInput("the store has no `begin`: give one of hookline.receive.stores")
+    if inspect.iscoroutinefunction(begin) != is_async:
+        needed, given = ("an async", "is not") if is_async else ("a", "is async")
+        raise InvalidInput(
+            f"this middleware needs {needed} store of keys, and {type(store).__name__} {given}: "
+            "use the class with Async in its name for async stores, and the one without it for the others"
+        )
+
+
+# ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Hold(BaseHold):
+    """A held key of a synchronous middleware."""
+
+    def __init__(self, holder: Holder, claim: Claim) -> None:
+        super().__init__(holder, claim)
+        self._renewer = holder.renewer
+
+    def settle(self, recording: Recording) -> None:
+        """Save the recorded response, or free the key if the response is not kept. Only the first call counts."""
+        run_sync(self._settle(recording))
+
+    def release(self) -> None:
+        run_sync(self._release())
+
+    def renew(self) -> bool | None:
+        """Return False if there is nothing left to renew, and None if the store was not available."""
+        return run_sync(self._renew())
+
+    def work(self) -> bool | None:
+        return run_sync(self._work())
+
+    def renew_later(self) -> None:
+        self._renewer.add(self)
+
+    def _save_later(self) -> None:
+        self._renewer.add(self)
+
+    def _stop_renewing(self) -> None:
+        self._renewer.remove(self)
 
 
 class LeaseRenewer:
-    """Renews what is held for longer than a third of its lease, and offers the store again what it could not keep. The thread
-    starts with the first and stops when idle."""
+    """A thread that renews leases, and saves responses that could not be saved at once. It ends when it is idle."""
 
     def __init__(self, lease: float) -> None:
-        self._every = lease * BEAT
-        self._again = lease * AGAIN
+        self._renew_after = lease * RENEW
+        self._retry_after = lease * RETRY
         self._lock = threading.Lock()
-        self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # one that is dropped is not renewed for ever
-        self._owed: dict[Hold, tuple[StoredResponse, float]] = {}  # until when
+        self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # weak, so that dropped holds are not renewed
+        self._unsaved: set[Hold] = set()  # these must not be dropped
         self._busy_at = 0.0
         self._thread: threading.Thread | None = None
 
-    def beat_for(self, hold: Hold) -> None:
+    def add(self, hold: Hold) -> None:
         now = time.monotonic()
         with self._lock:
-            self._due[hold] = now + self._every
-            self._start(now)
+            if hold.unsaved is not None:
+                self._unsaved.add(hold)
+            self._due[hold] = now + (self._renew_after if hold.unsaved is None else self._retry_after)
+            self._busy_at = now
+            if self._thread is None or not self._thread.is_alive():  # it is not alive after a fork
+                self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
+                self._thread.start()
 
-    def owe(self, hold: Hold, kept: StoredResponse) -> None:
-        now = time.monotonic()
-        with self._lock:
-            self._owed[hold] = kept, now + OWED
-            self._start(now)
-
-    def _start(self, now: float) -> None:
-        self._busy_at = now
-        if self._thread is None or not self._thread.is_alive():  # not alive: this process was forked
-            self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
-            self._thread.start()
-
-    def forget(self, hold: Hold) -> None:
+    def remove(self, hold: Hold) -> None:
         with self._lock:
             self._due.pop(hold, None)
 
     def _run(self) -> None:
-        """It looks twice per third of a lease instead of being woken for each request, of which most are over by then."""
-        pause = self._every / 2
+        """Check the leases twice per renewal time. Waking the thread for each request would cost more: most end before that."""
+        pause = self._renew_after / 2
         while self._is_needed():
             time.sleep(pause)
-            # With names of its own: asleep, the thread must not hold on to what all others have dropped.
-            pause = self._every / 2 if self._renew_late() else self._again
-            self._offer_owed()
+            pause = self._renew_after / 2 if self._work_on_due() else self._retry_after
 
     def _is_needed(self) -> bool:
         now = time.monotonic()
         with self._lock:
-            if self._due or self._owed:
+            if self._due:
                 self._busy_at = now
-            elif now - self._busy_at > IDLE:
+            elif now - self._busy_at > _IDLE:
                 self._thread = None
                 return False
             return True
 
-    def _renew_late(self) -> bool:
-        """Until one fails, which goes to the back: the store may be away, and each would cost its timeout. True: all of them."""
+    def _work_on_due(self) -> bool:
+        """Stop at the first failure and return False: while the store is down, each call may cost its timeout.
+
+        No variable of `_run` refers to a hold, so that the sleeping thread does not keep dropped holds alive.
+        """
         now = time.monotonic()
         with self._lock:
-            late = sorted((hold for hold, due in self._due.items() if due <= now), key=self._due.__getitem__)
-        return all(self._renew(hold) for hold in late)
+            due = sorted((hold for hold, at in self._due.items() if at <= now), key=self._due.__getitem__)
+        return all(self._work_on(hold) for hold in due)
 
-    def _renew(self, hold: Hold) -> bool:
-        """False: the store could not be asked."""
-        try:
-            held = hold.renew()
-        except Exception:
-            log.exception("lease of an idempotency key not renewed")
-            held = None
+    def _work_on(self, hold: Hold) -> bool:
+        """Return False if the store was not available. The hold then goes to the end of the queue."""
+        was_unsaved = hold.unsaved is not None
+        outcome = hold.work()
         with self._lock:
-            if hold not in self._due:
-                pass  # it ended meanwhile
-            elif held is False:
-                del self._due[hold]
-            else:
-                self._due[hold] = time.monotonic() + (self._every if held else self._again)
-        return held is not None
-
-    def _offer_owed(self) -> None:
-        """Until one fails, which goes to the back: while the store is away, each costs its timeout, and leases are due too."""
-        with self._lock:
-            owed = list(self._owed.items())
-        for hold, (kept, until) in owed:
-            is_kept = self._is_kept(hold, kept)
-            with self._lock:
-                del self._owed[hold]
-                if not is_kept and time.monotonic() < until:
-                    self._owed[hold] = kept, until
-                    return
-
-    def _is_kept(self, hold: Hold, kept: StoredResponse) -> bool:
-        try:
-            return hold.offer(kept) is None
-        except Exception:
-            log.exception("answer not kept")
-            return False
+            has_changed = was_unsaved != (hold.unsaved is not None)  # the response came during the renewal
+            if outcome is False and not has_changed:
+                self._due.pop(hold, None)
+                self._unsaved.discard(hold)
+            elif hold in self._due:  # it is missing if the hold has ended meanwhile
+                self._due[hold] = time.monotonic() + (self._renew_after if outcome else self._retry_after)
+        return outcome is not None
 
 
-class Holder:
-    """One per middleware: takes keys."""
+class Holder(BaseHolder):
+    """Takes keys of a synchronous store."""
 
     def __init__(self, store: KeyStore, settings: IdempotencySettings) -> None:
-        check_store(store, is_async=False)
-        self.store = store
-        self.settings = settings
-        self.heart = LeaseRenewer(settings.lease)
-        self._hourly = Hourly()
+        super().__init__(store, settings)
+        self.renewer = LeaseRenewer(settings.lease)
 
     def take(self, claim: Claim) -> Hold | None:
-        """None: run without protection, as the settings say. Raises `Answered`."""
-        hold = Hold(self, claim, secrets.token_bytes(16))
-        try:
-            answer = self.store.begin(claim.key, claim.fingerprint, token=hold.token, lease=self.settings.lease)
-        except KeyStoreUnavailable as fault:
-            note_outage(self.settings, fault)
-            return None
-        if (response := answer_to(answer)) is not None:
-            raise Answered(response)
-        note_takeover(answer)
-        self.heart.beat_for(hold)
-        if self._hourly.is_due(time.monotonic()):
-            threading.Thread(target=_clean, args=(self.store.clean,), name="hookline-clean", daemon=True).start()
-        return hold
+        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
+        return run_sync(self._take(Hold(self, claim)))
 
-
-def note_outage(settings: IdempotencySettings, fault: KeyStoreUnavailable) -> None:
-    log.error("store of idempotency keys unavailable: %s", fault)
-    if settings.when_unavailable == "refuse":
-        raise Answered(problems.store_unavailable()) from fault
-
-
-def note_takeover(answer: object) -> None:
-    if isinstance(answer, Fresh) and answer.run > 1:
-        log.warning("handler runs again (%d): the one before did not come to its end", answer.run)
-
-
-def _clean(clean: Callable[[int], int]) -> None:
-    try:
-        while clean(BATCH) == BATCH:
-            pass
-    except KeyStoreUnavailable as fault:
-        log.warning("expired idempotency keys not removed: %s", fault)
+    def _clean_in_background(self) -> None:
+        threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()

@@ -1,12 +1,11 @@
-"""What the middleware asks of a store of keys, and what it is told. Pure.
+"""The interface of the stores of idempotency keys, and the data types that it uses. No I/O.
 
-A key is taken by whoever comes first (`begin`), under a lease and a token of the caller's own making; the holder renews the
-lease while the handler runs, and ends it with the answer to keep (`finish`) or with none (`release`). A holder that died
-leaves its lease, which runs out: the next copy of the same request takes the key over.
+The first request with a key takes it with `begin`, for the time of a lease and with a random token. The holder renews the lease
+while the handler runs. It ends the hold with `finish`, which saves the response, or with `release`, which frees the key. If the
+holder dies, the lease ends, and the next copy of the request takes the key over.
 
-Every verb may be called again with the same token after its answer was lost: a second `begin` is as fresh as the first, a
-second `finish` as true. So a call that was cancelled or failed half-way is made good by `release`, which is harmless
-whatever had become of it.
+Each method may be called again with the same token if its result was lost: a second `begin` returns Fresh again, and a second
+`finish` returns True again. After a call that was cancelled or failed, `release` is always safe.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -32,25 +31,26 @@ __all__ = [
     "Mismatch",
     "Replay",
     "StoredResponse",
+    "answer_of",
     "checked_timeout",
     "decode",
     "encode",
     "key_of",
 ]
 
-# Seconds for which a key whose holder died stays bound to its request, if nobody comes back for it.
+# Seconds after the lease for which a key stays bound to its request, if its holder died and no copy arrives.
 ABANDONED = 96 * 3600.0
 
 
 class KeyStoreUnavailable(HooklineError):
-    """The store cannot be asked now. Nothing is known of the key: whether it was taken is for the next call to find out."""
+    """The store is not available. Whether the call had an effect is unknown; the next call finds out."""
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def key_of(scope: Sequence[str | bytes], given: str | bytes) -> bytes:
-    """The stored form of the caller's key, 32 bytes however long that is: another tenant or route makes it another one."""
+    """Return a hash of the scope and the given key: 32 bytes. The same key in another scope has another hash."""
     digest = hashlib.sha256()
     for part in (*scope, given):
         raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -70,38 +70,51 @@ def checked_timeout(timeout: float) -> float:
 
 class StoredResponse(Struct, frozen=True):
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]  # as they go on the wire, in their order, each as often as it came
+    headers: tuple[tuple[bytes, bytes], ...]  # in the order of the response, with repeated ones
     body: bytes
 
 
 class Fresh(Struct, frozen=True):
-    """The key is ours: run the handler."""
+    """The caller holds the key now: run the handler."""
 
-    run: int = 1  # 2 and more: the one before died, or lost its lease, and may have got anywhere
+    run: int = 1  # above 1: an earlier holder died or lost its lease, and its handler may have run in part
 
 
 class Replay(Struct, frozen=True):
-    """It was done before."""
+    """The request was handled before."""
 
     response: StoredResponse
 
 
 class InProgress(Struct, frozen=True):
-    """Somebody else holds the key."""
+    """Another request holds the key."""
 
-    retry_after: float  # seconds that are left of the lease, more than 0; it may end sooner, or be renewed
+    retry_after: float  # seconds until the lease ends, above 0; the holder may end earlier or renew it
 
 
 class Mismatch(Struct, frozen=True):
-    """The key belongs to another request."""
+    """The key was used for a different request."""
 
 
 Answer = Fresh | Replay | InProgress | Mismatch
 
 
+def answer_of(verdict: str, value: Any) -> Answer:
+    """Make the answer of `begin` from the verdict that a database returned and its value."""
+    match verdict:
+        case "fresh":
+            return Fresh(value)
+        case "replay":
+            return Replay(decode(value))
+        case "in_progress":
+            return InProgress(value)
+        case _:
+            return Mismatch()
+
+
 # ── the stored form of a response ─────────────────────────────────────────────────────────────────────────────────
 
-_VERSION = b"\x01"  # of what follows it: MessagePack of [status, [[name, value], ...], body]
+_VERSION = b"\x01"  # the format: after it follows MessagePack of [status, [[name, value], ...], body]
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, tuple[tuple[bytes, bytes], ...], bytes])
@@ -112,13 +125,13 @@ def encode(response: StoredResponse) -> bytes:
 
 
 def decode(raw: bytes) -> StoredResponse:
-    """Fails closed: to run the handler again because its answer cannot be read would be a second effect."""
+    """Raise an error if the response cannot be read: to run the handler again would be a second effect."""
     if raw[:1] != _VERSION:
-        raise KeyStoreUnavailable("the answer under this key was kept by another release of Hookline")
+        raise KeyStoreUnavailable("the response of this key was saved by another release of Hookline")
     try:
         status, headers, body = _decoder.decode(memoryview(raw)[1:])
     except msgspec.MsgspecError as error:
-        raise KeyStoreUnavailable("the answer under this key cannot be read") from error
+        raise KeyStoreUnavailable("the saved response of this key cannot be read") from error
     return StoredResponse(status, headers, body)
 
 
@@ -126,34 +139,35 @@ def decode(raw: bytes) -> StoredResponse:
 
 
 class KeyStore(Protocol):
-    """`key` and `fingerprint` are digests, `token` is random: 32 and 16 bytes or so. `lease` and `ttl` are seconds.
+    """A store of keys. Threads may share it.
 
-    Every verb raises `KeyStoreUnavailable`, and nothing else, when the store cannot be asked. Safe in many threads.
+    `key` and `fingerprint` are hashes of 32 bytes, and `token` is 16 random bytes. `lease` and `ttl` are seconds. If the store
+    is not available, every method raises `KeyStoreUnavailable` and no other error.
     """
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        """Take the key: new, expired, ours already, or with a lease that ran out and the same fingerprint."""
+        """Take the key if it is new or expired, has this token already, or has the same fingerprint and an ended lease."""
         ...
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
-        """The lease starts anew. False: the key is somebody else's by now, finished, or gone."""
+        """Restart the lease. Return False if another request has the key, or if it is finished or gone."""
         ...
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        """Keep the answer for `ttl` seconds. False, and nothing is kept: the key is somebody else's by now, or gone."""
+        """Save the response for `ttl` seconds. Return False, and save nothing, if another request has the key or it is gone."""
         ...
 
     def release(self, key: bytes, token: bytes) -> None:
-        """Free the key, if it is ours and not finished."""
+        """Free the key if it has this token and is not finished."""
         ...
 
     def clean(self, limit: int) -> int:
-        """Remove up to `limit` keys that have expired; how many there were."""
+        """Delete up to `limit` expired keys. Return how many were deleted."""
         ...
 
 
 class AsyncKeyStore(Protocol):
-    """`KeyStore`, awaited."""
+    """A `KeyStore` whose methods are coroutines."""
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer: ...
 

@@ -1,9 +1,9 @@
-"""Which paths are below which, in the loosest reading. Pure.
+"""Decide whether a path is below another, in any reading of its spelling. No I/O.
 
-Servers, proxies and routers disagree about what a path is: Starlette's `^/hooks$` takes `/hooks` with a line break behind it,
-Litestar drops doubled slashes, a pattern may ignore case. A path that a router takes for a guarded one, and this module does
-not, is a way around the verifier. So a path is below an entry if any way to read it is. The price: an odd spelling of another
-page may be asked for a signature.
+Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break after it,
+Litestar removes double slashes, and a pattern may ignore case. If a router took a path for a guarded one and this module did
+not, the verifier could be bypassed. So a path is below an entry if any reading of it is. As a consequence, an odd spelling of
+another page may need a signature.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from uuid import UUID
 
 __all__ = ["is_below", "key_path", "plain_path", "same_path"]
 
-_PASSES = 3  # of percent-decoding: by the server, by a proxy in front of it, and one more
-_LONGEST = 2048  # characters of an odd path that are worth reading; a longer one is guarded
+_PASSES = 3  # how often a path is percent-decoded: by the server, by a proxy in front of it, and once more
+_LONGEST = 2048  # characters of an unusual path that are read; a longer path always counts as guarded
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
 _is_entry = re.compile(r"/[\w\-.~/@:+,=!&']*").fullmatch
 _is_escaped = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*").fullmatch
 _has_dots = re.compile(r"/\.{1,2}(?:/|$)").search
 _slashes = re.compile(r"[/\\]+")
-_origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")  # of a target in absolute form
+_origin = re.compile(
+    r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*"
+)  # the scheme and host of a request target in absolute form
 _params = re.compile(r";[^/\\]*")
 _has_digit = re.compile(r"\d").search
-_zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # more of them than int() would read
-_zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic takes `0-7` for -7, and underscores anywhere
+_zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # leading zeros: int() refuses very many digits
+_zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic reads `0-7` as -7, and allows underscores anywhere
 _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`; `/hooks.json` and `/hooks;v=1` are
 
 
 def is_below(path: str, entries: Iterable[str], *, ends: bool = True) -> bool:
-    """`ends`: the names of an entry end where they end, so that `/hooksy` is not below `/hooks`."""
+    """Return whether the path is below one of the entries. With `ends`, `/hooksy` is not below `/hooks`."""
     prefixes = [_prefix(entry) for entry in entries]
     if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
         return True
@@ -50,7 +52,7 @@ def _starts_with(reading: str, prefix: str, ends: bool) -> bool:
 
 
 def plain_path(entry: object) -> bool:
-    """Whether it names a path. A pattern (`/hooks/*`, `/hooks/{name}`) would be compared as it is, and guard nothing."""
+    """Return whether an entry is a plain path. A pattern (`/hooks/*`, `/hooks/{name}`) would match no request."""
     if not isinstance(entry, str) or not _is_escaped(entry):
         return False
     decoded = unquote(entry)
@@ -58,7 +60,7 @@ def plain_path(entry: object) -> bool:
 
 
 def key_path(path: str) -> str:
-    """One for all spellings: a signed request that is repeated under another one must find its key."""
+    """Return one form for all spellings of a path, so that a copy of a signed request with another spelling has the same key."""
     return _valued(_loosest(path))
 
 
@@ -67,11 +69,11 @@ def _loosest(path: str) -> str:
     return loosest
 
 
-_prefix = lru_cache(maxsize=256)(_loosest)  # of the settings' entries; what strangers send is not kept
+_prefix = lru_cache(maxsize=256)(_loosest)  # for the entries of the settings only; paths of requests are not cached
 
 
 def same_path(path: str) -> str:
-    """Apart from slashes and control characters as it came, to tell apart what merely shares a key."""
+    """Return the path with only slashes and control characters normalized, to distinguish requests that share a key."""
     return _joined("".join(filter(str.isprintable, path)))
 
 
@@ -80,12 +82,12 @@ def _valued(path: str) -> str:
 
 
 def _value(name: str) -> str:
-    """One for what a typed parameter takes for the same number or UUID: `7`, `+07` and `7.0`; with and without dashes."""
+    """Return one form of a number (`7`, `+07`, `7.0`) or UUID (with or without dashes), as a typed parameter reads it."""
     if not _has_digit(name):
         return name
     digits = name
     with suppress(ValueError):
-        name, digits = str(UUID(name)), UUID(name).hex  # 32 digits may be either
+        name, digits = str(UUID(name)), UUID(name).hex  # 32 digits may be a UUID or a number
     number = _zeros.sub(r"\1", _zeros_before_minus.sub("", digits.replace("_", "")))
     whole, _, fraction = number.partition(".")
     with suppress(ValueError):
@@ -100,7 +102,7 @@ def _value(name: str) -> str:
 
 
 def _readings(path: str) -> Iterator[str]:
-    """From the one that changes least to the loosest."""
+    """Return all readings of a path. The first changes the path least, the last most."""
     if _is_ordinary(path):
         yield path.lower()
         return
@@ -121,14 +123,14 @@ def _of_one_level(text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Without case, and full-width letters as plain ones. Each character by itself: whole texts take quadratic time."""
+    """Remove case, and make full-width letters plain. One character at a time: normalizing long texts takes quadratic time."""
     if not text.isascii():
         text = "".join(unicodedata.normalize("NFKD", char) for char in text)
     return text.casefold()
 
 
 def _joined(path: str) -> str:
-    """With a slash in front, none at the end, and no two in a row."""
+    """Return the path with a leading slash, without a trailing slash and without double slashes."""
     return _slashes.sub("/", f"/{path}").rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""Every refusal, as problem+json (RFC 9457)."""
+"""The error responses of the middleware, as problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TITLES = {
 
 
 class Answered(Exception):
-    """The request goes no further: `response` is its answer, a refusal or what was kept of an earlier one."""
+    """The handler must not run. `response` is the answer: an error, or the saved response of an earlier request."""
 
     def __init__(self, response: StoredResponse) -> None:
         super().__init__(response.status)
@@ -50,12 +50,12 @@ def body_incomplete() -> StoredResponse:
 
 
 def signature_invalid() -> StoredResponse:
-    """Not what is wrong with it: that is for the receiver's log."""
+    """The response does not say what is wrong with the signature. The receiver's log does."""
     return problem(401, "signature_invalid", "the signature of this webhook could not be verified")
 
 
 def in_progress(retry_after: float) -> StoredResponse:
-    """With `Retry-After`, always: without it a 409 says that there is no use in coming again."""
+    """Always send `Retry-After`: without it, a client takes a 409 as final."""
     detail = "a request with this idempotency key is still being processed; try again later"
     return problem(409, "in_progress", detail, retry_after=retry_after)
 
@@ -69,5 +69,7 @@ def key_reused() -> StoredResponse:
 
 
 def store_unavailable() -> StoredResponse:
-    detail = "whether this request was processed before cannot be found out at the moment"
+    detail = (
+        "the store of idempotency keys is not available, so it is unknown whether this request was processed before"
+    )
     return problem(503, "store_unavailable", detail, retry_after=5)

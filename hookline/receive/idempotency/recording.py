@@ -1,4 +1,4 @@
-"""What is kept of an answer, written down while it passes by on its way to the client. Pure."""
+"""Record a response while it is sent to the client, and decide which parts are saved. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Recording"]
 
 Header = tuple[bytes, bytes]
 
-# Of the connection, or made anew for each response. The length is that of what is kept.
+# These belong to the connection, or are new for each response. The length is computed from the saved body.
 _NEVER_KEPT = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers transfer-encoding "
     b"upgrade date server content-length".split()
@@ -22,11 +22,11 @@ _OF_THE_BODY = frozenset(
     b"content-encoding content-language content-range content-disposition content-md5 content-digest etag".split()
 )
 _STREAM = b"text/event-stream"
-_ELSEWHERE = frozenset({307, 308})
+_REDIRECTED = frozenset({307, 308})
 
 
 class Recording:
-    """The bytes of one response, up to a bound: beyond it, status and headers alone."""
+    """One response. If its body is longer than `max_response`, only status and headers are recorded."""
 
     def __init__(self, settings: IdempotencySettings) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class Recording:
         self.without_body = False
 
     def start(self, status: int, headers: Iterable[Header]) -> None:
-        """Again, where an application changes its mind before anything was sent."""
+        """Record status and headers. An application may call this again before it sends anything."""
         self._status, self._size = status, 0
         self._chunks.clear()
         self._headers = [(bytes(name).lower(), bytes(value)) for name, value in headers]
@@ -60,16 +60,16 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """With these bytes the client has the whole: what is to be kept must be in the store before it gets them."""
+        """True if these bytes complete the response. It must be saved before the client gets the last of them."""
         return self._length is not None and self._size >= self._length
 
     @property
     def is_known(self) -> bool:
-        """What is kept will not change any more: the rest need not be waited for."""
+        """True if the saved response will not change any more, so that it can be saved before the end."""
         return self._keeps() and self.without_body
 
     def result(self) -> StoredResponse | None:
-        """None: the answer is not kept."""
+        """Return the response to save, or None if it is not saved."""
         if not self._keeps():
             return None
         forgotten = {name.lower().encode() for name in self._settings.forgets} | _NEVER_KEPT
@@ -81,10 +81,10 @@ class Recording:
         return StoredResponse(self._status, tuple(headers), b"".join(self._chunks))
 
     def _keeps(self) -> bool:
-        """An error that says when to come again is not the end of it, nor is what sends the same request elsewhere."""
+        """Do not save an error with `Retry-After`, nor a redirect that repeats the request (307, 308): neither is final."""
         asks_again = self._status >= 400 and any(name == b"retry-after" for name, _ in self._headers)
-        is_over = self._status > 0 and self._status not in _ELSEWHERE and not asks_again
-        return is_over and self._settings.keeps(self._status)
+        is_final = self._status > 0 and self._status not in _REDIRECTED and not asks_again
+        return is_final and self._settings.keeps(self._status)
 
     def _declared(self) -> int | None:
         lengths = [value for name, value in self._headers if name == b"content-length"]

@@ -1,4 +1,4 @@
-"""What the middleware is told: which requests, which key, what is kept and for how long. Checked when it is made."""
+"""The settings of the idempotency middleware, with their checks."""
 
 from __future__ import annotations
 
@@ -19,61 +19,65 @@ __all__ = ["KEY_HEADERS", "IdempotencySettings", "IncomingRequest", "is_final", 
 
 KEY_HEADERS = ("Idempotency-Key", "webhook-id", "svix-id", "X-GitHub-Delivery", "X-Shopify-Webhook-Id")
 
-# Whoever gets one of these may come again under the same key, and is to be heard then: signed in, allowed, in its turn, or when
-# there is something at this path. 404 and 405 also come from routers, to whoever sends there, before any handler runs.
-_PASSING = frozenset({401, 403, 404, 405, 408, 409, 425, 429})
+# After one of these, a client may send the same key again, and the handler must run then. Routers answer 404 and 405 to any
+# request before a handler runs.
+_TEMPORARY = frozenset({401, 403, 404, 405, 408, 409, 425, 429})
 
-_CENTURY = 100 * 365.25 * 86400  # an instant beyond what a database can have would fail only after the handler
+_CENTURY = 100 * 365.25 * 86400  # seconds; a time that the database cannot store would fail only after the handler
 
 _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
 
 class IncomingRequest(Struct, frozen=True):
-    """What a `key`, `scope` or `url` function is asked about."""
+    """The request that a `key`, `scope` or `url` function gets."""
 
     method: str
     path: str  # decoded, without the query
     query: bytes
     headers: Headers
-    url: str  # as this server sees it: behind a proxy, host and scheme may be others than the sender's
+    url: str  # as this server sees it; behind a proxy, the sender's URL may have another host and scheme
     native: Any  # the ASGI scope, the WSGI environ, or Django's request
     body: bytes = b""
-    webhook: Webhook | None = None  # verified; only with a verifier
-    below: str | None = None  # what the router goes by: `path` without the root that the server names; None: the same
+    webhook: Webhook | None = None  # the verified webhook; None without a verifier
+    below: str | None = None  # the path that the router uses: without the server's root path; None: the same as `path`
 
 
 def is_final(status: int) -> bool:
-    """The default of `keeps`: all but server errors and what asks the client to come again."""
-    return status < 500 and status not in _PASSING
+    """Return True for all statuses but server errors and those after which a client retries. The default of `keeps`."""
+    return status < 500 and status not in _TEMPORARY
 
 
 def succeeded(status: int) -> bool:
-    """For `keeps`: every failure may be tried again, so that a webhook can be replayed once the handler is mended."""
+    """Return True for 2xx only. With `keeps=succeeded`, a failed webhook can be replayed after the handler is fixed."""
     return 200 <= status < 300
 
 
 class IdempotencySettings(Struct, frozen=True, kw_only=True):
-    # Where the key comes from: names of headers, the first one there counts, or a function (None: this request has none).
-    # By default the verified webhook's id; without a verifier, KEY_HEADERS.
+    # The source of the key: names of headers, of which the first that is present counts, or a function (it returns None if the
+    # request has no key). The default is the id of the verified webhook, or KEY_HEADERS without a verifier.
     key: Sequence[str] | Callable[[IncomingRequest], str | bytes | None] | None = None
-    # Whose key it is, such as the tenant's id: the same key of another is another key.
+    # The owner of the key, such as a tenant id. The same key of another owner is another key.
     scope: Callable[[IncomingRequest], str | bytes | Sequence[str | bytes]] | None = None
-    # A key belongs to one path, because senders give one event the same id at all of a receiver's endpoints.
-    # False: a key that comes again at another path is refused with 422.
+    # True: a key belongs to one path, because senders use one id for an event at all endpoints of a receiver.
+    # False: a key that was used at another path is refused with 422.
     per_path: bool = True
-    required: bool = False  # a request without a key: 400, or pass through
-    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")  # a verified webhook has its key whatever its method
-    only: Sequence[str] = ()  # these paths and all below them, however they are spelled; () is every path
-    # What it refuses gets 401: whatever the method at the paths of `only`; elsewhere all but safe methods without a body.
+    required: bool = False  # True: a request without a key gets 400. False: it passes through
+    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")  # a verified webhook has its key with any method
+    only: Sequence[str] = ()  # these paths and all below them, in any spelling; () means every path
+    # A refused request gets 401. Without `only`, requests with a safe method and no body are not verified.
     verifier: Verifier | None = None
-    url: Callable[[IncomingRequest], str] | None = None  # the address that the sender signed (Twilio), behind a proxy
-    keeps: Callable[[int], bool] = is_final  # which statuses; an error with `Retry-After` is never kept
-    forgets: Sequence[str] = ("set-cookie",)  # headers of a response that are not kept, beside the connection's own
-    lease: float = 30.0  # seconds until another copy may take over from one that died; renewed at a third
-    ttl: float = 96 * 3600.0  # seconds for which an answer is kept: longer than the longest sender goes on
-    max_body: int = 1 << 20  # bytes of a request that has a key, or is verified: 413 beyond
-    max_response: int = 1 << 20  # bytes of a response: one that is longer is kept without its body
-    when_unavailable: Literal["refuse", "pass"] = "refuse"  # 503 while the store is down, or run without protection
+    url: Callable[[IncomingRequest], str] | None = (
+        None  # returns the URL that the sender signed (Twilio); needed behind a proxy
+    )
+    keeps: Callable[[int], bool] = is_final  # which statuses are saved; an error with `Retry-After` never is
+    forgets: Sequence[str] = ("set-cookie",)  # response headers that are not saved
+    lease: float = 30.0  # seconds until a copy may take over from a dead process; renewed after a third of it
+    ttl: float = 96 * 3600.0  # seconds for which a response is kept: longer than any sender retries
+    max_body: int = 1 << 20  # bytes of a request with a key or a signature; a longer one gets 413
+    max_response: int = 1 << 20  # bytes of a response; a longer one is saved without its body
+    when_unavailable: Literal["refuse", "pass"] = (
+        "refuse"  # while the store is down: answer 503, or run the handler without protection
+    )
 
     def __post_init__(self) -> None:
         _check_names("methods", self.methods)
@@ -86,7 +90,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
             raise InvalidInput("give a Verifier, made with the secret", field="verifier")
         for name in ("scope", "url", "keeps"):
             if not callable(getattr(self, name) or is_final):
-                raise InvalidInput("a function", field=name)
+                raise InvalidInput("give a function", field=name)
         _check_paths(self.only)
         for name in ("lease", "ttl"):
             seconds = getattr(self, name)
@@ -101,21 +105,21 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
 
 
 def _check_paths(paths: object) -> None:
-    """Each must guard something. A generator would be empty when the first request comes, and guard nothing."""
+    """Each path must guard something. A generator is refused: it would be empty after the first request, and guard nothing."""
     if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Collection):
-        raise InvalidInput("a list of paths, each with a slash in front", field="only")
+        raise InvalidInput("give a list of paths that begin with a slash", field="only")
     for path in paths:
         if not plain_path(path):
             raise InvalidInput(
-                f"{path!r:.80} is not a plain path. Write the part that all its paths begin with, such as /hooks: "
-                "no pattern, no white space, no dot segments, no query",
+                f"{path!r:.80} is not a plain path. Give a prefix of the paths, such as /hooks, "
+                "without patterns, white space, dot segments and query",
                 field="only",
             )
 
 
 def _check_names(field: str, names: object, *, may_be_none: bool = False) -> None:
-    """A text is a sequence too, of letters: `methods="POST"` must not mean the methods P, O, S and T."""
+    """Refuse a str: Python would take `methods="POST"` as the methods P, O, S and T."""
     if isinstance(names, str | bytes) or not isinstance(names, Sequence) or not (names or may_be_none):
-        raise InvalidInput("a list of names", field=field)
+        raise InvalidInput("give a list of names", field=field)
     if not all(isinstance(name, str) and _is_name(name) for name in names):
-        raise InvalidInput("a name is letters, digits and dashes", field=field)
+        raise InvalidInput("a name has letters, digits and dashes only", field=field)

@@ -1,9 +1,9 @@
-"""For WSGI applications: Flask, and any other.
+"""The idempotency middleware for WSGI applications, such as Flask.
 
     app.wsgi_app = IdempotencyMiddleware(app.wsgi_app, PostgresKeys(pool), IdempotencySettings(verifier=verifier))
 
-A verified webhook is `environ["hookline.webhook"]`. An answer is in the store before its last byte is sent; one that streams is
-brought to its end even if the client goes away.
+A verified webhook is `environ["hookline.webhook"]`. A response is saved before its last byte is sent. A streamed response is
+read to its end even if the client goes away.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hookline.receive.idempotency import problems
-from hookline.receive.idempotency.core import CLAIMS, Plan, announced, examine, is_new, needs_body, plan
+from hookline.receive.idempotency.core import CLAIMS, Plan, content_length, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
 from hookline.receive.idempotency.keys import KeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
@@ -74,8 +74,8 @@ class IdempotencyMiddleware:
 
 
 def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) -> IncomingRequest:
-    """With its body, which the application can read once more. Raises `Answered`."""
-    body = _read(environ, announced(headers), settings.max_body)
+    """Return the request with its body, which the application can read again. Raise `Answered` for a bad body."""
+    body = _read(environ, content_length(headers), settings.max_body)
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
@@ -85,7 +85,7 @@ def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) 
 
 
 def _read(environ: Environ, length: int | None, limit: int) -> bytes:
-    """All of it, as long as it was announced. Without a length there is a body only where the server marks its end."""
+    """Read the whole body. Without a Content-Length there is a body only if the server marks its end."""
     if length is not None:
         body = _read_up_to(environ["wsgi.input"], length)
         if len(body) < length:
@@ -105,18 +105,18 @@ def _read_up_to(stream: Any, size: int) -> bytes:
         while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
             chunks.append(chunk)
             size -= len(chunk)
-    except OSError:  # the client is gone, or does not know how to make chunks
+    except OSError:  # the client is gone, or its chunked encoding is wrong
         raise Answered(problems.body_incomplete()) from None
     return b"".join(chunks)
 
 
 def _text(native: str) -> str:
-    """PEP 3333 has bytes in the form of text."""
+    """Decode a string of the environ: PEP 3333 stores bytes in it as latin-1."""
     return native.encode("latin-1").decode("utf-8", "replace")
 
 
 def _path(environ: Environ) -> str:
-    """Whole. The slash between the two is missing where a request line had none: `POST pay HTTP/1.1`."""
+    """Return the whole path. A request line without a leading slash (`POST pay HTTP/1.1`) needs one between the parts."""
     root, path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
     return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")
 
@@ -131,7 +131,7 @@ def _url(environ: Environ) -> str:
 
 
 class _Exchange:
-    """Between an application that holds a key and the server."""
+    """Records the response of an application whose request holds a key."""
 
     def __init__(self, hold: Hold, recording: Recording, start_response: StartResponse) -> None:
         self._hold = hold
@@ -165,7 +165,7 @@ class _Exchange:
 
 
 class RecordedBody:
-    """The chunks of a response as they are made. Closed too early, it goes on to the end alone: the effect has happened."""
+    """The chunks of a response. If it is closed too early, it reads the rest itself, because the effect has happened."""
 
     def __init__(self, chunks: Iterable[bytes], recording: Recording, hold: Hold) -> None:
         self._source = chunks

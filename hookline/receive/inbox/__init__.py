@@ -1,4 +1,4 @@
-"""Exactly one effect: the key of a webhook is recorded in the transaction of its effect, so that both happened or neither did.
+"""Exactly one effect per webhook: its key is recorded in the transaction of the effect, so both are committed or neither.
 
     from hookline.receive import inbox
 
@@ -6,12 +6,12 @@
         if first:
             conn.execute("INSERT INTO payments ...")
 
-Or acknowledge, then process: `inbox.accept(conn, webhook)` stores the event, and an `InboxWorker` runs the handler, with retries
-of its own.
+Or acknowledge first and process later: `inbox.accept(conn, webhook)` stores the event, and an `InboxWorker` runs the handler
+and retries it.
 
-`conn` is the connection (or session) that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The async twins
-take those of asyncpg, psycopg and SQLAlchemy. Nothing is committed here. docs/guides/deduplicate-with-the-inbox.md says how to
-create the tables.
+`conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The functions
+whose names end in `_async` take those of asyncpg, psycopg and SQLAlchemy. None of them commits.
+docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """An application without asyncio does not pay for it."""
+    """Import the async worker on its first use, so that an application without asyncio does not load it."""
     if name == "AsyncInboxWorker":
         from hookline.receive.inbox.worker_async import AsyncInboxWorker
 

@@ -1,4 +1,4 @@
-"""`python -m hookline.receive.inbox postgres` (or sqlite): the SQL of the inbox, for a migration tool."""
+"""`python -m hookline.receive.inbox postgres` (or sqlite) prints the SQL of the inbox, for a migration tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gets wrong is an error at the call; nothing was written."""
+"""Checks of arguments. They raise `InvalidInput` before anything is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 from hookline.errors import InvalidInput
 from hookline.receive.verify import Webhook
 
-_LONGEST = 256  # characters: two of them must fit into one entry of a PostgreSQL index
+_LONGEST = 256  # characters: a scope and a key must fit into one entry of a PostgreSQL index
 _MAX_DAYS = 366
 _LARGEST_STEP = 100_000
 
@@ -16,11 +16,11 @@ _LARGEST_STEP = 100_000
 def checked_key(key: object) -> str:
     if key is None:
         raise InvalidInput(
-            "this webhook has no id of its own; give the one that is the same on every copy", field="key"
+            "this webhook has no id of its own; give an id that all copies of the event share", field="key"
         )
     text = _text("key", key)
     if not text:
-        raise InvalidInput("is empty; without an id, a copy cannot be told from another event", field="key")
+        raise InvalidInput("is empty; without an id, a copy cannot be recognised", field="key")
     return text
 
 
@@ -34,15 +34,15 @@ def checked_event_type(event_type: object) -> str | None:
 
 def checked_body(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise InvalidInput(f"{type(body).__name__} is not the bytes that came", field="body")
+        raise InvalidInput(f"{type(body).__name__} is not bytes; give the body as it arrived", field="body")
     return bytes(body)
 
 
 def kept_headers(webhook: object, names: Iterable[str]) -> dict[str, str]:
-    """Of the webhook, those that are named and there."""
+    """Return the named headers that the webhook has."""
     wanted = [names] if isinstance(names, str) else list(names)
     if wanted and not isinstance(webhook, Webhook):
-        raise InvalidInput("only a verified webhook has any", field="headers")
+        raise InvalidInput("only a verified webhook has headers; bytes have none", field="headers")
     found = webhook.headers if isinstance(webhook, Webhook) else {}
     return {name.lower(): found[name] for name in wanted if name in found}
 
@@ -72,21 +72,21 @@ def checked_id(number: object) -> int:
     return number
 
 
-def _between(field: str, number: object, most: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise InvalidInput(f"is not a whole number from 1 to {most}", field=field)
+def _between(field: str, number: object, limit: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= limit:
+        raise InvalidInput(f"is not a whole number from 1 to {limit}", field=field)
     return number
 
 
 def _text(field: str, value: object) -> str:
-    """As a plain text: some drivers write a StrEnum by its name."""
+    """Return a plain str: some drivers write a StrEnum by its name."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{type(value).__name__} is not a text", field=field)
+        raise InvalidInput(f"{type(value).__name__} is not a str", field=field)
     text = str.__str__(value)
     if len(text) > _LONGEST:
         raise InvalidInput(f"is longer than {_LONGEST} characters", field=field)
     if "\0" in text or not _is_utf8(text):
-        raise InvalidInput("has a NUL or half of a surrogate pair in it", field=field)
+        raise InvalidInput("contains a NUL character or a lone surrogate", field=field)
     return text
 
 

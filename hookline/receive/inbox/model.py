@@ -1,4 +1,4 @@
-"""What the inbox hands out, frozen. Instants are aware datetimes."""
+"""The data types of the inbox. They are frozen, and their datetimes have a time zone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """An event that was accepted, as a handler gets it."""
+    """An accepted event, as its handler gets it."""
 
     scope: str
-    key: str  # the webhook's id: give it on to whoever can recognise a copy themselves
+    key: str  # the webhook's id: pass it on to services that can deduplicate by it
     event_type: str | None
-    body: bytes  # as it came
-    headers: dict[str, str]  # those that `accept` was told to keep, by their names in lower case
+    body: bytes  # the bytes of the request
+    headers: dict[str, str]  # the headers that `accept` was asked to keep, with names in lower case
     attempt: int  # 1 is the first
     accepted_at: datetime
 
@@ -27,12 +27,12 @@ class Event(Struct, frozen=True, kw_only=True):
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """The body, as plain values or as your own type."""
+        """Return the decoded body, as plain values or as your own type."""
         return msgspec.json.decode(self.body, type=kind)
 
 
 class DeadEvent(Struct, frozen=True, kw_only=True):
-    """An event whose handler gave up on it. `replay` and `resolve` take its id."""
+    """An event that is no longer retried. `replay` and `resolve` take its id."""
 
     id: int
     scope: str
@@ -48,22 +48,22 @@ class DeadEvent(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """An event that one worker has for itself, for a while."""
+    """An event that one worker has claimed. No other worker takes it before the lease ends."""
 
     id: int
     token: str
-    age: float  # seconds of its time budget that are gone
+    age: float  # seconds of its time budget that are used
     event: Event
 
 
 class Day(Struct, frozen=True, kw_only=True):
-    """One day of UTC."""
+    """The numbers of one UTC day."""
 
     day: str  # 2026-01-31
-    first: int  # keys that came for the first time
+    first: int  # keys that arrived for the first time
     duplicates_stopped: int
     effects: int
-    duplicate_effects: int  # effects of a key that had had one before: must be 0
+    duplicate_effects: int  # effects of keys that already had one; must be 0
 
     @property
     def arrivals(self) -> int:

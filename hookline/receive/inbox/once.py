@@ -1,46 +1,46 @@
-"""The key in the application's own transaction: either both the key and the effect are there, or neither is."""
+"""Record a key in the application's own transaction: the key and the effect are committed together, or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any
 
-from hookline import clock
-from hookline.receive.inbox import adapters, plans
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter
+from hookline.outbox.coroutines import as_sync
+from hookline.receive.inbox import queries
 from hookline.receive.inbox.checks import checked_key, checked_scope
 
 
-@contextmanager
-def once(conn: Any, key: str, scope: str = "") -> Iterator[bool]:
-    """Record `key` in the open transaction of `conn`; True if nobody has before. The block runs either way.
+def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
+    """Record `key` in the open transaction of `conn`. The value is True if nobody recorded it before. The block always runs.
 
         with conn.transaction(), inbox.once(conn, webhook.id) as first:  # psycopg
             if first:
                 conn.execute("UPDATE accounts SET ...")
 
-    Commit after the block, as you always do; the same transaction, rolled back, takes the key back. If the block raises, key and
-    effect are taken back at once (a savepoint), whatever you then make of the rest.
+    Commit after the block, as you always do. A rollback of the transaction also removes the key. If the block raises, the key
+    and the effect are undone at once, by a savepoint, whether or not you commit the transaction.
 
-    key    the id that is the same on every copy of an event: 1 to 256 characters
-    scope  whose key it is, where several senders or tenants share the table: the same key of another scope is another key
+    key    the id that all copies of an event share: 1 to 256 characters
+    scope  the owner of the key, if several senders or tenants share the table. The same key in another scope is another key
 
-    A copy that comes while the first one's transaction is open waits for its end on PostgreSQL (and is the first if that one was
-    rolled back); on SQLite every writer waits for the one before it. Raises `NotInTransaction` for a connection that commits
-    each statement by itself.
+    On PostgreSQL, a copy that arrives while the transaction of the first request is open waits for its end. If that
+    transaction is rolled back, the copy is the first. On SQLite every writer waits for the one before it. Raises
+    `NotInTransaction` for a connection that commits each statement by itself.
     """
-    name, owner = checked_key(key), checked_scope(scope)
-    on = adapters.of(conn)
-    on.check()
-    with on.nested():
-        yield plans.run(on, plans.record(on.engine, clock.wall(), owner, name))
+    return as_sync(_once(adapters.of(conn), key, scope))
+
+
+def once_async(conn: Any, key: str, scope: str = "") -> AbstractAsyncContextManager[bool]:
+    """Do the same as `once` on an async connection or session of asyncpg, psycopg or SQLAlchemy."""
+    return _once(adapters.of_async(conn), key, scope)
 
 
 @asynccontextmanager
-async def once_async(conn: Any, key: str, scope: str = "") -> AsyncIterator[bool]:
-    """`once` on a connection or session of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones."""
+async def _once(on: Adapter, key: str, scope: str) -> AsyncIterator[bool]:
     name, owner = checked_key(key), checked_scope(scope)
-    on = adapters.of_async(conn)
     await on.check()
     async with on.nested():
-        yield await plans.run_async(on, plans.record(on.engine, clock.wall(), owner, name))
+        yield await queries.record(on, owner, name)

@@ -1,4 +1,4 @@
-"""The number that must be zero, and those beside it. Counted from the rows, never from what the code believes it did."""
+"""The report of the inbox: arrivals, duplicates and effects per day. All numbers are counted from the stored rows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock
-from hookline.receive.inbox import adapters, plans
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter
+from hookline.outbox.coroutines import run_sync
+from hookline.receive.inbox import queries
 from hookline.receive.inbox.checks import checked_days
 from hookline.receive.inbox.model import Day
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    days: tuple[Day, ...]  # oldest first; the last one is today
-    waiting: int  # accepted events that are not done
-    overdue: float  # seconds that the oldest of them has been waiting for a worker
+    days: tuple[Day, ...]  # oldest first, today last
+    waiting: int  # accepted events that are not handled yet
+    overdue: float  # seconds for which the oldest of them has been due
     dead: int
 
     @property
@@ -37,45 +39,38 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def duplicate_effects(self) -> int:
-        """Must be 0."""
+        """The number of effects of webhooks that already had an effect. It must be 0."""
         return sum(day.duplicate_effects for day in self.days)
 
     def as_prometheus(self) -> str:
-        """In Prometheus's text format, over all the days together."""
+        """Return the totals of all days in the Prometheus text format."""
         span = f"in the last {len(self.days)} days"
         gauges: list[tuple[str, str, float]] = [
             ("arrivals", f"Webhooks that arrived {span}, copies included", self.arrivals),
             ("first", f"Webhooks that arrived for the first time {span}", self.first),
             ("duplicates_stopped", f"Copies that had no effect {span}", self.duplicates_stopped),
             ("effects", f"Effects {span}", self.effects),
-            (
-                "duplicate_effects",
-                f"Effects of a webhook that had had one before {span}: must be 0",
-                self.duplicate_effects,
-            ),
-            ("waiting", "Accepted events that are not done", self.waiting),
-            ("overdue_seconds", "How long the oldest of them has been waiting for a worker", self.overdue),
-            ("dead", "Accepted events that were given up", self.dead),
+            ("duplicate_effects", f"Second effects of a webhook {span}: must be 0", self.duplicate_effects),
+            ("waiting", "Accepted events that are not handled yet", self.waiting),
+            ("overdue_seconds", "Seconds for which the oldest waiting event has been due", self.overdue),
+            ("dead", "Accepted events that are dead", self.dead),
         ]
         return "".join(_gauge(f"hookline_inbox_{name}", text, value) for name, text, value in gauges)
 
 
 def report(conn: Any, days: int = 7) -> Report:
-    """What came and what came of it, by days of UTC. Keys are counted while they are kept, 30 days unless told otherwise."""
-    on = adapters.of(conn)
-    found = plans.run(on, plans.days(on.engine, clock.wall(), checked_days(days)))
-    return _made(days, found, plans.run(on, plans.backlog(on.engine, clock.wall())))
+    """Return the webhooks and effects of the last UTC days. A key counts until it is deleted, by default after 30 days."""
+    return run_sync(_report(adapters.of(conn), days))
 
 
 async def report_async(conn: Any, days: int = 7) -> Report:
-    on = adapters.of_async(conn)
-    found = await plans.run_async(on, plans.days(on.engine, clock.wall(), checked_days(days)))
-    return _made(days, found, await plans.run_async(on, plans.backlog(on.engine, clock.wall())))
+    return await _report(adapters.of_async(conn), days)
 
 
-def _made(days: int, found: dict[str, Day], backlog: tuple[str, int, float, int]) -> Report:
-    """Every day, also those on which nothing happened."""
-    today, waiting, overdue, dead = backlog
+async def _report(on: Adapter, days: int) -> Report:
+    """Include every day, also days without any webhook."""
+    found = await queries.days(on, checked_days(days))
+    today, waiting, overdue, dead = await queries.backlog(on)
     last = date.fromisoformat(today)
     names = [(last - timedelta(days=ago)).isoformat() for ago in reversed(range(days))]
     empty = {name: Day(day=name, first=0, duplicates_stopped=0, effects=0, duplicate_effects=0) for name in names}

@@ -1,4 +1,4 @@
-"""The inbox in a database: its SQL, and what sets it up on a connection that you have."""
+"""Set up the tables of the inbox in a database."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from importlib import resources
 from typing import Any
 
 from hookline.errors import InvalidInput
-from hookline.receive.inbox import adapters
-from hookline.receive.inbox.statement import Engine, Statement
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter, Engine
+from hookline.outbox.coroutines import run_sync
 
-# Two that create the same table at once would collide. One statement, so that both also hold where each is committed by itself.
+# The lock makes two set-ups at once run one after the other. One statement, so that it also holds in autocommit mode.
 _POSTGRES = """DO $hookline$ BEGIN
 PERFORM pg_catalog.pg_advisory_xact_lock(1214540, 5);
 {}
@@ -19,27 +20,24 @@ END $hookline$"""
 
 @cache
 def sql(engine: Engine) -> str:
-    """What makes the tables, for your own migration tool. Safe to run again."""
+    """Return the SQL that creates the tables, for your own migration tool. It is safe to run it again."""
     if engine not in ("postgres", "sqlite"):
         raise InvalidInput(f"the inbox needs postgres or sqlite, not {str(engine)[:60]!r}")
     return (resources.files(__package__) / "sql" / f"{engine}.sql").read_text(encoding="utf-8")
 
 
 def create_table(conn: Any) -> None:
-    """Set the inbox up on any connection that `once` takes, in its transaction; nothing is committed. Safe to run again."""
-    on = adapters.of(conn)
-    for statement in _statements(on.engine):
-        on.fetch(statement, {})
+    """Set up the inbox in the open transaction of any connection that `once` takes. This does not commit."""
+    run_sync(_create(adapters.of(conn)))
 
 
 async def create_table_async(conn: Any) -> None:
-    """`create_table` on a connection or session of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones."""
-    on = adapters.of_async(conn)
-    for statement in _statements(on.engine):
-        await on.fetch(statement, {})
+    """Do the same as `create_table` on an async connection or session of asyncpg, psycopg or SQLAlchemy."""
+    await _create(adapters.of_async(conn))
 
 
-def _statements(engine: Engine) -> list[Statement]:
-    if engine == "postgres":
-        return [Statement(_POSTGRES.format(sql(engine)))]
-    return [Statement(part) for part in sql(engine).split(";\n") if part.strip()]
+async def _create(on: Adapter) -> None:
+    if on.engine == "postgres":
+        await on.run([_POSTGRES.format(sql(on.engine))])
+    else:
+        await on.run([part for part in sql(on.engine).split(";\n") if part.strip()])

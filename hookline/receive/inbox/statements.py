@@ -1,15 +1,63 @@
-"""What is asked of the database, by engine. PostgreSQL's own clock counts; SQLite is told the time.
+"""The SQL statements of the inbox. PostgreSQL uses its own clock. SQLite gets the time as `:now`.
 
-Types are spelled out for PostgreSQL, because drivers differ in what they take a parameter for.
+Most statements are written once, with the macros of `_MACROS`. PostgreSQL parameters have explicit casts, because each driver
+infers other types.
 """
 
 from __future__ import annotations
 
-from hookline.receive.inbox.statement import Pair, Statement
+import re
+
+from hookline.outbox.adapters.base import Engine, Statement
+
+# For each macro, the SQL of PostgreSQL and of SQLite. `\1` is the argument. SQLite stores times as microseconds since 1970.
+_MACROS: list[tuple[str, str, str]] = [
+    (r"SECONDS\(([^()]*)\)", r"\1 * interval '1 second'", r"CAST(\1 * 1000000 AS integer)"),
+    (r"MICROS\(([^()]*)\)", r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)", r"\1"),
+    (
+        r"ELAPSED\((\w+|\w+\(\w+\))\)",
+        r"CAST(extract(epoch FROM NOW - \1) AS double precision)",
+        r"(NOW - \1) / 1000000.0",
+    ),
+    (r"DATE_OF\((\w+)\)", r"CAST(CAST(\1 AT TIME ZONE 'UTC' AS date) AS text)", r"date(\1 / 1000000, 'unixepoch')"),
+    (
+        r"MIDNIGHT_BEFORE\(([^()]*)\)",  # the UTC midnight at which the last days begin; today is one of them
+        r"(date_trunc('day', NOW AT TIME ZONE 'UTC') - (\1 - 1) * interval '1 day') AT TIME ZONE 'UTC'",
+        r"(NOW / 86400000000 - \1 + 1) * 86400000000",
+    ),
+    (r"\bNOW\b", "now()", ":now"),
+    (r"FOR UPDATE SKIP LOCKED", "FOR UPDATE SKIP LOCKED", ""),
+]
+# The PostgreSQL types of parameters. All others are text.
+_TYPES = {
+    "id": "bigint",
+    "after": "bigint",
+    "limit": "integer",
+    "days": "integer",
+    "attempts": "integer",
+    "lease": "double precision",
+    "delay": "double precision",
+    "age": "double precision",
+}
+
+
+class Pair:
+    """One statement, for both engines."""
+
+    def __init__(self, text: str) -> None:
+        postgres = sqlite = text
+        for macro, for_postgres, for_sqlite in _MACROS:
+            postgres, sqlite = re.sub(macro, for_postgres, postgres), re.sub(macro, for_sqlite, sqlite)
+        postgres = re.sub(r":([a-z]+)", lambda name: f"CAST({name[0]} AS {_TYPES.get(name[1], 'text')})", postgres)
+        self._by_engine: dict[Engine, Statement] = {"postgres": Statement(postgres), "sqlite": Statement(sqlite)}
+
+    def on(self, engine: Engine) -> Statement:
+        return self._by_engine[engine]
+
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A copy waits here for the end of the first one's transaction. One round trip.
+# A copy waits here until the transaction of the first request ends. One statement, so that it is one round trip.
 RECORD_POSTGRES = Statement("""
 WITH fresh AS (
     INSERT INTO hookline_inbox (scope, key) VALUES (CAST(:scope AS text), CAST(:key AS text))
@@ -26,7 +74,7 @@ RECORD_KEY_SQLITE = Statement("""
 INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, :now) ON CONFLICT DO NOTHING RETURNING 1
 """)
 
-# SQLite has no statement that writes two tables.
+# SQLite cannot write two tables in one statement.
 EFFECT_SQLITE = Statement("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
 COPY_SQLITE = Statement("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
 
@@ -51,30 +99,19 @@ ON CONFLICT (scope, key) DO NOTHING RETURNING 1
 
 # ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The error stands for the case that this worker dies; whatever else becomes of the attempt overwrites it. A row that a handler
-# of another worker holds is passed over, however long ago its claim ended.
-CLAIM = Pair(
-    postgres="""
+# The error is for the case that this worker dies. Every other end of the attempt overwrites it. A row that the handler of
+# another worker has locked is skipped, even if its claim has expired.
+CLAIM = Pair("""
 UPDATE hookline_inbox_event
-SET token = CAST(:token AS text), attempts = attempts + 1, error = CAST(:died AS text),
-    due_at = now() + CAST(:lease AS double precision) * interval '1 second'
+SET token = :token, attempts = attempts + 1, error = :died, due_at = NOW + SECONDS(:lease)
 WHERE id = (
-    SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= now()
+    SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= NOW
     ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, scope, key, event_type, body, headers, attempts, CAST(extract(epoch FROM accepted_at) * 1000000 AS bigint),
-    CAST(extract(epoch FROM now() - budget_from) AS double precision)
-""",
-    sqlite="""
-UPDATE hookline_inbox_event
-SET token = :token, attempts = attempts + 1, error = :died, due_at = :now + CAST(:lease * 1000000 AS integer)
-WHERE id = (
-    SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= :now ORDER BY due_at, id LIMIT 1)
-RETURNING id, scope, key, event_type, body, headers, attempts, accepted_at, (:now - budget_from) / 1000000.0
-""",
-)
+RETURNING id, scope, key, event_type, body, headers, attempts, MICROS(accepted_at), ELAPSED(budget_from)
+""")
 
-# Before the handler, in its transaction: the row is held while the handler runs, and nothing that the handler commits by itself
-# can be without the mark.
+# This runs before the handler, in its transaction. So the row stays locked while the handler runs, and if the handler commits
+# by itself, the mark "done" is committed too.
 FINISH_POSTGRES = Statement("""
 WITH finished AS (
     UPDATE hookline_inbox_event
@@ -93,106 +130,53 @@ WHERE id = :id AND token = :token AND state = 'open'
 RETURNING scope, key
 """)
 
-# After the handler: a rollback of its own would have taken the mark with it, and not what it wrote later.
-FINISHED = Pair(
-    postgres="SELECT 1 FROM hookline_inbox_event WHERE id = CAST(:id AS bigint) AND state = 'done'",
-    sqlite="SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'",
-)
+# This runs after the handler. If the handler rolled back, the mark is gone, but later writes of the handler are not.
+FINISHED = Pair("SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'")
 
-RETRY = Pair(
-    postgres="""
-UPDATE hookline_inbox_event
-SET token = NULL, error = CAST(:error AS text), due_at = now() + CAST(:delay AS double precision) * interval '1 second'
-WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
-RETURNING 1
-""",
-    sqlite="""
-UPDATE hookline_inbox_event SET token = NULL, error = :error, due_at = :now + CAST(:delay * 1000000 AS integer)
+RETRY = Pair("""
+UPDATE hookline_inbox_event SET token = NULL, error = :error, due_at = NOW + SECONDS(:delay)
 WHERE id = :id AND token = :token AND state = 'open'
 RETURNING 1
-""",
-)
+""")
 
-BURY = Pair(
-    postgres="""
+BURY = Pair("""
 UPDATE hookline_inbox_event
-SET state = 'dead', token = NULL, attempts = CAST(:attempts AS integer), reason = CAST(:reason AS text),
-    error = CAST(:error AS text), finished_at = now()
-WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
-RETURNING 1
-""",
-    sqlite="""
-UPDATE hookline_inbox_event
-SET state = 'dead', token = NULL, attempts = :attempts, reason = :reason, error = :error, finished_at = :now
+SET state = 'dead', token = NULL, attempts = :attempts, reason = :reason, error = :error, finished_at = NOW
 WHERE id = :id AND token = :token AND state = 'open'
 RETURNING 1
-""",
-)
+""")
 
 # ── dead events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-DEAD = Pair(
-    postgres="""
-SELECT id, scope, key, event_type, body, headers, attempts, reason, error,
-       CAST(extract(epoch FROM accepted_at) * 1000000 AS bigint), CAST(extract(epoch FROM finished_at) * 1000000 AS bigint)
-FROM hookline_inbox_event
-WHERE state = 'dead' AND id > CAST(:after AS bigint) ORDER BY id LIMIT CAST(:most AS integer)
-""",
-    sqlite="""
-SELECT id, scope, key, event_type, body, headers, attempts, reason, error, accepted_at, finished_at
-FROM hookline_inbox_event WHERE state = 'dead' AND id > :after ORDER BY id LIMIT :most
-""",
-)
+DEAD = Pair("""
+SELECT id, scope, key, event_type, body, headers, attempts, reason, error, MICROS(accepted_at), MICROS(finished_at)
+FROM hookline_inbox_event WHERE state = 'dead' AND id > :after ORDER BY id LIMIT :limit
+""")
 
-REPLAY = Pair(
-    postgres="""
+REPLAY = Pair("""
 UPDATE hookline_inbox_event
-SET state = 'open', attempts = 0, reason = NULL, due_at = now(), budget_from = now(), finished_at = NULL
-WHERE id = CAST(:id AS bigint) AND state = 'dead'
-RETURNING 1
-""",
-    sqlite="""
-UPDATE hookline_inbox_event
-SET state = 'open', attempts = 0, reason = NULL, due_at = :now, budget_from = :now, finished_at = NULL
+SET state = 'open', attempts = 0, reason = NULL, due_at = NOW, budget_from = NOW, finished_at = NULL
 WHERE id = :id AND state = 'dead'
 RETURNING 1
-""",
-)
+""")
 
-RESOLVE = Pair(
-    postgres="""
-UPDATE hookline_inbox_event SET state = 'resolved', body = NULL, headers = NULL, finished_at = now()
-WHERE id = CAST(:id AS bigint) AND state = 'dead'
-RETURNING 1
-""",
-    sqlite="""
-UPDATE hookline_inbox_event SET state = 'resolved', body = NULL, headers = NULL, finished_at = :now
+RESOLVE = Pair("""
+UPDATE hookline_inbox_event SET state = 'resolved', body = NULL, headers = NULL, finished_at = NOW
 WHERE id = :id AND state = 'dead'
 RETURNING 1
-""",
-)
+""")
 
 # ── clean ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# SKIP LOCKED: two that clean at once do not wait for each other.
-_AGE_POSTGRES = "now() - CAST(:age AS double precision) * interval '1 second'"
-_AGE_SQLITE = ":now - CAST(:age * 1000000 AS integer)"
-
 
 def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
-    return Pair(
-        postgres=f"""
+    """SKIP LOCKED: two clean-ups at once do not wait for each other."""
+    return Pair(f"""
 DELETE FROM {table} WHERE ({id_}) IN (
-    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_POSTGRES}
-    ORDER BY {at} LIMIT CAST(:most AS integer) FOR UPDATE SKIP LOCKED)
+    SELECT {id_} FROM {table} WHERE {only}{at} < NOW - SECONDS(:age)
+    ORDER BY {at} LIMIT :limit FOR UPDATE SKIP LOCKED)
 RETURNING 1
-""",  # noqa: S608
-        sqlite=f"""
-DELETE FROM {table} WHERE ({id_}) IN (
-    SELECT {id_} FROM {table} WHERE {only}{at} < {_AGE_SQLITE} ORDER BY {at} LIMIT :most)
-RETURNING 1
-""",  # noqa: S608
-    )
+""")  # noqa: S608
 
 
 CLEAN_KEYS = _clean("hookline_inbox", "scope, key", "first_at")
@@ -202,12 +186,10 @@ CLEAN_EFFECTS = _clean("hookline_inbox_effect", "id", "at")
 
 # ── report ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# By days of UTC: day, first, copies, effects, and those effects that were not the first of their key.
-DAYS = Pair(
-    postgres="""
+# For each UTC day: the date, first requests, copies, effects, and effects that were not the first of their key.
+DAYS = Pair("""
 WITH since AS (
-    SELECT (date_trunc('day', now() AT TIME ZONE 'UTC') - (CAST(:days AS integer) - 1) * interval '1 day')
-           AT TIME ZONE 'UTC' AS at
+    SELECT MIDNIGHT_BEFORE(:days) AS at
 ), happened AS (
     SELECT first_at AS at, 1 AS fresh, 0 AS copy, 0 AS effect, 0 AS again
     FROM hookline_inbox WHERE first_at >= (SELECT at FROM since)
@@ -222,42 +204,14 @@ WITH since AS (
         THEN 1 ELSE 0 END
     FROM hookline_inbox_effect AS one WHERE at >= (SELECT at FROM since)
 )
-SELECT CAST(CAST(at AT TIME ZONE 'UTC' AS date) AS text), sum(fresh), sum(copy), sum(effect), sum(again)
-FROM happened GROUP BY 1
-""",
-    sqlite="""
-WITH since AS (
-    SELECT (:now / 86400000000 - :days + 1) * 86400000000 AS at
-), happened AS (
-    SELECT first_at AS at, 1 AS fresh, 0 AS copy, 0 AS effect, 0 AS again
-    FROM hookline_inbox WHERE first_at >= (SELECT at FROM since)
-    UNION ALL
-    SELECT accepted_at, 1, 0, 0, 0 FROM hookline_inbox_event WHERE accepted_at >= (SELECT at FROM since)
-    UNION ALL
-    SELECT at, 0, 1, 0, 0 FROM hookline_inbox_copy WHERE at >= (SELECT at FROM since)
-    UNION ALL
-    SELECT at, 0, 0, 1, EXISTS (
-        SELECT 1 FROM hookline_inbox_effect AS earlier
-        WHERE earlier.key = one.key AND earlier.scope = one.scope AND earlier.flow = one.flow AND earlier.id < one.id)
-    FROM hookline_inbox_effect AS one WHERE at >= (SELECT at FROM since)
-)
-SELECT date(at / 1000000, 'unixepoch'), sum(fresh), sum(copy), sum(effect), sum(again) FROM happened GROUP BY 1
-""",
-)
+SELECT DATE_OF(at), sum(fresh), sum(copy), sum(effect), sum(again) FROM happened GROUP BY 1
+""")
 
-# Today, how many wait, how long the oldest has been due, how many are dead. What is due later waits for a retry, and what is
-# claimed for its handler.
-BACKLOG = Pair(
-    postgres="""
-SELECT CAST(CAST(now() AT TIME ZONE 'UTC' AS date) AS text),
+# Today's date, how many events wait, for how long the oldest has been due, and how many are dead. An event that is due later
+# waits for a retry, or for the end of its claim.
+BACKLOG = Pair("""
+SELECT DATE_OF(NOW),
        (SELECT count(*) FROM hookline_inbox_event WHERE state = 'open'),
-       (SELECT CAST(extract(epoch FROM now() - min(due_at)) AS double precision) FROM hookline_inbox_event WHERE state = 'open'),
+       (SELECT ELAPSED(min(due_at)) FROM hookline_inbox_event WHERE state = 'open'),
        (SELECT count(*) FROM hookline_inbox_event WHERE state = 'dead')
-""",
-    sqlite="""
-SELECT date(:now / 1000000, 'unixepoch'),
-       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'open'),
-       (SELECT (:now - min(due_at)) / 1000000.0 FROM hookline_inbox_event WHERE state = 'open'),
-       (SELECT count(*) FROM hookline_inbox_event WHERE state = 'dead')
-""",
-)
+""")

@@ -1,4 +1,4 @@
-"""Workers of this process are told of an `accept`. Those of other processes find it when they poll."""
+"""Wake idle workers of this process after an `accept`. Workers of other processes find the event when they poll."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import weakref
 from collections.abc import Callable
 
 _lock = threading.Lock()
-_bells: weakref.WeakSet[Bell] = weakref.WeakSet()
-# A child that was forked while another thread held the lock would wait for ever.
+_idle: weakref.WeakSet[IdleWorker] = weakref.WeakSet()
+# Without this, a child that is forked while another thread holds the lock would wait forever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-class Bell:
-    """Something that waits; `ring` may be called from any thread."""
+class IdleWorker:
+    """A thread or task that can be woken. `wake` may be called from any thread."""
 
-    def __init__(self, ring: Callable[[], object]) -> None:
-        self.ring = ring
+    def __init__(self, wake: Callable[[], object]) -> None:
+        self.wake = wake
         with _lock:
-            _bells.add(self)
+            _idle.add(self)
 
 
-def ring() -> None:
-    """Before the commit, as accept has no part in that: whoever is woken looks several times within the next moments."""
+def wake_workers() -> None:
+    """Wake all workers. The event is not committed yet, so a woken worker polls several times within a short time."""
     with _lock:
-        bells = list(_bells)
-    for bell in bells:
-        bell.ring()
+        workers = list(_idle)
+    for worker in workers:
+        worker.wake()

@@ -1,56 +1,37 @@
-"""Handles accepted events in threads. The handler's writes and the mark "done" are one transaction."""
+"""The worker that handles accepted events in threads."""
 
 from __future__ import annotations
 
-import logging
-import secrets
+import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from hookline import clock
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import RetryPolicy
-from hookline.receive.inbox import adapters, plans
-from hookline.receive.inbox.adapters.base import Connection
-from hookline.receive.inbox.handling import (
-    CLEAN_EVERY,
-    COMMITTED,
-    POLICY,
-    RECONNECT,
-    Handler,
-    Lost,
-    RolledBack,
-    checked_connect,
-    last_line,
-    refuse_coroutine,
-    rules,
-)
-from hookline.receive.inbox.model import Claim
-from hookline.receive.inbox.upkeep import KEPT, STEP
-from hookline.receive.inbox.wake import Bell
-from hookline.rules import backoff
-
-log = logging.getLogger("hookline.inbox")
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter
+from hookline.outbox.coroutines import run_sync
+from hookline.receive.inbox.handling import Handler, WorkerOptions
+from hookline.receive.inbox.wake import IdleWorker
+from hookline.receive.inbox.worker_loop import WorkerLoop
 
 
-class InboxWorker:
+class InboxWorker(WorkerLoop):
     """Runs a handler for each event that `accept` has stored.
 
         worker = InboxWorker(lambda: psycopg.connect(URL), {"order.paid": ship, "*": ignore})
         worker.run()
 
-    connect   called once in each thread; gives a connection that `once` takes, or a context manager that does
-    handlers  by event type, `*` for all others: `handler(conn, event)`. It writes with `conn` and does not commit; if it raises,
-              what it wrote is rolled back, and it is called again later
-    threads   as many handlers as may run at once. SQLite has one writer, so one is best there
-    policy    when it is called again, and when it is given up (then it is dead, with the reason and the error)
-    lease     seconds after which the event of a worker that died is another one's. One that is alive keeps its event
-    poll      seconds between two looks while there is nothing to do; an `accept` in this process is noticed at once
-    keep      how long keys are kept; the worker cleans every hour. None: you call `clean` yourself
+    connect   called once in each thread; returns a connection that `once` takes, or a context manager that lends one
+    handlers  functions by event type, `*` for all other types: `handler(conn, event)`. The handler writes with `conn` and
+              does not commit. If it raises, its writes are rolled back, and it is called again later
+    threads   how many handlers may run at once. SQLite has one writer, so use 1 there
+    policy    when the handler is called again, and when the event is dead (it then has a reason and the error)
+    lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps its event
+    poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
+    keep      how long keys are kept (30 days); the worker cleans every hour. None: you call `clean` yourself
     """
 
     def __init__(
@@ -59,46 +40,40 @@ class InboxWorker:
         handlers: Mapping[str, Handler],
         *,
         threads: int = 1,
-        policy: RetryPolicy = POLICY,
-        lease: float = 60.0,
-        poll: float = 0.2,
-        keep: float | timedelta | None = KEPT,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         if threads < 1:
-            raise InvalidInput("at least one", field="threads")
-        self._connect = checked_connect(connect)
+            raise InvalidInput("must be at least 1", field="threads")
+        super().__init__(connect, handlers, **options)
         self._count = threads
-        self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._bells: list[tuple[threading.Event, Bell]] = []
-        self._cleaning = threading.Lock()
-        self._clean_at = 0.0
+        self._idle: list[IdleWorker] = []
 
     def start(self) -> None:
-        """In threads of its own. They end with the process: an event that one was at is another worker's after the lease."""
+        """Start the threads. They end with the process. Another worker gets their events after the lease."""
         if self._threads:
             raise Conflict("this worker has been started already")
-        self._clean_at = clock.monotonic() + clock.chance.uniform(0.0, 60.0)
+        self._schedule_first_clean()
         for number in range(self._count):
             woken = threading.Event()
-            self._bells.append((woken, Bell(woken.set)))
+            self._idle.append(IdleWorker(woken.set))
             name = f"hookline-inbox-{number}"
-            self._threads.append(threading.Thread(target=self._work, args=(woken,), name=name, daemon=True))
+            self._threads.append(threading.Thread(target=self._run_thread, args=(woken,), name=name, daemon=True))
         for thread in self._threads:
             thread.start()
 
     def run(self) -> None:
-        """Start, and return when `stop` was called and every handler has ended: `signal(SIGTERM, lambda *_: worker.stop(0))`."""
+        """Start, and return after `stop` was called and all handlers have ended: `signal(SIGTERM, lambda *_: worker.stop(0))`."""
         self.start()
         for thread in self._threads:
             thread.join()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Take no more events, and wait for the handlers that run; False if some still do after `timeout` seconds."""
+        """Take no more events, and wait for running handlers. Return False if one still runs after `timeout` seconds."""
         self._stopping.set()
-        for woken, _ in self._bells:
-            woken.set()
+        for idle in self._idle:
+            idle.wake()
         ends = None if timeout is None else clock.monotonic() + timeout
         others = [thread for thread in self._threads if thread is not threading.current_thread() and thread.is_alive()]
         for thread in others:
@@ -106,13 +81,8 @@ class InboxWorker:
         return not any(thread.is_alive() for thread in others)
 
     def drain(self) -> int:
-        """Handle what is due now, in this thread, and return how many there were: for a cron job, or a test."""
-        with _opened(self._connect) as conn:
-            on = adapters.of(conn)
-            handled = 0
-            while self._handle_next(on, conn):
-                handled += 1
-            return handled
+        """Handle all events that are due now, in this thread. Return how many. For a cron job or a test."""
+        return run_sync(self._drain())
 
     def __enter__(self) -> InboxWorker:
         self.start()
@@ -123,100 +93,24 @@ class InboxWorker:
     ) -> None:
         self.stop()
 
-    # ── the loop of one thread ────────────────────────────────────────────────────────────────────────────────────
+    def _run_thread(self, woken: threading.Event) -> None:
+        run_sync(self._work(woken))
 
-    def _work(self, woken: threading.Event) -> None:
-        failures = 0
+    def _adapter(self, conn: Any) -> Adapter:
+        return adapters.of(conn)
 
-        def went_well() -> None:
-            nonlocal failures
-            failures = 0
-
-        while not self._stopping.is_set():
-            try:
-                with _opened(self._connect) as conn:
-                    self._serve(conn, woken, went_well)
-            except Exception as error:  # the database, or what connects to it: whatever it is, it may pass
-                log.warning("the inbox cannot be worked on now, trying again: %s", last_line(error))
-                self._stopping.wait(backoff.delay(RECONNECT, failures, 0.0, clock.chance))
-                failures += 1
-
-    def _serve(self, conn: Any, woken: threading.Event, went_well: Callable[[], None]) -> None:
-        on = adapters.of(conn)
-        looks = 0
-        while not self._stopping.is_set():
-            found = self._handle_next(on, conn)
-            went_well()
-            self._clean_if_due(on)
-            if found:
-                looks = 0
-                continue
-            rang = woken.wait(self._rules.pause(looks, clock.chance))
-            woken.clear()
-            looks = 0 if rang else looks + 1
-
-    def _clean_if_due(self, on: Connection) -> None:
-        """One step, in one thread; it stays due until a step has found nothing."""
-        keep = self._rules.keep
-        if keep is None or clock.monotonic() < self._clean_at or not self._cleaning.acquire(blocking=False):
-            return
-        try:
-            with on.transaction():
-                gone = plans.run(on, plans.clean(on.engine, clock.wall(), keep, STEP))
-            if not gone:
-                self._clean_at = clock.monotonic() + CLEAN_EVERY
-        finally:
-            self._cleaning.release()
-
-    # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _handle_next(self, on: Connection, conn: Any) -> bool:
-        with on.transaction():
-            on.check()
-            token = secrets.token_hex(12)
-            claimed = plans.run(on, plans.claim(on.engine, clock.wall(), token, self._rules.lease))
-        if claimed is None:
-            return False
-        if self._rules.is_used_up(claimed):
-            with on.transaction():
-                plans.run(on, self._rules.used_up(on.engine, clock.wall(), claimed))
+    def _is_manager(self, made: Any) -> bool:
+        if not adapters.is_known(made) and hasattr(type(made), "__enter__"):
             return True
-        begun = clock.monotonic()
-        try:
-            self._handle(on, conn, claimed)
-        except Lost:
-            log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a handler is somebody else's code; asyncio's and gevent's are no Exception
-            self._failed(on, claimed, error, claimed.age + clock.monotonic() - begun)
-        return True
+        adapters.of(made)  # raises UnknownConnection
+        return False
 
-    def _handle(self, on: Connection, conn: Any, claimed: Claim) -> None:
-        with on.transaction():
-            if not plans.run(on, plans.finish(on.engine, clock.wall(), claimed)):
-                raise Lost
-            refuse_coroutine(self._rules.handler_of(claimed.event)(conn, claimed.event))
-            if not plans.run(on, plans.is_finished(on.engine, claimed)):
-                raise RolledBack("the handler rolled its transaction back: raise an error instead")
+    async def _wait(self, event: threading.Event, seconds: float) -> bool:
+        return event.wait(seconds)
 
-    def _failed(self, on: Connection, claimed: Claim, error: BaseException, age: float) -> None:
-        event = claimed.event
-        log.warning("%r: attempt %d failed: %s", event.key, event.attempt, last_line(error), exc_info=error)
-        with on.transaction():
-            noted = plans.run(on, self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance))
-        if not noted:
-            log.error(COMMITTED, event.key)
-
-
-@contextmanager
-def _opened(connect: Callable[[], Any]) -> Iterator[Any]:
-    """A connection, or what a pool's context manager lends."""
-    made = connect()
-    if not adapters.is_known(made) and hasattr(type(made), "__enter__"):
-        with made as conn:
-            yield conn
-    else:
-        adapters.of(made)
-        with closing(made):
-            yield made
+    async def _complete(self, result: Any) -> None:
+        """Refuse an async handler: it has done nothing yet, and there is no event loop that would run it."""
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError("the handler is async: use AsyncInboxWorker")

@@ -1,50 +1,33 @@
-"""Handles accepted events in tasks of one event loop. The handler's writes and the mark "done" are one transaction."""
+"""The worker that handles accepted events in tasks of one event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-from hookline import clock
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import RetryPolicy
-from hookline.receive.inbox import adapters, plans
-from hookline.receive.inbox.adapters.base import AsyncConnection
-from hookline.receive.inbox.handling import (
-    CLEAN_EVERY,
-    COMMITTED,
-    POLICY,
-    RECONNECT,
-    Handler,
-    Lost,
-    RolledBack,
-    checked_connect,
-    last_line,
-    rules,
-)
-from hookline.receive.inbox.model import Claim
-from hookline.receive.inbox.upkeep import KEPT, STEP
-from hookline.receive.inbox.wake import Bell
-from hookline.receive.inbox.worker import log
-from hookline.rules import backoff
+from hookline.outbox import adapters
+from hookline.outbox.adapters.base import Adapter
+from hookline.outbox.coroutines import settled
+from hookline.receive.inbox.handling import Handler, WorkerOptions
+from hookline.receive.inbox.wake import IdleWorker
+from hookline.receive.inbox.worker_loop import WorkerLoop
 
 
-class AsyncInboxWorker:
-    """`InboxWorker` on asyncpg, psycopg's AsyncConnection, or SQLAlchemy's async ones. Handlers may be async or not.
+class AsyncInboxWorker(WorkerLoop):
+    """`InboxWorker` for async connections of asyncpg, psycopg or SQLAlchemy. Handlers may be async or not.
 
         async with AsyncInboxWorker(pool.acquire, {"order.paid": ship}, tasks=4):
             ...
 
-    connect   called once for each task; gives a connection, or an awaitable or async context manager that does
-    tasks     as many handlers as may run at once
+    connect   called once for each task; returns a connection, or an awaitable or async context manager that gives one
+    tasks     how many handlers may run at once
 
-    A task that is cancelled leaves its event to another one after the lease; `stop` lets handlers end.
+    If a task is cancelled, another worker gets its event after the lease. `stop` waits for running handlers.
     """
 
     def __init__(
@@ -53,34 +36,29 @@ class AsyncInboxWorker:
         handlers: Mapping[str, Handler],
         *,
         tasks: int = 1,
-        policy: RetryPolicy = POLICY,
-        lease: float = 60.0,
-        poll: float = 0.2,
-        keep: float | timedelta | None = KEPT,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         if tasks < 1:
-            raise InvalidInput("at least one", field="tasks")
-        self._connect = checked_connect(connect)
+            raise InvalidInput("must be at least 1", field="tasks")
+        super().__init__(connect, handlers, **options)
         self._count = tasks
-        self._rules = rules(handlers, policy=policy, lease=lease, poll=poll, keep=keep)
         self._tasks: list[asyncio.Task[None]] = []
-        self._bells: list[tuple[asyncio.Event, Bell]] = []
+        self._idle: list[tuple[asyncio.Event, IdleWorker]] = []
         self._stopping = asyncio.Event()
-        self._clean_at = 0.0
 
     def start(self) -> None:
-        """In tasks of the running loop."""
+        """Start the tasks in the running event loop."""
         if self._tasks:
             raise Conflict("this worker has been started already")
         loop = asyncio.get_running_loop()
-        self._clean_at = clock.monotonic() + clock.chance.uniform(0.0, 60.0)
+        self._schedule_first_clean()
         for number in range(self._count):
             woken = asyncio.Event()
-            self._bells.append((woken, Bell(_ringer(loop, woken))))
+            self._idle.append((woken, IdleWorker(_setter(loop, woken))))
             self._tasks.append(loop.create_task(self._work(woken), name=f"hookline-inbox-{number}"))
 
     async def run(self) -> None:
-        """Start, and return when `stop` was called and every handler has ended. Cancelled, it cancels them."""
+        """Start, and return after `stop` was called and all handlers have ended. If this is cancelled, cancel the tasks."""
         self.start()
         try:
             await asyncio.gather(*self._tasks)
@@ -89,20 +67,15 @@ class AsyncInboxWorker:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Take no more events, and wait for the handlers that run."""
+        """Take no more events, and wait for running handlers."""
         self._stopping.set()
-        for woken, _ in self._bells:
+        for woken, _ in self._idle:
             woken.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def drain(self) -> int:
-        """Handle what is due now, and return how many there were."""
-        async with _opened(self._connect) as conn:
-            on = adapters.of_async(conn)
-            handled = 0
-            while await self._handle_next(on, conn):
-                handled += 1
-            return handled
+        """Handle all events that are due now. Return how many."""
+        return await self._drain()
 
     async def __aenter__(self) -> AsyncInboxWorker:
         self.start()
@@ -113,130 +86,35 @@ class AsyncInboxWorker:
     ) -> None:
         await self.stop()
 
-    # ── the loop of one task ──────────────────────────────────────────────────────────────────────────────────────
+    def _adapter(self, conn: Any) -> Adapter:
+        return adapters.of_async(conn)
 
-    async def _work(self, woken: asyncio.Event) -> None:
-        failures = 0
+    async def _new_connection(self) -> Any:
+        made = self._connect()
+        return await made if inspect.iscoroutine(made) else made
 
-        def went_well() -> None:
-            nonlocal failures
-            failures = 0
+    def _is_manager(self, made: Any) -> bool:
+        """SQLAlchemy's connections are context managers too: they connect when they are entered."""
+        return hasattr(type(made), "__aenter__")
 
-        while not self._stopping.is_set():
-            try:
-                async with _opened(self._connect) as conn:
-                    await self._serve(conn, woken, went_well)
-            except Exception as error:  # the database, or what connects to it: whatever it is, it may pass
-                log.warning("the inbox cannot be worked on now, trying again: %s", last_line(error))
-                await _set_within(self._stopping, backoff.delay(RECONNECT, failures, 0.0, clock.chance))
-                failures += 1
+    async def _wait(self, event: asyncio.Event, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(event.wait(), seconds)
+        return False
 
-    async def _serve(self, conn: Any, woken: asyncio.Event, went_well: Callable[[], None]) -> None:
-        on = adapters.of_async(conn)
-        looks = 0
-        while not self._stopping.is_set():
-            found = await self._handle_next(on, conn)
-            went_well()
-            await self._clean_if_due(on)
-            if found:
-                looks = 0
-                continue
-            rang = await _set_within(woken, self._rules.pause(looks, clock.chance))
-            woken.clear()
-            looks = 0 if rang else looks + 1
+    async def _complete(self, result: Any) -> None:
+        await settled(result)
 
-    async def _clean_if_due(self, on: AsyncConnection) -> None:
-        """One step, in one task; it stays due until a step has found nothing."""
-        keep, due = self._rules.keep, self._clean_at
-        if keep is None or clock.monotonic() < due:
-            return
-        self._clean_at = clock.monotonic() + CLEAN_EVERY  # before the first await: no other task starts the same
-        async with on.transaction():
-            gone = await plans.run_async(on, plans.clean(on.engine, clock.wall(), keep, STEP))
-        if gone:
-            self._clean_at = due
-
-    # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _handle_next(self, on: AsyncConnection, conn: Any) -> bool:
-        async with on.transaction():
-            await on.check()
-            token = secrets.token_hex(12)
-            claimed = await plans.run_async(on, plans.claim(on.engine, clock.wall(), token, self._rules.lease))
-        if claimed is None:
-            return False
-        if self._rules.is_used_up(claimed):
-            async with on.transaction():
-                await plans.run_async(on, self._rules.used_up(on.engine, clock.wall(), claimed))
-            return True
-        begun = clock.monotonic()
-        try:
-            await self._handle(on, conn, claimed)
-        except Lost:
-            log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a handler is somebody else's code
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise
-            await self._failed(on, claimed, error, claimed.age + clock.monotonic() - begun)
-        return True
-
-    async def _handle(self, on: AsyncConnection, conn: Any, claimed: Claim) -> None:
-        async with on.transaction():
-            if not await plans.run_async(on, plans.finish(on.engine, clock.wall(), claimed)):
-                raise Lost
-            result = self._rules.handler_of(claimed.event)(conn, claimed.event)
-            if inspect.isawaitable(result):
-                await result
-            if not await plans.run_async(on, plans.is_finished(on.engine, claimed)):
-                raise RolledBack("the handler rolled its transaction back: raise an error instead")
-
-    async def _failed(self, on: AsyncConnection, claimed: Claim, error: BaseException, age: float) -> None:
-        event = claimed.event
-        log.warning("%r: attempt %d failed: %s", event.key, event.attempt, last_line(error), exc_info=error)
-        async with on.transaction():
-            plan = self._rules.failed(on.engine, clock.wall(), claimed, error, age, clock.chance)
-            noted = await plans.run_async(on, plan)
-        if not noted:
-            log.error(COMMITTED, event.key)
+    def _is_cancelled(self, error: BaseException) -> bool:
+        """A CancelledError may also come from something that the handler awaited. Then only the handler has failed."""
+        task = asyncio.current_task()
+        is_task_cancelled = task is not None and task.cancelling() > 0
+        return super()._is_cancelled(error) or (isinstance(error, asyncio.CancelledError) and is_task_cancelled)
 
 
-def _ringer(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], None]:
-    def ring() -> None:
+def _setter(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], None]:
+    def set_woken() -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)
 
-    return ring
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
-
-
-def _is_cancelled() -> bool:
-    """Whether it is this task that is to end, and not something that the handler waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-@asynccontextmanager
-async def _opened(connect: Callable[[], Any]) -> AsyncIterator[Any]:
-    """A connection, or what a pool's context manager lends. SQLAlchemy's connections are context managers that begin there."""
-    made = connect()
-    if inspect.iscoroutine(made):
-        made = await made
-    if hasattr(type(made), "__aenter__"):
-        async with made as conn:
-            yield conn
-    else:
-        try:
-            yield made
-        finally:
-            closed = made.close()
-            if inspect.isawaitable(closed):
-                await closed
+    return set_woken

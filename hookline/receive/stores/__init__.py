@@ -1,1 +1,1 @@
-"""Where the idempotency middleware keeps its keys: `sqlite`, `postgres` and `redis`, each imported only by who uses it."""
+"""The stores of idempotency keys: `sqlite`, `postgres` and `redis`. An application imports only the one that it uses."""

@@ -1,13 +1,13 @@
-"""What the PostgreSQL stores run, for a table of any name. Placeholders are PostgreSQL's own."""
+"""The SQL of the PostgreSQL stores, for a table of any name. Placeholders are PostgreSQL's own."""
 
 from __future__ import annotations
 
 from hookline.errors import InvalidInput
 
 TABLE = "hookline_idempotency"
-_LONGEST = 48  # bytes: PostgreSQL cuts names at 63, and that of the index is longer
+_LONGEST = 48  # bytes; PostgreSQL cuts names at 63 bytes, and the name of the index is longer
 
-# Two that come at once must not both try: CREATE ... IF NOT EXISTS is no guard against that.
+# Two set-ups at once must run one after the other: CREATE ... IF NOT EXISTS alone may fail then.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 2)"
 
 _CREATE = """
@@ -17,15 +17,15 @@ CREATE TABLE IF NOT EXISTS {table} (
     token       bytea NOT NULL,
     runs        integer NOT NULL,
     lease_until timestamptz NOT NULL,
-    expires_at  timestamptz NOT NULL, -- this alone decides whether the row still counts
+    expires_at  timestamptz NOT NULL, -- a row is valid until this time
     response    bytea
 );
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
 """
 
-# A copy that cannot have the key only reads. No row at all: between this statement's snapshot and its INSERT another one took
-# the key or let it go, and the next snapshot tells which.
-# $1 key, $2 fingerprint, $3 token, $4 seconds of lease, $5 seconds for which the row outlives it.
+# A copy that cannot take the key only reads. If the statement returns no row, another request took or released the key between
+# the snapshot and the INSERT. Then the statement must run again.
+# $1 key, $2 fingerprint, $3 token, $4 seconds of the lease, $5 seconds for which the row is kept after the lease.
 _BEGIN = """
 WITH settled AS (
     SELECT
@@ -58,7 +58,7 @@ UNION ALL
 SELECT verdict, NULL, response, retry_after FROM settled
 """
 
-# $1 key, $2 token, $3 seconds of lease, $4 seconds for which the row outlives it.
+# $1 key, $2 token, $3 seconds of the lease, $4 seconds for which the row is kept after the lease.
 _RENEW = """
 UPDATE {table} SET lease_until = now() + make_interval(secs => $3::float8),
     expires_at = now() + make_interval(secs => $3::float8 + $4::float8)
@@ -75,7 +75,7 @@ RETURNING true
 
 _RELEASE = "DELETE FROM {table} WHERE key = $1::bytea AND token = $2::bytea AND response IS NULL"
 
-# Rows that somebody is just taking over are passed by.
+# Rows that another request is about to take over are locked. They are skipped.
 _CLEAN = """
 WITH gone AS (
     DELETE FROM {table} WHERE key = ANY (ARRAY(
@@ -88,7 +88,7 @@ SELECT count(*) FROM gone
 
 
 class Statements:
-    """All of them for one table."""
+    """All statements, for one table."""
 
     def __init__(self, table: str, schema: str | None) -> None:
         self.table = _qualified(table, schema)
@@ -100,7 +100,7 @@ class Statements:
 
 
 def table_sql(table: str = TABLE, schema: str | None = None) -> str:
-    """What makes the table, for your own migrations. Safe to run again."""
+    """Return the SQL that creates the table, for your own migrations. It is safe to run it again."""
     index = _quoted(f"{table}_expires_at")
     return _CREATE.replace("{table}", _qualified(table, schema)).replace("{index}", index).lstrip()
 
@@ -115,7 +115,7 @@ def _qualified(table: str, schema: str | None) -> str:
 
 def _check(name: str) -> None:
     if not name or "\0" in name or len(name.encode("utf-8", "replace")) > _LONGEST:
-        raise InvalidInput(f"the name of a table or schema has 1 to {_LONGEST} bytes, without NUL: {name[:60]!r}")
+        raise InvalidInput(f"the name of a table or schema must have 1 to {_LONGEST} bytes, without NUL: {name[:60]!r}")
 
 
 def _quoted(name: str) -> str:
@@ -123,5 +123,5 @@ def _quoted(name: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Backslashes as they are, whatever `standard_conforming_strings` says."""
+    """Quote a string so that backslashes stay, with any setting of `standard_conforming_strings`."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

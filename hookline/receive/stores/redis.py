@@ -1,34 +1,29 @@
-"""Keys in Redis 6.2 or later, or Valkey: for any number of machines.
+"""Idempotency keys in Redis 6.2 or later, or Valkey: for any number of machines.
 
     keys = RedisKeys(redis.Redis())            # or a RedisCluster: each key is one record
     keys = AsyncRedisKeys(redis.asyncio.Redis())
 
-Each verb is one script, run by Redis as a whole and timed by its clock; records expire by themselves. What Redis forgets runs
-again: keep it from evicting (`maxmemory-policy noeviction`), and have it write its log (`appendonly yes`).
+Each method is one script, which Redis runs atomically with its own clock. Redis deletes expired records by itself. If Redis
+loses a record, the handler may run again. So set `maxmemory-policy noeviction` and `appendonly yes`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from hookline.errors import InvalidInput
 from hookline.receive.idempotency.keys import (
     ABANDONED,
     Answer,
-    Fresh,
-    InProgress,
     KeyStoreUnavailable,
-    Mismatch,
-    Replay,
     StoredResponse,
+    answer_of,
     checked_timeout,
-    decode,
     encode,
 )
-from hookline.receive.stores.redis_turns import AsyncTurns, Turns
+from hookline.receive.stores.redis_limit import AsyncCallLimit, BaseCallLimit, CallLimit
+from hookline.receive.stores.sync_store import SyncKeyStore
 
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
@@ -43,7 +38,7 @@ class _Script:
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-# ARGV: fingerprint, token, lease, how long it stays after that. Times are milliseconds.
+# ARGV: fingerprint, token, lease, time for which the record is kept after the lease. Times are milliseconds.
 _BEGIN = _Script(
     _NOW
     + """
@@ -67,7 +62,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[4]))
 return {'fresh', runs}
 """
 )
-# ARGV: token, lease, how long it stays after that.
+# ARGV: token, lease, time for which the record is kept after the lease.
 _RENEW = _Script(
     _NOW
     + """
@@ -78,7 +73,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[3]))
 return 1
 """
 )
-# ARGV: token, response, how long it is kept.
+# ARGV: token, response, time for which it is kept.
 _FINISH = _Script(
     _NOW
     + """
@@ -97,76 +92,18 @@ return redis.call('DEL', KEYS[1])
 )
 
 
-class _Records:
-    """What both faces have in common."""
+class _Keys:
+    """The methods of both stores, as coroutines."""
 
-    def __init__(self, client: Any, prefix: str) -> None:
-        if not callable(getattr(client, "execute_command", None)):
-            raise InvalidInput("give a client of redis-py, such as redis.Redis() or redis.asyncio.Redis()")
+    def __init__(self, client: Any, prefix: str, limit: BaseCallLimit) -> None:
         self._client = client
         self._prefix = prefix
-
-    def _command(self, name: str, script: str, key: bytes, *values: bytes | int) -> tuple[Any, ...]:
-        return (name, script, 1, f"{self._prefix}{key.hex()}", *values)
-
-
-def _is_async(client: Any) -> bool | None:
-    """None: it is not of redis-py, and known only by what it does."""
-    for kind in type(client).__mro__:
-        if kind.__module__.startswith("redis.asyncio."):
-            return True
-        if kind.__module__ in ("redis.client", "redis.cluster"):
-            return False
-    return None
-
-
-class RedisKeys(_Records):
-    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
-        """`timeout`: seconds to wait for a connection of the client's pool; the store takes half of them at most."""
-        super().__init__(client, prefix)
-        if _is_async(client) is True:
-            raise InvalidInput("RedisKeys does not await: give this client to AsyncRedisKeys")
-        self._turns = Turns(client, checked_timeout(timeout))
-
-    def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        return _answer(self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))
-
-    def renew(self, key: bytes, token: bytes, lease: float) -> bool:
-        return bool(self._run(_RENEW, key, token, _millis(lease), _millis(ABANDONED)))
-
-    def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        return bool(self._run(_FINISH, key, token, encode(response), _millis(ttl)))
-
-    def release(self, key: bytes, token: bytes) -> None:
-        self._run(_RELEASE, key, token)
-
-    def clean(self, limit: int) -> int:  # noqa: ARG002
-        """Nothing: records expire by themselves."""
-        return 0
-
-    def _run(self, script: _Script, key: bytes, *values: bytes | int) -> Any:
-        from redis.exceptions import NoScriptError
-
-        with _failing_closed():
-            try:
-                return self._execute(self._command("EVALSHA", script.sha, key, *values))
-            except NoScriptError:
-                return self._execute(self._command("EVAL", script.source, key, *values))
-
-    def _execute(self, command: tuple[Any, ...]) -> Any:
-        return self._turns.run(lambda: self._client.execute_command(*command, **_RAW))
-
-
-class AsyncRedisKeys(_Records):
-    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
-        """`timeout`: as for `RedisKeys`."""
-        super().__init__(client, prefix)
-        if _is_async(client) is False:
-            raise InvalidInput("AsyncRedisKeys needs a client that awaits, such as redis.asyncio.Redis()")
-        self._turns = AsyncTurns(client, checked_timeout(timeout))
+        self._limit = limit
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        return _answer(await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED)))
+        begun = await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED))
+        verdict, value = begun[0].decode(), begun[-1]
+        return answer_of(verdict, value / 1000 if verdict == "in_progress" else value)
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
         return bool(await self._run(_RENEW, key, token, _millis(lease), _millis(ABANDONED)))
@@ -178,45 +115,53 @@ class AsyncRedisKeys(_Records):
         await self._run(_RELEASE, key, token)
 
     async def clean(self, limit: int) -> int:  # noqa: ARG002
-        """Nothing: records expire by themselves."""
+        """Do nothing: Redis deletes expired records by itself."""
         return 0
 
     async def _run(self, script: _Script, key: bytes, *values: bytes | int) -> Any:
-        from redis.exceptions import NoScriptError
+        from redis.exceptions import NoScriptError, RedisError
 
-        with _failing_closed():
+        try:
             try:
-                return await self._execute(self._command("EVALSHA", script.sha, key, *values))
+                return await self._execute("EVALSHA", script.sha, key, *values)
             except NoScriptError:
-                return await self._execute(self._command("EVAL", script.source, key, *values))
+                return await self._execute("EVAL", script.source, key, *values)
+        except (RedisError, OSError) as error:
+            raise KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error
 
-    async def _execute(self, command: tuple[Any, ...]) -> Any:
-        return await self._turns.run(lambda: self._client.execute_command(*command, **_RAW))
+    async def _execute(self, name: str, script: str, key: bytes, *values: bytes | int) -> Any:
+        """Keep the bytes of a response: a client may be set to decode what it reads, and `register_script` cannot stop it."""
+        command = (name, script, 1, f"{self._prefix}{key.hex()}", *values)
+        return await self._limit.run(lambda: self._client.execute_command(*command, NEVER_DECODE=True))
 
 
-# A client may be set to turn what it reads into text, which an answer's bytes need not be; `register_script` has no way to
-# say so.
-_RAW: dict[str, Any] = {"NEVER_DECODE": True}
+class RedisKeys(SyncKeyStore):
+    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
+        """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the pool."""
+        if _is_async(client) is True:
+            raise InvalidInput("RedisKeys is not async: give this client to AsyncRedisKeys")
+        super().__init__(_Keys(client, prefix, CallLimit(client, checked_timeout(timeout))))
 
 
-def _answer(found: list[Any]) -> Answer:
-    verdict, *value = found
-    if verdict == b"fresh":
-        return Fresh(value[0])
-    if verdict == b"replay":
-        return Replay(decode(value[0]))
-    return InProgress(value[0] / 1000) if verdict == b"in_progress" else Mismatch()
+class AsyncRedisKeys(_Keys):
+    def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
+        """`timeout`: as for `RedisKeys`."""
+        if _is_async(client) is False:
+            raise InvalidInput("AsyncRedisKeys needs an async client, such as redis.asyncio.Redis()")
+        super().__init__(client, prefix, AsyncCallLimit(client, checked_timeout(timeout)))
+
+
+def _is_async(client: Any) -> bool | None:
+    """Return None for a client that is not of redis-py."""
+    if not callable(getattr(client, "execute_command", None)):
+        raise InvalidInput("give a client of redis-py, such as redis.Redis() or redis.asyncio.Redis()")
+    for kind in type(client).__mro__:
+        if kind.__module__.startswith("redis.asyncio."):
+            return True
+        if kind.__module__ in ("redis.client", "redis.cluster"):
+            return False
+    return None
 
 
 def _millis(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-@contextmanager
-def _failing_closed() -> Iterator[None]:
-    from redis.exceptions import RedisError
-
-    try:
-        yield
-    except (RedisError, OSError) as error:
-        raise KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error

@@ -1,8 +1,8 @@
-"""Keys in a SQLite file: for one machine, with any number of processes and threads.
+"""Idempotency keys in a SQLite file: for one machine, with any number of processes and threads.
 
     keys = SqliteKeys("/var/lib/shop/keys.db")
 
-A file of its own is best: in the application's, the two would wait for each other's writes.
+Use a separate file. In the application's own file, the application and the store would wait for each other's writes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = ["AsyncSqliteKeys", "SqliteKeys"]
 
 T = TypeVar("T")
 
-# Instants are microseconds since 1970. `expires_at` alone decides whether the row still counts. `lease` is how long a lease is,
-# in microseconds: one that ends later than if it began now was left behind by a clock that was set back.
+# Instants are microseconds since 1970. A row is valid until `expires_at`. `lease` is the length of the lease in microseconds.
+# If the lease ends later than a lease that begins now, the clock was set back.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS hookline_idempotency (
     key         BLOB PRIMARY KEY,
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS hookline_idempotency (
     lease       INTEGER NOT NULL DEFAULT 0
 )
 """
-# To a file of a release before it, whose processes may still use it; 0 is what they write.
+# For a file of an earlier release, whose processes may still use it. They write 0.
 _ADD_LEASE = "ALTER TABLE hookline_idempotency ADD COLUMN lease INTEGER NOT NULL DEFAULT 0"
 _INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
 _READ = """
@@ -76,7 +76,7 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_MARGIN = 1.0  # seconds: a thread that gets its turn late, on a busy machine, is no file that is locked
+_MARGIN = 1.0  # seconds that a thread may start late on a busy machine, although the file is not locked
 
 
 class _Held(Struct, frozen=True):
@@ -91,12 +91,12 @@ class _Held(Struct, frozen=True):
 
     @property
     def is_too_far(self) -> bool:
-        """The clock was set back."""
+        """Return True if the end of the lease is so late that the clock must have been set back."""
         return self.response is None and 0 < self.lease < self.lease_until - _after(0)
 
 
 class _Own:
-    """What one process has: a connection, and the lock that lends it to one thread at a time."""
+    """The connection of one process, and the lock that gives it to one thread at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -105,7 +105,7 @@ class _Own:
 
 class SqliteKeys:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
-        """The file is made when it is first used. `timeout`: how long a write waits for those of others, in seconds."""
+        """The first call of a method creates the file. `timeout`: seconds for which a write waits for other writes."""
         self._path = _checked(path)
         self._timeout = checked_timeout(timeout)
         self._by_process: dict[int, _Own] = {}
@@ -115,15 +115,15 @@ class SqliteKeys:
             held = _read(conn, key)
             answer = _judge(held, fingerprint, token)
             if not isinstance(answer, Fresh) and not (held and held.is_too_far):
-                return answer  # most copies end here, without the lock that writers share
-            # Not flushed to the disk: what loses it, a machine that goes down, ends the handler that it stands for, too.
+                return answer  # most copies end here, without the write lock
+            # NORMAL does not flush to the disk. Only a crash of the machine loses the row, and it ends the handler too.
             with _writing(conn, "NORMAL"):
                 held = _read(conn, key)
                 answer = _judge(held, fingerprint, token)
                 if isinstance(answer, Fresh):
                     conn.execute(_TAKE, (key, fingerprint, token, answer.run, *_until(lease)))
                 elif isinstance(answer, InProgress) and held and held.is_too_far:
-                    # Anew from now: a holder that lives renews it before that ends, and a dead one's does not stay.
+                    # Start the lease again now: a living holder renews it in time, and the lease of a dead holder ends.
                     answer = InProgress(held.lease / 1e6)
                     conn.execute(_RENEW, (*_until(answer.retry_after), key, held.token))
             return answer
@@ -146,7 +146,7 @@ class SqliteKeys:
             return conn.execute(_CLEAN, (_after(0), limit)).rowcount
 
     def close(self) -> None:
-        """Close the file. It is opened again if it is used again."""
+        """Close the file. The next call of a method opens it again."""
         own = self._own()
         with own.lock:
             _drop(own)
@@ -162,7 +162,7 @@ class SqliteKeys:
             yield own.conn
         except sqlite3.Error as error:
             if not _is_busy(error):
-                _drop(own)  # the file may have been replaced, or come back: the next one opens it anew
+                _drop(own)  # the file may have been replaced or restored: the next call opens it again
             raise KeyStoreUnavailable(f"the SQLite file of keys is not available now: {error}") from error
         except OSError as error:
             raise KeyStoreUnavailable(f"the SQLite file of keys cannot be made: {error.strerror}") from error
@@ -170,12 +170,12 @@ class SqliteKeys:
             own.lock.release()
 
     def _own(self) -> _Own:
-        """A connection must not cross a fork. The parent's stays in here, unused: to close it would end its locks."""
+        """A child process must not use its parent's connection, nor close it: that would release the parent's locks."""
         return self._by_process.setdefault(os.getpid(), _Own())
 
 
 class AsyncSqliteKeys:
-    """The same file, without keeping the loop waiting: one thread of its own asks, in the order of the calls."""
+    """`SqliteKeys` in a thread, so that the event loop does not wait. The thread runs the calls in their order."""
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         self._keys = SqliteKeys(path, timeout=timeout)
@@ -198,22 +198,22 @@ class AsyncSqliteKeys:
         return await self._run(lambda: self._keys.clean(limit))
 
     async def aclose(self) -> None:
-        """Close the file, and end the thread: the last call."""
+        """Close the file and end the thread. No method may be called after this."""
         await asyncio.wrap_future(self._thread().submit(self._keys.close))
         self._thread().shutdown(wait=False)
 
-    async def _run(self, verb: Callable[[], T]) -> T:
+    async def _run(self, method: Callable[[], T]) -> T:
         give_up = clock.monotonic() + self._timeout + _MARGIN
 
-        def in_turn() -> T:
+        def call() -> T:
             if clock.monotonic() > give_up:
-                raise _busy()  # while the file is locked, each of those before has waited for it
-            return verb()
+                raise _busy()  # the calls before it have waited for a locked file
+            return method()
 
-        return await asyncio.wrap_future(self._thread().submit(in_turn))
+        return await asyncio.wrap_future(self._thread().submit(call))
 
     def _thread(self) -> ThreadPoolExecutor:
-        """A thread does not cross a fork, and whoever asked the parent's would wait for ever."""
+        """A child process has no threads of its parent, and would wait forever for them. So each process has its own."""
         found = self._by_process.get(os.getpid())
         if found is None:
             made = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hookline-keys")
@@ -221,7 +221,7 @@ class AsyncSqliteKeys:
         return found
 
 
-# ── what becomes of a key ─────────────────────────────────────────────────────────────────────────────────────────
+# ── the state of a key ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _judge(held: _Held | None, fingerprint: bytes, token: bytes) -> Answer:
@@ -243,7 +243,7 @@ def _read(conn: sqlite3.Connection, key: bytes) -> _Held | None:
 
 
 def _until(lease: float) -> tuple[int, int, int]:
-    """The columns `lease_until`, `expires_at` and `lease` of one that begins now."""
+    """Return the columns `lease_until`, `expires_at` and `lease` of a lease that begins now."""
     return _after(lease), _after(lease + ABANDONED), round(lease * 1e6)
 
 
@@ -257,7 +257,7 @@ def _after(seconds: float) -> int:
 def _checked(path: str | os.PathLike[str]) -> Path:
     name = os.fspath(path)
     if not name or "\0" in name or name.startswith((":memory:", "file:")):
-        raise InvalidInput("keys are kept in a file, which outlives the process: give its path")
+        raise InvalidInput("the keys must outlive the process: give the path of a file")
     found = Path(name).absolute()
     if not found.parent.is_dir():
         raise InvalidInput(f"the directory of the SQLite file of keys does not exist: {found.parent}")
@@ -265,19 +265,19 @@ def _checked(path: str | os.PathLike[str]) -> Path:
 
 
 def _open(path: Path, timeout: float) -> sqlite3.Connection:
-    """A new file is for its owner's eyes only: there are answers in it. SQLite gives its WAL the same permissions."""
+    """Open the file. Only its owner may read a new file: it has responses in it. SQLite gives its WAL the same permissions."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     conn = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
-        _patiently(lambda: _set_up(conn), timeout)
+        _retry_while_busy(lambda: _set_up(conn), timeout)
     except BaseException:
         conn.close()
         raise
     return conn
 
 
-def _patiently(step: Callable[[], None], timeout: float) -> None:
-    """The first to open a new file switches it to WAL; the others find it locked, whatever their busy timeout is."""
+def _retry_while_busy(step: Callable[[], None], timeout: float) -> None:
+    """Retry: the first process that opens a new file switches it to WAL, and SQLite then ignores the busy timeout of others."""
     give_up = clock.monotonic() + timeout
     while True:
         try:
@@ -305,7 +305,7 @@ def _has_lease(conn: sqlite3.Connection) -> bool:
 
 @contextmanager
 def _writing(conn: sqlite3.Connection, synchronous: str) -> Iterator[None]:
-    """With the write lock from the start: a transaction that reads first could not get it any more."""
+    """Begin with the write lock: a transaction that reads first cannot always get it later."""
     conn.execute(f"PRAGMA synchronous = {synchronous}")
     conn.execute("BEGIN IMMEDIATE")
     try:

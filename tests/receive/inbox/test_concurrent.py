@@ -156,7 +156,7 @@ def test_ending_the_transaction_inside_the_block_is_an_error_that_says_so(any_sh
         for end in (conn.commit, conn.rollback):
             with pytest.raises((sqlite3.Error, psycopg.Error)) as failed, inbox.once(conn, f"k-{end.__name__}"):
                 end()
-            assert "end it afterwards" in failed.value.__notes__[0]
+            assert "End it after the block" in failed.value.__notes__[0]
             conn.rollback()
     assert [key for _, key in any_shop.recorded()] == ["k-commit"]
 

@@ -152,7 +152,7 @@ async def test_what_cannot_be_a_key_leaves_the_transaction_usable(desk: Desk, sh
     for key in wrong:
         with pytest.raises(InvalidInput, match="key"):
             await pay(desk, key)
-    with pytest.raises(InvalidInput, match="no id of its own; give the one"):
+    with pytest.raises(InvalidInput, match="no id of its own; give an id"):
         await pay(desk, cast("str", None))
     for scope in wrong[1:]:
         with pytest.raises(InvalidInput, match="scope"):
@@ -175,7 +175,7 @@ async def test_a_member_of_an_enumeration_is_its_text(desk: Desk, shop: Shop) ->
 async def test_the_other_twin_is_named(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     desk.is_async = not desk.is_async
-    with pytest.raises(UnknownConnection, match=r"twin of this call"):
+    with pytest.raises(UnknownConnection, match=r"call the function whose name"):
         await pay(desk, KEY)
     await desk.commit()
     assert shop.recorded() == []

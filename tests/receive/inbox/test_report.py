@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from hookline.outbox.adapters.base import Statement
 from hookline.receive import inbox
 from hookline.receive.inbox import InvalidInput
-from hookline.receive.inbox.statement import Statement
 from hookline.receive.inbox.statements import CLAIM
 from tests.receive.inbox.shop import Shop, pay
 
@@ -220,9 +220,9 @@ def _plan(shop: Shop, claim: Statement) -> str:
     values = {"token": "t", "lease": 1.0, "died": "", "now": 1 << 60}
     with closing(shop.connect()) as conn:
         if shop.engine == "postgres":
-            rows = conn.execute(f"EXPLAIN {claim.percent}", claim.in_order(values)).fetchall()
+            rows = conn.execute(f"EXPLAIN {claim.percent}", claim.for_percent(values)).fetchall()
         else:
-            rows = conn.execute(f"EXPLAIN QUERY PLAN {claim.qmark}", claim.in_order(values)).fetchall()
+            rows = conn.execute(f"EXPLAIN QUERY PLAN {claim.text}", values).fetchall()
     return "\n".join(str(row[-1]) for row in rows)
 
 

@@ -225,7 +225,7 @@ def test_a_handler_that_commits_by_itself_has_its_mark_with_it(
     assert worker(shop, handler).drain() == 1
     assert (shop.payments(), shop.states()) == (["k"], {"k": "done"})
     [said] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert said.startswith("'k': is not tried again")
+    assert said.startswith("'k': is not retried")
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -244,7 +244,7 @@ def test_a_session_that_the_handler_commits(
     shop.accept("k")
     assert InboxWorker(lambda: Session(bind), {"*": handler}, **QUICK).drain() == 1
     assert (shop.payments(), shop.states()) == (["k"], {"k": "done"})
-    assert "'k': is not tried again" in caplog.text
+    assert "'k': is not retried" in caplog.text
 
 
 def test_a_handler_that_rolls_back_by_itself_is_a_failure(shop_of: Callable[[str], Shop]) -> None:

@@ -227,7 +227,7 @@ async def test_a_session_that_the_handler_commits(pg: Shop, caplog: pytest.LogCa
     pg.accept("k")
     assert await AsyncInboxWorker(lambda: AsyncSession(bind), {"*": handler}, **QUICK).drain() == 1
     assert (pg.payments(), pg.states()) == (["k"], {"k": "done"})
-    assert "'k': is not tried again" in caplog.text
+    assert "'k': is not retried" in caplog.text
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

@@ -137,8 +137,8 @@ def test_a_pools_context_manager_is_entered_and_left(shop_of: Callable[[str], Sh
 
 
 def test_the_worker_cleans_in_steps_until_nothing_is_left(any_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.receive.inbox.worker.STEP", 2)
-    monkeypatch.setattr("hookline.receive.inbox.worker.CLEAN_EVERY", 3600.0)
+    monkeypatch.setattr("hookline.receive.inbox.worker_loop.STEP", 2)
+    monkeypatch.setattr("hookline.receive.inbox.worker_loop.CLEAN_EVERY", 3600.0)
     any_shop.run(*(f"INSERT INTO hookline_inbox (scope, key, first_at) {_LONG_AGO[any_shop.engine]}" for _ in "12345"))
     made = worker(any_shop, keep=timedelta(days=30))
     made.start()

@@ -1,7 +1,7 @@
--- The inbox of a SQLite database: in the application's own file, because it commits with the application's own rows. Instants
--- are microseconds since 1970. Safe to run again.
+-- The inbox in a SQLite database. Its tables are in the application's own file, because both commit together.
+-- Times are microseconds since 1970. It is safe to run this again.
 
--- The keys of `once`. Who is first is decided here, by the primary key and nothing else.
+-- The keys of `once`. The primary key alone decides which request is the first.
 CREATE TABLE IF NOT EXISTS hookline_inbox (
     scope    text NOT NULL,
     key      text NOT NULL,
@@ -10,22 +10,22 @@ CREATE TABLE IF NOT EXISTS hookline_inbox (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS hookline_inbox_first_at ON hookline_inbox (first_at);
 
--- Events of `accept`, for the worker. One that is done keeps its key, not its body.
+-- The events of `accept`, for the worker. A handled event keeps its key, but not its body.
 CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     id          integer PRIMARY KEY AUTOINCREMENT,
     scope       text NOT NULL,
     key         text NOT NULL,
     event_type  text,
     body        blob,
-    headers     text,                                 -- JSON, those that were asked for
+    headers     text,                                 -- JSON object of the headers to keep
     state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'dead', 'resolved')),
     attempts    integer NOT NULL DEFAULT 0,
-    due_at      integer NOT NULL,                     -- of an open one that is claimed: when the claim ends
-    token       text,                                 -- of the claim
-    reason      text,                                 -- why it is dead
-    error       text,                                 -- of the last attempt
+    due_at      integer NOT NULL,                     -- time of the next attempt; of a claimed event: end of the claim
+    token       text,                                 -- the token of the claim
+    reason      text,                                 -- why the event is dead
+    error       text,                                 -- the error of the last attempt
     accepted_at integer NOT NULL,
-    budget_from integer NOT NULL,                     -- accepted, or replayed
+    budget_from integer NOT NULL,                     -- start of the time budget: when it was accepted or replayed
     finished_at integer,
     UNIQUE (scope, key)
 );
@@ -35,17 +35,17 @@ CREATE INDEX IF NOT EXISTS hookline_inbox_event_accepted_at ON hookline_inbox_ev
 CREATE INDEX IF NOT EXISTS hookline_inbox_event_finished_at ON hookline_inbox_event (finished_at)
     WHERE state IN ('done', 'resolved');
 
--- Every copy that was stopped.
+-- Every duplicate that was stopped.
 CREATE TABLE IF NOT EXISTS hookline_inbox_copy (
     id    integer PRIMARY KEY,
-    flow  text NOT NULL,                              -- once, worker
+    flow  text NOT NULL,                              -- once or worker
     scope text NOT NULL,
     key   text NOT NULL,
     at    integer NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS integer) * 1000000)
 );
 CREATE INDEX IF NOT EXISTS hookline_inbox_copy_at ON hookline_inbox_copy (at);
 
--- Every effect. Nothing here is unique, on purpose: two rows of one key are the proof that something went wrong.
+-- Every effect. There is no unique key on purpose: two rows with one key show that a duplicate had an effect.
 CREATE TABLE IF NOT EXISTS hookline_inbox_effect (
     id    integer PRIMARY KEY AUTOINCREMENT,
     flow  text NOT NULL,

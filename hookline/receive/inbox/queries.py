@@ -1,0 +1,184 @@
+"""The database operations of the inbox. Each works on any adapter, async or not, and on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hookline import clock
+from hookline.outbox.adapters.base import Adapter, Rows, Statement
+from hookline.outbox.adapters.explain import explained, sqlstate
+from hookline.receive.inbox import statements as sql
+from hookline.receive.inbox.model import Claim, Day, DeadEvent, Event
+from hookline.receive.inbox.statements import Pair
+
+DIED = "the worker ended before the handler did"
+
+_UNDEFINED_TABLE = "42P01"
+_MISSING = (
+    "Hookline's inbox is not in this database: `hookline.receive.inbox.create_table(conn)` sets it up. "
+    "`python -m hookline.receive.inbox postgres` (or sqlite) prints the SQL."
+)
+
+
+async def _fetch(on: Adapter, statement: Statement | Pair, **values: Any) -> Rows:
+    """Run a statement. Every statement may also use `:now`, in microseconds since 1970."""
+    chosen = statement.on(on.engine) if isinstance(statement, Pair) else statement
+    with explained(_advice):
+        return await on.fetch(chosen, {"now": clock.to_micros(clock.wall()), **values})
+
+
+def _advice(error: Any) -> str | None:
+    is_missing = sqlstate(error) == _UNDEFINED_TABLE or str(error).startswith("no such table: hookline_inbox")
+    return _MISSING if is_missing else None
+
+
+# ── once and accept ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def record(on: Adapter, scope: str, key: str) -> bool:
+    """Record a key. Return True if it was not recorded before."""
+    if on.engine == "postgres":
+        [(fresh,)] = await _fetch(on, sql.RECORD_POSTGRES, scope=scope, key=key)
+        return bool(fresh)
+    first = bool(await _fetch(on, sql.RECORD_KEY_SQLITE, scope=scope, key=key))
+    await _fetch(on, sql.EFFECT_SQLITE if first else sql.COPY_SQLITE, flow="once", scope=scope, key=key)
+    return first
+
+
+async def accept(
+    on: Adapter, scope: str, key: str, event_type: str | None, body: bytes, headers: dict[str, str]
+) -> bool:
+    """Store an event. Return True if it is new."""
+    values = {
+        "scope": scope,
+        "key": key,
+        "event_type": event_type,
+        "body": body,
+        "headers": msgspec.json.encode(headers).decode() if headers else None,
+    }
+    if on.engine == "postgres":
+        [(fresh,)] = await _fetch(on, sql.ACCEPT_POSTGRES, **values)
+        return bool(fresh)
+    new = bool(await _fetch(on, sql.ACCEPT_SQLITE, **values))
+    if not new:
+        await _fetch(on, sql.COPY_SQLITE, flow="worker", scope=scope, key=key)
+    return new
+
+
+# ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def claim(on: Adapter, token: str, lease: float) -> Claim | None:
+    """Claim the event that is due first, for `lease` seconds. Return None if no event is due."""
+    rows = await _fetch(on, sql.CLAIM, token=token, lease=float(lease), died=DIED)
+    for number, scope, key, event_type, body, headers, attempts, accepted_at, age in rows:
+        event = Event(
+            scope=scope,
+            key=key,
+            event_type=event_type,
+            body=bytes(body),
+            headers=_headers(headers),
+            attempt=attempts,
+            accepted_at=clock.from_micros(accepted_at),
+        )
+        return Claim(id=number, token=token, age=float(age), event=event)
+    return None
+
+
+async def finish(on: Adapter, claimed: Claim) -> bool:
+    """Mark an event as done. Return False, and write nothing, if another worker has it now."""
+    if on.engine == "postgres":
+        return bool(await _fetch(on, sql.FINISH_POSTGRES, id=claimed.id, token=claimed.token))
+    rows = await _fetch(on, sql.FINISH_SQLITE, id=claimed.id, token=claimed.token)
+    for scope, key in rows:
+        await _fetch(on, sql.EFFECT_SQLITE, flow="worker", scope=scope, key=key)
+    return bool(rows)
+
+
+async def is_finished(on: Adapter, claimed: Claim) -> bool:
+    return bool(await _fetch(on, sql.FINISHED, id=claimed.id))
+
+
+async def retry(on: Adapter, claimed: Claim, error: str, delay: float) -> bool:
+    """Schedule the next attempt after `delay` seconds. Return False if the claim is lost."""
+    return bool(await _fetch(on, sql.RETRY, id=claimed.id, token=claimed.token, error=error, delay=float(delay)))
+
+
+async def bury(on: Adapter, claimed: Claim, error: str, reason: str, attempts: int) -> bool:
+    """Mark an event as dead. Return False if the claim is lost."""
+    values = {"error": error, "reason": reason, "attempts": attempts}
+    return bool(await _fetch(on, sql.BURY, id=claimed.id, token=claimed.token, **values))
+
+
+# ── dead events, clean-up, report ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def dead(on: Adapter, after: int, limit: int) -> list[DeadEvent]:
+    rows = await _fetch(on, sql.DEAD, after=after, limit=limit)
+    return [_dead_event(row) for row in rows]
+
+
+async def replay(on: Adapter, ids: list[int]) -> int:
+    return await _each(on, sql.REPLAY, ids)
+
+
+async def resolve(on: Adapter, ids: list[int]) -> int:
+    return await _each(on, sql.RESOLVE, ids)
+
+
+async def clean(on: Adapter, age: float, limit: int) -> int:
+    """Delete rows that are older than `age` seconds, up to `limit` of each table. Return how many were deleted.
+
+    Effects are kept twice as long, so that the report can show a second effect of a key that was already deleted.
+    """
+    ages = [(sql.CLEAN_KEYS, age), (sql.CLEAN_EVENTS, age), (sql.CLEAN_COPIES, age), (sql.CLEAN_EFFECTS, 2 * age)]
+    return sum([len(await _fetch(on, pair, age=seconds, limit=limit)) for pair, seconds in ages])
+
+
+async def days(on: Adapter, count: int) -> dict[str, Day]:
+    """Return the last days by their date. Days without any webhook are missing."""
+    rows = await _fetch(on, sql.DAYS, days=count)
+    return {
+        day: Day(
+            day=day,
+            first=int(first),
+            duplicates_stopped=int(copies),
+            effects=int(effects),
+            duplicate_effects=int(again),
+        )
+        for day, first, copies, effects, again in rows
+    }
+
+
+async def backlog(on: Adapter) -> tuple[str, int, float, int]:
+    """Return four values: today's date by the database's clock, how many events wait, for how many seconds the oldest
+    has been due, and how many are dead."""
+    [(today, waiting, overdue, dead_ones)] = await _fetch(on, sql.BACKLOG)
+    return today, waiting, max(0.0, float(overdue or 0.0)), dead_ones
+
+
+async def _each(on: Adapter, statement: Pair, ids: list[int]) -> int:
+    return sum([len(await _fetch(on, statement, id=number)) for number in sorted(ids)])
+
+
+def _dead_event(row: tuple[Any, ...]) -> DeadEvent:
+    number, scope, key, event_type, body, headers, attempts, reason, error, accepted_at, died_at = row
+    return DeadEvent(
+        id=number,
+        scope=scope,
+        key=key,
+        event_type=event_type,
+        body=bytes(body),
+        headers=_headers(headers),
+        attempts=attempts,
+        reason=reason,
+        error=error,
+        accepted_at=clock.from_micros(accepted_at),
+        died_at=clock.from_micros(died_at),
+    )
+
+
+def _headers(text: str | None) -> dict[str, str]:
+    return {} if text is None else msgspec.json.decode(text, type=dict[str, str])

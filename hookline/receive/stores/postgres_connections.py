@@ -1,0 +1,332 @@
+"""Run one statement on a borrowed connection of psycopg or asyncpg, in a transaction of its own.
+
+If the connection turns out to be dead, because the server was restarted, the statement is run once more on another
+connection. Every statement of a store may run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, NamedTuple, Protocol
+
+from hookline.errors import HooklineError, InvalidInput
+from hookline.outbox.coroutines import as_async, settled
+from hookline.receive.idempotency.keys import KeyStoreUnavailable
+
+Row = tuple[Any, ...]
+Values = Sequence[Any]
+
+MAX_CONNECTIONS = 8  # per process, of those that a function opens; a statement takes about a millisecond
+
+
+class Connections(Protocol):
+    """The source of connections. Those of a synchronous library never wait."""
+
+    errors: tuple[type[Exception], ...]  # raised by `ask` if the database is unavailable or refuses the statement
+
+    async def ask(self, statement: str, values: Values | None) -> Row | None:
+        """Run a statement and return its first row. Without values it may be several statements, in one transaction."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections that were opened here. A pool of the application stays open."""
+        ...
+
+
+def connections(source: Any, timeout: float) -> Connections:
+    kinds = _kinds(source)
+    if ("psycopg_pool", "ConnectionPool") in kinds:
+        return _PsycopgPool(source, timeout)
+    if kinds & _ASYNC_POOLS:
+        raise InvalidInput("PostgresKeys is not async: give this pool to AsyncPostgresKeys")
+    if not callable(source):
+        raise InvalidInput("give a psycopg_pool.ConnectionPool, or a function that opens a psycopg connection")
+    return _Opened(source, timeout)
+
+
+def connections_async(source: Any, timeout: float) -> Connections:
+    return _MadePool(source, timeout) if callable(source) else _pool(source, timeout)
+
+
+def _pool(pool: Any, timeout: float) -> Connections:
+    kinds = _kinds(pool)
+    if ("asyncpg", "Pool") in kinds:
+        return _AsyncpgPool(pool, timeout)
+    if ("psycopg_pool", "AsyncConnectionPool") in kinds:
+        return _PsycopgPool(pool, timeout)
+    raise InvalidInput("give a pool of asyncpg, a psycopg_pool.AsyncConnectionPool, or a function that makes one")
+
+
+_ASYNC_POOLS = {("asyncpg", "Pool"), ("psycopg_pool", "AsyncConnectionPool")}
+
+
+def _kinds(source: Any) -> set[tuple[str, str]]:
+    return {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(source).__mro__}
+
+
+# ── pools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Pool(ABC):
+    """A pool of the application."""
+
+    errors: tuple[type[Exception], ...]
+
+    def __init__(self, pool: Any, timeout: float) -> None:
+        self._pool = pool
+        self._timeout = timeout
+
+    async def ask(self, statement: str, values: Values | None) -> Row | None:
+        async with self._connection() as conn:
+            try:
+                return await self._fetch(conn, statement, values)
+            except self.errors:
+                if not self._is_broken(conn):
+                    raise
+        await self._drop_broken()
+        async with self._connection() as conn:
+            return await self._fetch(conn, statement, values)
+
+    async def close(self) -> None:  # noqa: B027
+        """The pool belongs to the application, so it stays open."""
+
+    @abstractmethod
+    def _connection(self) -> AbstractAsyncContextManager[Any]: ...
+
+    @abstractmethod
+    async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None: ...
+
+    @abstractmethod
+    def _is_broken(self, conn: Any) -> bool: ...
+
+    @abstractmethod
+    async def _drop_broken(self) -> None:
+        """Remove dead connections from the pool."""
+
+
+class _AsyncpgPool(_Pool):
+    def __init__(self, pool: Any, timeout: float) -> None:
+        import asyncpg
+
+        super().__init__(pool, timeout)
+        self.errors = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+    def _connection(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(self._pool.acquire(timeout=self._timeout))
+
+    async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
+        if values is None:
+            await conn.execute(statement, timeout=self._timeout)
+            return None
+        row = await conn.fetchrow(statement, *values, timeout=self._timeout)
+        return None if row is None else tuple(row)
+
+    def _is_broken(self, conn: Any) -> bool:
+        return bool(conn.is_closed())
+
+    async def _drop_broken(self) -> None:
+        await self._pool.expire_connections()
+
+
+class _PsycopgPool(_Pool):
+    """A pool of psycopg, async or not."""
+
+    def __init__(self, pool: Any, timeout: float) -> None:
+        super().__init__(pool, timeout)
+        self.errors = _psycopg_errors()
+
+    def _connection(self) -> AbstractAsyncContextManager[Any]:
+        return as_async(self._pool.connection(self._timeout))
+
+    async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
+        """Restore the autocommit mode, because the connection goes back to the application's pool."""
+        before = conn.autocommit
+        await _set_autocommit(conn, True)
+        try:
+            return await _fetch(conn, statement, values)
+        finally:
+            if not conn.closed:
+                await _set_autocommit(conn, before)
+
+    def _is_broken(self, conn: Any) -> bool:
+        return bool(conn.broken)
+
+    async def _drop_broken(self) -> None:
+        await settled(self._pool.check())
+
+
+# ── psycopg ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _psycopg_errors() -> tuple[type[Exception], ...]:
+    import psycopg
+
+    return (psycopg.Error, OSError)
+
+
+async def _set_autocommit(conn: Any, value: bool) -> None:
+    if hasattr(conn, "set_autocommit"):
+        await settled(conn.set_autocommit(value))
+    else:
+        conn.autocommit = value  # a synchronous connection of psycopg before 3.2
+
+
+async def _fetch(conn: Any, statement: str, values: Values | None) -> Row | None:
+    """Use a raw cursor that returns tuples: the connection's own `cursor_factory` and `row_factory` may be others."""
+    import psycopg
+    from psycopg.rows import tuple_row
+
+    kind: Any = psycopg.AsyncRawCursor if isinstance(conn, psycopg.AsyncConnection) else psycopg.RawCursor
+    async with as_async(kind(conn, row_factory=tuple_row)) as cursor:
+        if values is None:
+            await settled(cursor.execute(statement))
+            return None
+        await settled(cursor.execute(statement, values, binary=True))
+        row: Row | None = None if cursor.description is None else await settled(cursor.fetchone())
+        return row
+
+
+class _Own:
+    """The connections of one process. A child process after a fork must not use those of its parent."""
+
+    def __init__(self) -> None:
+        self.idle: list[Any] = []
+        self.free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+
+
+class _Opened:
+    """Connections that a function opens. They are kept for the next statement, because opening one takes longer than it."""
+
+    def __init__(self, connect: Callable[[], Any], timeout: float) -> None:
+        self.errors = _psycopg_errors()
+        self._connect = connect
+        self._timeout = timeout
+        self._by_process: dict[int, _Own] = {}
+
+    async def ask(self, statement: str, values: Values | None) -> Row | None:
+        own = self._own()
+        if not own.free.acquire(timeout=self._timeout):
+            raise TimeoutError(f"none of its {MAX_CONNECTIONS} connections became free in {self._timeout:g} seconds")
+        try:
+            return await self._ask(own.idle, statement, values)
+        finally:
+            own.free.release()
+
+    async def close(self) -> None:
+        for conn in _taken(self._own().idle):
+            conn.close()
+
+    async def _ask(self, idle: list[Any], statement: str, values: Values | None) -> Row | None:
+        for conn in _taken(idle):
+            try:
+                return await _fetch_and_keep(conn, idle, statement, values)
+            except self.errors:
+                if not conn.broken:
+                    raise
+        return await _fetch_and_keep(self._open(), idle, statement, values)
+
+    def _open(self) -> Any:
+        import psycopg
+
+        try:
+            conn = self._connect()
+        except Exception as error:
+            if isinstance(error, (HooklineError, *self.errors)):
+                raise
+            raise KeyStoreUnavailable(
+                f"a connection of the keys cannot be opened now: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(conn, psycopg.Connection):
+            raise InvalidInput(f"PostgresKeys needs connections of psycopg 3, not {type(conn).__module__}")
+        conn.autocommit = True
+        return conn
+
+    def _own(self) -> _Own:
+        return self._by_process.setdefault(os.getpid(), _Own())
+
+
+def _taken(idle: list[Any]) -> Iterator[Any]:
+    """Take connections from the list one by one, so that two threads never get the same. Connections not taken stay."""
+    while True:
+        try:
+            conn = idle.pop()
+        except IndexError:
+            return
+        yield conn
+
+
+async def _fetch_and_keep(conn: Any, idle: list[Any], statement: str, values: Values | None) -> Row | None:
+    try:
+        return await _fetch(conn, statement, values)
+    finally:
+        if not conn.closed:
+            idle.append(conn)
+
+
+# ── a pool that is made when it is needed ─────────────────────────────────────────────────────────────────────────
+
+
+class _Made(NamedTuple):
+    pool: Any
+    connections: Connections
+
+
+class _MadePool:
+    """A pool that a function makes. A pool belongs to one event loop, so each loop gets its own. Most processes have one."""
+
+    errors: tuple[type[Exception], ...] = ()  # the errors of the pool, after it is made
+
+    def __init__(self, make: Callable[[], Any], timeout: float) -> None:
+        self._function = make
+        self._timeout = timeout
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[_Made]] = {}
+
+    async def ask(self, statement: str, values: Values | None) -> Row | None:
+        made = await asyncio.shield(self._making())  # other callers wait for the same task: do not cancel it
+        return await made.connections.ask(statement, values)
+
+    async def close(self) -> None:
+        making = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if making is not None:
+            with suppress(KeyStoreUnavailable, InvalidInput):  # the pool could not be made
+                await (await making).pool.close()
+
+    def _making(self) -> asyncio.Task[_Made]:
+        loop = asyncio.get_running_loop()
+        making = self._by_loop.get(loop)
+        if making is None or _has_failed(making):
+            self._drop_closed_loops()
+            making = self._by_loop[loop] = loop.create_task(self._make())
+        return making
+
+    async def _make(self) -> _Made:
+        try:
+            async with asyncio.timeout(self._timeout):
+                pool = self._function()
+                if inspect.isawaitable(pool) and not _kinds(pool) & _ASYNC_POOLS:
+                    pool = await pool
+                made = _Made(pool, _pool(pool, self._timeout))
+                await (pool.open() if hasattr(pool, "open") else pool)  # a pool of asyncpg is opened by an await
+        except InvalidInput:
+            raise
+        except Exception as error:
+            raise KeyStoreUnavailable(
+                f"the pool of the keys cannot be made now: {type(error).__name__}: {error}"
+            ) from error
+        self.errors = made.connections.errors
+        return made
+
+    def _drop_closed_loops(self) -> None:
+        """The pool of a closed event loop can no longer be closed."""
+        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
+            del self._by_loop[loop]
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
