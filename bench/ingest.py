@@ -28,7 +28,7 @@ from rich.table import Table
 from bench.ground import BODY, database
 from bench.poster import Load, Target, post
 from hookline import clock, tokens
-from hookline.manage import DEFAULT_ORG
+from hookline.ids import DEFAULT_ORG
 from tests.support.processes import environment, running
 
 APP = "bench"

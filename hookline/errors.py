@@ -38,6 +38,14 @@ class NotFound(HooklineError):
     """There is no such thing, or it belongs to somebody else."""
 
 
+class NoSuch(NotFound):
+    """No object of that kind has this name, as far as the caller may reach."""
+
+    def __init__(self, kind: str, ref: str) -> None:
+        super().__init__(f"no {kind} {ref!r}")
+        self.kind = kind
+
+
 class Conflict(HooklineError):
     """It exists already (a uid or event id that is taken), or is not in a state in which this can be done."""
 

@@ -17,26 +17,28 @@ from hookline.services import audit
 
 # Operations whose names, made for SDKs, differ from what people call the same deed.
 _WORDS = {
-    "authentication.app_portal_access": "application.portal_link",
-    "authentication.expire_all": "application.end_portal",
-    "authentication.logout": "token.revoke",
-    "authentication.revoke_tokens": "token.revoke_all",
     "background_task.cancel": "task.cancel",
     "dead_letter.replay_many": "dead_letter.replay",
     "dead_letter.resolve_many": "dead_letter.resolve",
     "endpoint.bulk_replay": "endpoint.replay",
-    "endpoint.get_secret": "endpoint.reveal_secret",
-    "endpoint.patch_headers": "endpoint.headers",
-    "endpoint.send_example": "endpoint.test",
-    "endpoint.update_headers": "endpoint.headers",
-    "message.expunge_content": "message.expunge",
-    "message_attempt.expunge_content": "attempt.expunge",
-    "message_attempt.resend": "message.resend",
-    "operational_webhook.endpoint.get_secret": "operational_webhook.reveal_secret",
-    "operational_webhook.endpoint.update_headers": "operational_webhook.headers",
 }
 # Groups of operations whose service writes the entry. Once all are here, this module goes.
-_BY_SERVICE: tuple[str, ...] = ()
+_BY_SERVICE = (
+    "application.",
+    "authentication.",
+    "api-key.",
+    "event-type.",
+    "operational-webhook.",
+    "message.",
+    "message-attempt.",
+    "endpoint.create",
+    "endpoint.update",
+    "endpoint.patch",
+    "endpoint.delete",
+    "endpoint.get-secret",
+    "endpoint.rotate-secret",
+    "endpoint.send-example",
+)
 _VERBS = {"update": "edit", "patch": "edit"}
 
 

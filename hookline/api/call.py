@@ -15,6 +15,7 @@ from hookline.errors import InvalidInput
 from hookline.model import Application
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.base import Page, Store
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ class Call:
     async def application(self) -> Application:
         self.app = await self.services.auth.application(self.caller, self.path("app_id"))
         return self.app
+
+    @property
+    def endpoint_ref(self) -> EndpointRef:
+        """The endpoint that the path names, in the application that it names."""
+        return EndpointRef(self.path("endpoint_id"), self.path("app_id"))
+
+    @property
+    def message_ref(self) -> MessageRef:
+        """Likewise, the message."""
+        return MessageRef(self.path("msg_id"), self.path("app_id"))
 
     def organization(self) -> str:
         """The caller's organization's id; `Operation.whole` has kept out those of one application."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+from starlette.requests import Request
 
 from hookline.api.auth import Auth
 from hookline.api.body import Gathering
@@ -14,6 +15,7 @@ from hookline.api.customers import Customers
 from hookline.api.front import FrontSettings
 from hookline.api.idempotency import Answers
 from hookline.api.limits import Limits
+from hookline.api.place import links_lead_to
 from hookline.model.callers import Caller
 from hookline.observe.history import History
 from hookline.observe.tally import Tally
@@ -76,6 +78,7 @@ class Services(Deps, frozen=True, kw_only=True):
         """Customers read through a view of the store that has only texts for customers."""
         return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
-    def most_endpoints(self, caller: Caller) -> int:
-        """That this caller may bring an application to; 0: no limit."""
-        return 0 if caller.app is None else self.customer_endpoints
+    def link_address(self, request: Request) -> str:
+        """Where the links lead that this server makes. `Conflict` if it does not know."""
+        host = request.headers.get("host", "")
+        return links_lead_to(self.public_url, local=self.local, scheme=request.url.scheme, host=host)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from hookline import clock, manage
+from hookline import clock
 from hookline.api.wire.alerts import alert as shape
 from hookline.cli import params
 from hookline.cli.output import Cell, Output, span
@@ -20,6 +20,7 @@ from hookline.observe.alerts import home, words
 from hookline.observe.alerts.alert import Alert, Name, Notice, Outgoing, Severity
 from hookline.observe.alerts.mail import FAULTS, Post, shown
 from hookline.observe.alerts.words import EMAIL, WEBHOOK
+from hookline.services import audit, endpoints
 from hookline.states import DeliveryState
 from hookline.store.base import Page
 
@@ -107,7 +108,9 @@ async def _secret() -> str:
         endpoint = (await home.endpoints(opened.store)).get(WEBHOOK)
         if endpoint is None:
             raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
-        return manage.check_opened(endpoint).secrets[0].key
+        key = endpoints.check_opened(endpoint).secrets[0].key
+        await audit.write(opened.store, audit.entry(opened.by, "alert_webhook.reveal_secret", endpoint.id))
+        return key
 
 
 async def _settle(opened: Session) -> None:

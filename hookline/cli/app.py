@@ -32,7 +32,7 @@ from hookline.cli import (
     trace,
 )
 from hookline.cli.output import clean
-from hookline.errors import HooklineError, InvalidInput
+from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.services.errors import exit_code
 
 HELP = """
@@ -105,7 +105,7 @@ def start() -> None:
         check_arguments(sys.argv[1:])
         _run()
     except HooklineError as error:
-        _fail(str(error), exit_code(error))
+        _fail(f"{error}{_hint(error)}", exit_code(error))
     except OSError as error:
         _discard_output()
         _fail(f"{error.filename or 'the output'}: {error.strerror or error}", 1)
@@ -113,6 +113,22 @@ def start() -> None:
         if not refuses_setting(error):
             raise
         _fail(f"HOOKLINE_DATABASE_URL: PostgreSQL does not take its options: {error}", 2)
+
+
+_HINTS = {
+    "application": "`hookline apps add` makes one",
+    "endpoint": "`hookline endpoints list` shows them; a uid needs --app beside it",
+    "API key": "`hookline keys list` shows them",
+    "dead letter": "`hookline dead list` shows them",
+    "event type": "`hookline event-types list` shows them",
+    "operator": "`hookline operators list` shows them",
+    "task": "`hookline tasks list` shows them",
+}
+
+
+def _hint(error: HooklineError) -> str:
+    found = _HINTS.get(error.kind) if isinstance(error, NoSuch) else None
+    return "" if found is None else f"; {found}"
 
 
 def _run() -> None:

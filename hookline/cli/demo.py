@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from hookline import clock, config, manage
+from hookline import clock, config, ids
 from hookline.cli import listener as listeners
 from hookline.cli import params
 from hookline.cli.demo_cast import CUSTOMERS
@@ -136,7 +136,7 @@ async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
         )
     try:
         address = await _announced(child)
-        yield address, tokens.issue(config.load(env).jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
+        yield address, tokens.issue(config.load(env).jwt_secret, ids.DEFAULT_ORG, now=clock.wall())
     finally:
         await _end(child)
 

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from hookline import clock, ids, manage, messages
+from hookline import clock, ids
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Accepted, Delivery, NewMessage
+from hookline.services import messages
 from hookline.states import OPEN, DeliveryState
 
 LOOK_AGAIN = 0.05  # seconds between looks at the deliveries, with --wait
@@ -49,12 +50,11 @@ def send(
     """
     out = Output(as_json)
     params.check_number("--wait", wait, LONGEST_WAIT)
-    payload = read_payload(data)
     draft = NewMessage(
         id=ids.mint(ids.MESSAGE, clock.wall()),
         app_no=0,
         event_type=event_type,
-        payload=payload,
+        payload=read_payload(data),
         event_id=event_id,
         channels=tuple(channel) if channel else None,
         ordering_key=ordering_key,
@@ -104,11 +104,9 @@ def _say_accepted(out: Output, accepted: Accepted) -> None:
 
 
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
-    """Check and store one message; `draft` has all but the application."""
+    """Publish one message; `draft` has all but the application."""
     app = await opened.application(app_ref)
-    new = messages.check_message(replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload)
-    (accepted,) = await opened.store.ingest([new])
-    return manage.judge_accepted(accepted)
+    return await messages.publish(opened.deps, opened.by, app, replace(draft, app_no=app.no))
 
 
 async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Delivery]:

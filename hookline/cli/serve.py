@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from hookline import clock, manage, runtime
+from hookline import clock, ids, runtime, tokens
 from hookline.api.place import is_loopback
 from hookline.cli import lifeline, logs, params
 from hookline.cli import listener as listeners
@@ -30,6 +30,7 @@ from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally
 from hookline.parsers import sqlite_path
+from hookline.services import organizations
 
 
 class Role(StrEnum):
@@ -173,7 +174,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
             runtime.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
-            await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
+            await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
             tally = Tally(event_types=config.metrics_event_types)
             shown = exposed.Exposed(store, config, tally, fleet)
             parts.create_task(listeners.stop_after(leaving, config.shutdown_delay, stop))
@@ -213,7 +214,7 @@ def _link(out: Output, config: Config, address: str) -> str | None:
     """Only for its owner, who looks: a file of one's own, served to this machine alone, and a terminal. Other output is kept."""
     if not out.human or config.database_file is None or not is_loopback(config.host):
         return None
-    return sign_in_link(config, manage.DEFAULT_ORG, address, clock.wall())
+    return sign_in_link(address, tokens.issue_link(config.jwt_secret, ids.DEFAULT_ORG, now=clock.wall()))
 
 
 def _banner(out: Output, config: Config, address: str, outboxes: list[str]) -> None:

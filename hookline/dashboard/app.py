@@ -22,7 +22,7 @@ from hookline.dashboard.frame import Notice, Switched
 from hookline.dashboard.headers import headers, policy
 from hookline.dashboard.look import PORTAL, Look, Viewer
 from hookline.dashboard.notices import Notices
-from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, Shown, View
+from hookline.dashboard.page import MOST_FORM, Action, Done, Form, Page, View
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.html import Safe, tag
 from hookline.model import Application
@@ -164,9 +164,6 @@ class Dashboard:
         match found:
             case Response():
                 return self._dressed(look, found)
-            case Shown():
-                await self._remember(look, action, found)
-                return await self._framed(look, found)
             case Page():
                 return await self._framed(look, found)
             case Done():
@@ -175,7 +172,7 @@ class Dashboard:
                 self._notices.give(answer, Notice(found.notice), look.request, portal=look.viewer.portal)
                 return self._dressed(look, answer)
 
-    async def _remember(self, look: Look, action: Action, done: Done | Shown) -> None:
+    async def _remember(self, look: Look, action: Action, done: Done) -> None:
         """In the audit log."""
         if action.name is None:
             return

@@ -13,14 +13,16 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 from starlette.requests import Request
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.api.services import Services
 from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, tag
 from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.callers import Caller
 from hookline.observe.activity import MINUTE, QUARTER
+from hookline.services import lookup
 from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.base import Store
 
 PORTAL = "/portal"
@@ -151,36 +153,17 @@ class Look:
     @property
     def whole(self) -> bool:
         """Whether this viewer runs the deployment: pulses, depths and alerts tell of every organization."""
-        return not self.viewer.portal and self.org_id == manage.DEFAULT_ORG
+        return not self.viewer.portal and self.org_id == ids.DEFAULT_ORG
 
     async def application(self, ref: str) -> Application:
         """By id or uid."""
-        if self.viewer.portal:
-            assert self.app is not None
-            if ref not in (self.app.id, self.app.uid):
-                raise NotFound(f"no application {ref!r}")
-            return self.app
-        found = await self.store.application(self.org_id, ref) if "\x00" not in ref else None
-        if found is None:
-            raise NotFound(f"no application {ref!r}")
-        return found
+        return await lookup.application(self.deps, self.by, ref)
 
     async def endpoint(self, endpoint_id: str) -> Endpoint:
-        found = await self.store.endpoint_by_id(self.org_id, endpoint_id) if "\x00" not in endpoint_id else None
-        if found is None or (self.viewer.portal and found.app_no != self.app_no):
-            raise NotFound(f"no endpoint {endpoint_id!r}")
-        return found
+        return await lookup.endpoint(self.deps, self.by, EndpointRef(endpoint_id))
 
     async def message(self, message_id: str) -> Message:
-        found = await self.store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None
-        if found is None or not await self._reaches(found):
-            raise NotFound(f"no message {message_id!r}; retention may have taken it")
-        return found
-
-    async def _reaches(self, message: Message) -> bool:
-        if self.viewer.portal:
-            return message.app_no == self.app_no
-        return await self.store.application(self.org_id, message.app_id) is not None
+        return await lookup.message(self.deps, self.by, MessageRef(message_id))
 
     async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
         """Of these applications, by id, for lists that have several of them; none where one is chosen."""

@@ -35,14 +35,6 @@ class Done(Struct, frozen=True, kw_only=True):
     app_id: str | None = None  # likewise, where it is not the application that is chosen
 
 
-class Shown(Page, frozen=True, kw_only=True):
-    """An action that was done and shows what came of it, this once: a secret, a key, a link."""
-
-    subject: str | None = None  # for the audit log, as of `Done`
-    detail: str = ""
-    app_id: str | None = None
-
-
 class Form:
     """The fields of a form that was posted."""
 

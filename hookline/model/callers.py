@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.model.access import Actor, Scope
+from hookline.model.access import Actor, ActorKind, Scope
 from hookline.model.catalogue import Application
 
 
@@ -31,3 +31,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     def holder(self) -> Hashable:
         """Identifies one token, key or, for people who signed in with a password, one session."""
         return self.key_id or self.token or self.session
+
+    @property
+    def origin(self) -> str:
+        """Where they act, as a text that follows a verb."""
+        if self.actor.kind == ActorKind.COMMAND_LINE:
+            return "from the command line"
+        if self.session is None:
+            return "through the API"
+        return "in the portal" if self.portal else "in the dashboard"

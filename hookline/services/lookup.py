@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.errors import NotFound
-from hookline.model import Application, Endpoint
+from hookline import ids
+from hookline.errors import NoSuch
+from hookline.model import Application, Endpoint, Message
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
 
@@ -17,21 +18,28 @@ class EndpointRef(Struct, frozen=True):
     app: str | None = None  # id or uid
 
 
+class MessageRef(Struct, frozen=True):
+    """A message as a caller names it: by its id, or by id or event id within an application."""
+
+    message: str
+    app: str | None = None  # id or uid
+
+
 async def application(deps: Deps, by: Caller, ref: str) -> Application:
     """By id or uid."""
     if by.app is not None:
         found = by.app if ref in (by.app.id, by.app.uid) else None
     else:
-        found = await deps.store.application(by.org_id, ref) if _storable(ref) else None
+        found = await deps.store.application(by.org_id, ref) if storable(ref) else None
     if found is None:
-        raise NotFound(f"no application {ref!r}")
+        raise NoSuch("application", ref)
     return found
 
 
 async def endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint:
-    found = await _endpoint(deps, by, ref) if _storable(ref.endpoint) else None
+    found = await _endpoint(deps, by, ref) if storable(ref.endpoint) else None
     if found is None or (by.app is not None and found.app_no != by.app.no):
-        raise NotFound(f"no endpoint {ref.endpoint!r}")
+        raise NoSuch("endpoint", ref.endpoint)
     return found
 
 
@@ -41,6 +49,26 @@ async def _endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint | None
     return await deps.store.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
 
 
-def _storable(ref: str) -> bool:
+async def message(deps: Deps, by: Caller, ref: MessageRef) -> Message:
+    found = await _message(deps, by, ref) if storable(ref.message) else None
+    if found is None:
+        raise NoSuch("message", ref.message)
+    return found
+
+
+async def _message(deps: Deps, by: Caller, ref: MessageRef) -> Message | None:
+    if ref.app is not None:
+        return await deps.store.message((await application(deps, by, ref.app)).no, ref.message)
+    found = await deps.store.message_by_id(ref.message) if ids.minted_at(ref.message) is not None else None
+    return found if found is not None and await _reaches(deps, by, found) else None
+
+
+async def _reaches(deps: Deps, by: Caller, message: Message) -> bool:
+    if by.app is not None:
+        return message.app_no == by.app.no
+    return await deps.store.application(by.org_id, message.app_id) is not None
+
+
+def storable(ref: str) -> bool:
     """PostgreSQL fails on a NUL."""
     return "\x00" not in ref

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookline import clock, manage, tokens
+from hookline import clock, ids, tokens
 from hookline.model import Organization
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
@@ -16,7 +16,7 @@ from tests.support.scene import Scene
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """The default one: the operator's."""
-    return await store.save_organization(factory.organization(id=manage.DEFAULT_ORG))
+    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 async def fire(scene: Scene, count: int) -> list[str]:

@@ -25,6 +25,7 @@ from hookline.model import Application, Organization
 from hookline.schema_child import Check, Job, Save, Survey
 from hookline.schema_pool import Pool, TooCostly
 from hookline.schemas import Budget, Schemas
+from hookline.services.messages import in_turns
 from hookline.store import Store
 from tests.api.conftest import Client
 from tests.support import factory
@@ -277,7 +278,7 @@ async def test_what_the_library_cannot_do_is_said_of_what_was_given(
     pool: Pool, asked: Job, subject: str, engine: str
 ) -> None:
     answer = await pool.run("a", asked, 60)
-    assert answer.fault == f"{subject}: cannot be validated: RecursionError"
+    assert (answer.field, answer.fault) == (subject, "cannot be validated: RecursionError")
 
 
 # ── what an earlier release saved ─────────────────────────────────────────────────────────────────────────────────
@@ -541,7 +542,7 @@ async def test_large_batches_are_read_message_by_message(
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
     ticks = iter(range(10**6))
-    turns = ingest.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
+    walked = in_turns("abcdefgh", lambda: float(next(ticks)))  # each look at the clock is a second later
     others = 0
 
     async def count() -> None:
@@ -551,6 +552,6 @@ async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> No
             others += 1
 
     counting = asyncio.create_task(count())
-    assert [item async for item in turns.over("abcdefgh")] == list("abcdefgh")
+    assert [item async for item in walked] == list("abcdefgh")
     counting.cancel()
     assert others >= 6

@@ -102,7 +102,7 @@ def test_no_page_or_route_reads_the_host_for_an_address() -> None:
     found = {str(path.relative_to(root)) for path in sources if reading.search(path.read_text())}
     assert found == {
         "api/metrics.py",
-        "api/routes/authentication.py",
+        "api/services.py",
         "dashboard/cookies.py",
         "dashboard/origin.py",
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline import manage
+from hookline import ids
 from hookline.model import Organization
 from hookline.store import Store
 from hookline.vault import Vault, new_key
@@ -39,7 +39,7 @@ def vault(secret_key: str) -> Vault:
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """The default one: the command works on it unless told otherwise."""
-    return await store.save_organization(factory.organization(id=manage.DEFAULT_ORG))
+    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 @pytest.fixture

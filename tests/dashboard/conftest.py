@@ -11,12 +11,13 @@ from typing import Protocol
 
 import pytest
 
-from hookline import clock, config, manage, tokens
+from hookline import clock, config, ids, tokens
 from hookline.api.services import Services
 from hookline.cli.site import services
 from hookline.flow.ingest import Ingest
 from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
+from hookline.services import organizations
 from hookline.store import Store
 from hookline.vault import new_key
 from tests.api.conftest import JWT_SECRET, serving
@@ -117,8 +118,8 @@ async def portal_reader(enter: Enter, app: Application) -> Client:
 @pytest.fixture
 async def chief(enter: Enter, store: Store) -> Client:
     """Of the default organization: sees what tells of every other."""
-    await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-    return await enter(org_id=manage.DEFAULT_ORG)
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+    return await enter(org_id=ids.DEFAULT_ORG)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hookline import clock, ids, manage, tokens
+from hookline import clock, ids, tokens
 from hookline.api.operation import PREFIX, Needs
 from hookline.api.routes import OPERATIONS
 from hookline.flow.judge import judge
@@ -39,6 +39,7 @@ from tests.dashboard.walk import Holding, asked, path, views
 from tests.support import factory
 from tests.support.names import NameServer
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 from tests.support.working import settled, working
 
@@ -118,9 +119,7 @@ def routes(of: Holding) -> Iterator[str]:
 async def test_no_route_tells_a_customer_of_the_inside(
     address: str, store: Store, organization: Organization, app: Application, seen: list[Holding]
 ) -> None:
-    _, key = await manage.add_api_key(
-        store, organization.id, name="theirs", scope=Scope.FULL, app=app, expires_at=None, now=clock.wall()
-    )
+    _, key = await add_key(store, organization.id, name="theirs", scope=Scope.FULL, app=app, expires_at=None)
     theirs = [
         Caller(address, key),
         Caller(address, tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall())),

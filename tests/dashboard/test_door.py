@@ -12,18 +12,20 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, lockout, manage, passwords, tokens
+from hookline import clock, lockout, passwords, tokens
 from hookline.access import AuditFilter, Operator
 from hookline.api.services import Services
 from hookline.dashboard import signin
 from hookline.dashboard.signin import LIFETIME, PORTAL_LIFETIME
 from hookline.model import Application, Organization, Scope
+from hookline.services import tokens as service
 from hookline.store import Store
 from hookline.store.base import IDLE, Page
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 
 RIGHT = "correct horse battery staple"
@@ -180,10 +182,7 @@ async def test_an_api_key_opens_as_much_as_it_may(
     stranger: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     async def key(scope: Scope, only: Application | None = None) -> str:
-        now = await store.now()
-        made = await manage.add_api_key(
-            store, organization.id, name=f"k-{scope}", scope=scope, app=only, expires_at=None, now=now
-        )
+        made = await add_key(store, organization.id, name=f"k-{scope}", scope=scope, app=only, expires_at=None)
         return made[1]
 
     assert (await stranger.sign_in(token=await key(Scope.FULL))).location == "/"
@@ -272,7 +271,7 @@ async def test_a_token_that_is_revoked_ends_its_sessions_at_once(
     operator: Client, served: Services, organization: Organization
 ) -> None:
     assert (await operator.get("/audit")).status == 200
-    await served.auth.revoke_all(organization.id, None)
+    await service.void(served, organization.id, None)
     assert (await operator.get("/audit")).status == 303
 
 

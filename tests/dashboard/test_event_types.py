@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import manage
 from hookline.access import AuditFilter
 from hookline.api.services import Services
 from hookline.errors import InvalidInput
@@ -23,8 +22,7 @@ HOSTILE = "</pre><script>alert(1)</script>"
 
 @pytest.fixture
 async def paid(store: Store, organization: Organization) -> EventType:
-    return await manage.add_event_type(
-        store,
+    return await store.save_event_type(
         factory.event_type(
             organization.id, name="order.paid", description="An order was paid", schemas={"1": SCHEMA}, validated=True
         ),
@@ -180,8 +178,7 @@ async def test_checking_payloads_needs_a_schema(operator: Client) -> None:
 async def test_editing_keeps_what_the_form_does_not_have(
     operator: Client, served: Services, store: Store, organization: Organization
 ) -> None:
-    before = await manage.add_event_type(
-        store,
+    before = await store.save_event_type(
         replace(factory.full_event_type(organization.id), name="full", group_name="g", schemas={"9": {}, "10": SCHEMA}),
     )
     await served.schemas.check(organization.id, "full", b'{"id": 1}')

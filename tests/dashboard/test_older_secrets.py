@@ -11,8 +11,9 @@ from hookline import clock, config, lockout, tokens
 from hookline.api.services import Services
 from hookline.cli.site import services
 from hookline.flow.ingest import Ingest
-from hookline.model import Application, Organization, Scope
+from hookline.model import Application, Organization
 from hookline.observe.tally import Tally
+from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.vault import new_key
 from tests.api.conftest import Client as Api
@@ -63,7 +64,7 @@ async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
         assert (await moved(portal, address).get("/portal")).status == 200
         assert await send(moved(guest, address), "/login", csrf=door, token=token) == 303
         assert await send(moved(operator, address), ACTION, csrf=proofs[operator][:-1]) == 403
-        made = found.auth.issue(app, lifetime=60.0, scope=Scope.FULL, publish=False)
+        made = sign(found, app.org_id, app, lifetime=60.0, portal=True)
         assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
 
 

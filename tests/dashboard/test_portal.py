@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline import clock, config, manage, tokens
+from hookline import clock, config, tokens
 from hookline.api.services import Services
 from hookline.dashboard import brand, static
 from hookline.dashboard.brand import contrast, legible, picture
@@ -25,6 +25,7 @@ from tests.api.conftest import Client as Caller
 from tests.dashboard.client import FORM, Client
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 
 SESSION = "hookline_portal_session"
@@ -197,10 +198,7 @@ async def test_a_session_is_no_longer_than_its_link(stranger: Client, api: Calle
 async def test_a_key_of_one_application_opens_its_portal(
     stranger: Client, store: Store, organization: Organization, app: Application
 ) -> None:
-    now = await store.now()
-    made, key = await manage.add_api_key(
-        store, organization.id, name="theirs", scope=Scope.READ, app=app, expires_at=None, now=now
-    )
+    made, key = await add_key(store, organization.id, name="theirs", scope=Scope.READ, app=app, expires_at=None)
     stranger.portal = True
     assert (await stranger.sign_in("/portal/login", key=key)).location == "/portal"
     assert (await stranger.post("/portal/messages/none/resend")).status == 403

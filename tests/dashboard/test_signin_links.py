@@ -14,6 +14,7 @@ from hookline.api.auth import Auth
 from hookline.api.services import Services
 from hookline.dashboard.signin import LIFETIME
 from hookline.model import Application, Organization
+from hookline.services import tokens as service
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client
@@ -95,7 +96,7 @@ async def test_revoking_all_tokens_ends_links_and_their_sessions(
     used, unused = (tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall()) for _ in range(2))
     client = Client(address)
     assert (await client.sign_in(token=used)).location == "/"
-    await served.auth.revoke_all(organization.id, None)
+    await service.void(served, organization.id, None)
     assert (await client.get("/audit")).status == 303
     assert await refused(client, unused) == "✕ This token was revoked"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.dashboard import pages
 from hookline.dashboard.look import PORTAL
 from hookline.dashboard.page import Action, View
@@ -17,6 +17,7 @@ from hookline.store.base import Page
 from tests.dashboard.client import Shown
 from tests.dashboard.markup import parse
 from tests.support import factory
+from tests.support.services import add_key
 
 NAMED = re.compile(r"\{(\w+)\}")
 
@@ -31,7 +32,6 @@ class Holding(NamedTuple):
 
 
 async def hold(store: Store, organization: Organization, app: Application, mark: str) -> Holding:
-    now = await store.now()
     new = factory.new_endpoint(url=f"https://{mark}.example.com/hook", description=f"{mark} endpoint")
     endpoint = await store.create_endpoint(app.no, new)
     event_type = f"{mark}.paid"
@@ -46,9 +46,7 @@ async def hold(store: Store, organization: Organization, app: Application, mark:
     task = await store.add_task(
         NewTask(org_id=organization.id, app_no=app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
-    key, _ = await manage.add_api_key(
-        store, organization.id, name=f"{mark} key", scope=Scope.FULL, app=app, expires_at=None, now=now
-    )
+    key, _ = await add_key(store, organization.id, name=f"{mark} key", scope=Scope.FULL, app=app, expires_at=None)
     found = {
         "app_id": app.id,
         "endpoint_id": endpoint.id,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import config, manage
+from hookline import config, ids
 from hookline.observe.alerts import words
 from hookline.observe.alerts.alert import OTHERS, Alert, Name, Notice, Severity
 from hookline.observe.alerts.rules import RULES, Thresholds
@@ -56,7 +56,7 @@ def test_every_rule_says_where_to_look() -> None:
 
 
 def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
-    assert words.look(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    assert words.look(replace(alert(), org_id=ids.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
     assert words.look(elsewhere) == "hookline endpoints show ep_17 --org org_9"
     assert words.look(replace(elsewhere, subject=OTHERS)) == "hookline top"

@@ -20,7 +20,7 @@ from hookline.flow.ingest import Ingest
 from hookline.flow.outage import Outage
 from hookline.flow.relay import OwnOutbox, Relay
 from hookline.flow.sweep import Sweeper, SweepSettings
-from hookline.manage import DEFAULT_ORG
+from hookline.ids import DEFAULT_ORG
 from hookline.model import LaneEventKind, NewBatch
 from hookline.vault import new_key
 from tests.api.conftest import Client

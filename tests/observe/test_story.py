@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline import clock, ids, manage, story
+from hookline import clock, ids, story
 from hookline.cli import life
 from hookline.model import (
     Actor,
@@ -207,7 +207,7 @@ def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
 async def read(scene: Scene, message_id: str) -> story.Story:
     message = await scene.store.message_by_id(message_id)
     assert message is not None
-    return await story.read(scene.store, message, manage.DEFAULT_ORG)
+    return await story.read(scene.store, message, ids.DEFAULT_ORG)
 
 
 async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> None:

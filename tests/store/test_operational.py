@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hookline import manage
 from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound
 from hookline.model import (
     ApplicationChange,
@@ -21,6 +20,7 @@ from hookline.model import (
     PolicyOverride,
 )
 from hookline.operational import FAILING, MANAGEMENT, Kind
+from hookline.services import endpoints
 from hookline.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.store.base import Page, Store
 from tests.support import factory
@@ -565,7 +565,7 @@ async def test_first_use_by_many_at_once(store: Store, second: Store, organizati
     made = await asyncio.gather(*(listen(handle, organization.id) for handle in (store, second) * 4))
     assert len({endpoint.app_no for endpoint in made}) == 1
     assert len({endpoint.no for endpoint in made}) == 8
-    app = await manage.operational_application(store, organization.id)
+    app = await endpoints.operational_application(store, organization.id)
     assert app is not None
     assert (app.org_id, app.uid, app.no) == (MANAGEMENT, organization.id, made[0].app_no)
     names = [each.name for each in await store.event_types(MANAGEMENT, Page(limit=100))]

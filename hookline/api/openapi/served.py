@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hookline.api import catalogue_pages
 from hookline.api.errors import on_error
 from hookline.api.gate import identify
 from hookline.api.openapi.document import describe, general
 from hookline.api.operation import PREFIX
 from hookline.api.services import Services
 from hookline.model import Scope
+from hookline.services import event_types
 from hookline.store.base import Page
 
 MOST_EVENT_TYPES = 1000  # in the `webhooks` section
@@ -44,10 +44,6 @@ async def _for_caller(services: Services, request: Request, making: asyncio.Lock
     if caller.scope == Scope.PUBLISH:
         return general()
     async with services.customers.place_for(caller.app), making:
-        return await _with_event_types(services, caller.org_id)
-
-
-async def _with_event_types(services: Services, org_id: str) -> bytes:
-    page = Page(limit=MOST_EVENT_TYPES)
-    found = await catalogue_pages.event_types(services.store, org_id, page, archived=False, content=True)
-    return describe(found.rows)
+        page = Page(limit=MOST_EVENT_TYPES)
+        found = await event_types.page(services, caller, page, archived=False, content=True)
+        return describe(found.rows)

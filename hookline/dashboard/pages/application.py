@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline import manage
-from hookline.api.routes.authentication import link_address, portal_link
 from hookline.dashboard import charts, parts, series
 from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
+from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.application_form import Draft
 from hookline.dashboard.pages.endpoints import Sight
 from hookline.dashboard.series import Series
-from hookline.errors import Conflict, InvalidInput
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.html import Child, Safe, tag
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
+from hookline.services import applications
 from hookline.store.base import MOST_WAITING
 from hookline.store.base import Page as Rows
 from hookline.texts import lasting
@@ -30,10 +29,6 @@ def path(app: Application, rest: str = "") -> str:
 
 async def find(look: Look) -> Application:
     return await look.application(look.path("app_id"))
-
-
-def done(look: Look, app: Application, notice: str, detail: str = "", to: str | None = None) -> Done:
-    return Done(to=to or look.link(path(app)), notice=notice, subject=app.id, detail=detail, app_id=app.id)
 
 
 async def show(look: Look) -> Page:
@@ -129,32 +124,18 @@ async def show_edit(look: Look) -> Page:
     return _edit_page(look, app, drafts.of(app), None)
 
 
-def _edit_page(look: Look, app: Application, draft: Draft, error: str | None) -> Page:
-    form = parts.form(
-        look,
-        look.link(path(app, "/edit")),
-        *drafts.fields(draft, error),
-        parts.actions(tag("button", "Save", class_="button main")),
-        class_="fill",
-    )
-    return Page(
-        title="Edit the application",
-        rail="applications",
-        body=[form],
-        aside=tag("a", "Back to the application", href=look.link(path(app))),
-        every=None,
-        status=422 if error else 200,
-    )
+def _edit_page(look: Look, app: Application, draft: Draft, error: HooklineError | None) -> Page:
+    back = tag("a", "Back to the application", href=look.link(path(app)))
+    return drafts.page(look, "Edit the application", path(app, "/edit"), "Save", draft, error, back)
 
 
 async def edit(look: Look, form: Form) -> Done | Page:
-    app, draft = await find(look), drafts.read_draft(form)
+    draft = drafts.read_draft(form)
     try:
-        changed = await manage.change_application(look.store, app, draft.change())
+        changed = await applications.change(look.deps, look.by, look.path("app_id"), draft.change())
     except (InvalidInput, Conflict) as error:
-        return _edit_page(look, app, draft, str(error))
-    look.services.auth.forget_application(changed)
-    return done(look, changed, "Saved.")
+        return _edit_page(look, await find(look), draft, error)
+    return Done(to=look.link(path(changed)), notice="Saved.")
 
 
 # ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,27 +160,25 @@ def _portal(look: Look, app: Application) -> Safe | None:
     return parts.section("Portal", tag("p", words), parts.actions(form, end), tag("p", ends, class_="quiet"))
 
 
-async def make_link(look: Look, form: Form) -> Shown:
-    app, lifetime = await find(look), form.text("lifetime")
-    if lifetime not in dict(LIFETIMES):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in LIFETIMES)}", field="lifetime")
+async def make_link(look: Look, form: Form) -> Page:
+    typed = form.text("lifetime")
+    lifetime = int(typed) if typed in dict(LIFETIMES) else 0
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
-    address = link_address(look.services, look.request)
-    made = portal_link(look.services, address, app, lifetime=float(lifetime), scope=scope)
-    words = f"Opens the portal of {app.name} for {lasting(float(lifetime))}. It is not shown again."
-    return Shown(
+    address = look.services.link_address(look.request)
+    made = await applications.portal_link(
+        look.deps, look.by, look.path("app_id"), address, lifetime=lifetime, scope=scope
+    )
+    words = f"Opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
+    return Page(
         title="Link to the portal",
         rail="applications",
         body=[
             parts.verdict("scheduled", words),
             parts.code(made.url, name="link"),
             tag("p", "Send it to the customer, or put it in an iframe of a site in HOOKLINE_PORTAL_ORIGINS."),
-            parts.actions(parts.link_button(look.link(path(app)), "Back to the application")),
+            parts.actions(parts.link_button(look.link(path(made.app)), "Back to the application")),
         ],
         every=None,
-        subject=app.id,
-        detail=f"{scope.value}, {lifetime} s",
-        app_id=app.id,
     )
 
 
@@ -209,11 +188,11 @@ async def hidden(look: Look) -> Response:
 
 
 async def end_portal(look: Look, form: Form) -> Done | Page:
-    app = await find(look)
     if not form.flag("sure"):
-        return _asked(look, app)
-    await look.services.auth.revoke_all(app.org_id, app)
-    return done(look, app, "Every link to its portal, and every token of the application, is void.")
+        return _asked(look, await find(look))
+    app = await applications.end_portal(look.deps, look.by, look.path("app_id"))
+    notice = "Every link to its portal, and every token of the application, is void."
+    return Done(to=look.link(path(app)), notice=notice)
 
 
 def _asked(look: Look, app: Application) -> Page:
@@ -256,10 +235,8 @@ async def show_delete(look: Look) -> Page:
 
 
 async def delete(look: Look, _form: Form) -> Done:
-    app = await find(look)
-    await look.store.delete_application(app.no)
-    look.services.auth.forget_application(app)
-    return done(look, app, "The application is deleted.", app.name[:200], look.link("/applications", app=None))
+    await applications.delete(look.deps, look.by, look.path("app_id"))
+    return Done(to=look.link("/applications", app=None), notice="The application is deleted.")
 
 
 _ONE = "/applications/{app_id}"
@@ -271,8 +248,8 @@ VIEWS = (
     View(path=f"{_ONE}/portal-link", show=hidden),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/edit", do=edit, name="application.edit"),
-    Action(path=f"{_ONE}/portal-link", do=make_link, name="application.portal_link"),
-    Action(path=f"{_ONE}/end-portal", do=end_portal, name="application.end_portal"),
-    Action(path=f"{_ONE}/delete", do=delete, name="application.delete"),
+    Action(path=f"{_ONE}/edit", do=edit),
+    Action(path=f"{_ONE}/portal-link", do=make_link),
+    Action(path=f"{_ONE}/end-portal", do=end_portal),
+    Action(path=f"{_ONE}/delete", do=delete),
 )

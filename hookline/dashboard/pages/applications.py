@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hookline import manage
 from hookline.dashboard import health, parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.dashboard.pages.application_form import Draft, fields, read_draft
-from hookline.errors import Conflict, InvalidInput
+from hookline.dashboard.pages.application_form import Draft, page, read_draft
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.html import Child, Safe, tag
 from hookline.model import AppHealth, Application
+from hookline.services import applications
 from hookline.store.base import MOST_LISTED
 from hookline.store.base import Page as Rows
 from hookline.store.names import LOOKED
@@ -173,39 +173,19 @@ async def show_new(look: Look) -> Page:
     return _new_page(look, Draft(), None)
 
 
-def _new_page(look: Look, draft: Draft, error: str | None) -> Page:
-    form = parts.form(
-        look,
-        look.link("/applications/new"),
-        *fields(draft, error),
-        parts.actions(tag("button", "Add the application", class_="button main")),
-        class_="fill",
-    )
-    return Page(
-        title="Add an application",
-        rail="applications",
-        body=[form],
-        aside=tag("a", "Back to the applications", href=look.link("/applications")),
-        every=None,
-        status=422 if error else 200,
-    )
+def _new_page(look: Look, draft: Draft, error: HooklineError | None) -> Page:
+    back = tag("a", "Back to the applications", href=look.link("/applications"))
+    return page(look, "Add an application", "/applications/new", "Add the application", draft, error, back)
 
 
 async def create(look: Look, form: Form) -> Done | Page:
     draft = read_draft(form)
     try:
-        await manage.open_organization(look.store, look.org_id, await look.store.now())
-        made = await manage.add_application(look.store, look.org_id, draft.new())
+        made = await applications.create(look.deps, look.by, draft.new())
     except (InvalidInput, Conflict) as error:
-        return _new_page(look, draft, str(error))
-    return Done(
-        to=look.link(f"/applications/{made.id}"),
-        notice="The application is there. Add an endpoint to it.",
-        subject=made.id,
-        detail=made.name[:200],
-        app_id=made.id,
-    )
+        return _new_page(look, draft, error)
+    return Done(to=look.link(f"/applications/{made.id}"), notice="The application is there. Add an endpoint to it.")
 
 
 VIEWS = (View(path="/applications", show=show), View(path="/applications/new", show=show_new))
-ACTIONS = (Action(path="/applications/new", do=create, name="application.create"),)
+ACTIONS = (Action(path="/applications/new", do=create),)

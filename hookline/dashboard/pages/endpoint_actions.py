@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline import manage, steering
+from hookline import steering
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
@@ -12,8 +12,14 @@ from hookline.dashboard.pages.endpoint_controls import OPENINGS, path
 from hookline.errors import InvalidInput
 from hookline.html import Child, tag
 from hookline.model import DeadFilter, Endpoint
+from hookline.services import endpoints
+from hookline.services.lookup import EndpointRef
 from hookline.states import EndpointStatus
-from hookline.texts import without_query
+
+
+def ref(look: Look) -> EndpointRef:
+    """The endpoint that the path names."""
+    return EndpointRef(look.path("endpoint_id"))
 
 
 async def find(look: Look) -> Endpoint:
@@ -118,10 +124,9 @@ async def reset_circuit(look: Look, form: Form) -> Done:
 
 
 async def send_test(look: Look, form: Form) -> Done:
-    found, event_type = await find(look), form.text("event_type")
-    sent = await manage.send_example(look.store, found, event_type, look.services.wall())
+    sent = await endpoints.send_test(look.deps, look.by, ref(look), form.text("event_type"))
     notice = "The test event is on its way: this page follows it."
-    return done(look, found, notice, f"{event_type}: {sent.id}", look.link(f"/messages/{sent.id}"))
+    return Done(to=look.link(f"/messages/{sent.id}"), notice=notice)
 
 
 # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,9 +155,8 @@ async def show_delete(look: Look) -> Page:
 
 
 async def delete(look: Look, _form: Form) -> Done:
-    found = await find(look)
-    await look.store.delete_endpoint(found.no)
-    return done(look, found, "The endpoint is deleted.", without_query(found.url), look.link("/endpoints"))
+    await endpoints.delete(look.deps, look.by, ref(look))
+    return Done(to=look.link("/endpoints"), notice="The endpoint is deleted.")
 
 
 _ONE = "/endpoints/{endpoint_id}"
@@ -168,6 +172,6 @@ ACTIONS = (
     Action(path=f"{_ONE}/circuit/open", do=open_circuit, name="endpoint.open_circuit", portal=True),
     Action(path=f"{_ONE}/circuit/close", do=close_circuit, name="endpoint.close_circuit", portal=True),
     Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, name="endpoint.reset_circuit", portal=True),
-    Action(path=f"{_ONE}/test", do=send_test, name="endpoint.test", portal=True),
-    Action(path=f"{_ONE}/delete", do=delete, name="endpoint.delete", portal=True),
+    Action(path=f"{_ONE}/test", do=send_test, portal=True),
+    Action(path=f"{_ONE}/delete", do=delete, portal=True),
 )

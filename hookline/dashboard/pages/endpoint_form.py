@@ -6,20 +6,21 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hookline import discretion, manage
+from hookline import discretion
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.pages import endpoint_draft as drafts
-from hookline.dashboard.pages.endpoint_actions import done, find
+from hookline.dashboard.pages.endpoint_actions import find, ref
 from hookline.dashboard.pages.endpoint_controls import back, path
 from hookline.dashboard.pages.endpoint_draft import Draft
 from hookline.dashboard.pages.endpoint_settings import DEATHS, ORDERINGS, SCHEMES
 from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
 from hookline.html import Child, Safe, join, tag
-from hookline.model import Application, Endpoint, EndpointChange, Strategy
+from hookline.model import Endpoint, EndpointChange, Strategy
+from hookline.services import endpoints
+from hookline.services.errors import http_status
 from hookline.store.base import Page as Rows
-from hookline.texts import without_query
 
 MOST_TYPES = 250  # event types that are listed to choose from
 MOST_APPS = 250  # likewise, applications
@@ -44,6 +45,7 @@ class Fault(Struct, frozen=True):
 
     field: str = ""
     words: str = ""
+    status: int = 422
 
     def of(self, name: str) -> str | None:
         return self.words if self.field == name else None
@@ -53,8 +55,8 @@ def fault(error: HooklineError, *, portal: bool = False) -> Fault:
     """Customers are not told of what only operators can set."""
     if isinstance(error, AboutField) and (named := error.field.replace(".", "_")) in _FIELDS:
         hidden = portal and isinstance(error, BlockedAddress)
-        return Fault(named, discretion.refusal(error.words) if hidden else error.words)
-    return Fault("", str(error))
+        return Fault(named, discretion.refusal(error.words) if hidden else error.words, http_status(error))
+    return Fault("", str(error), http_status(error))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,32 +87,22 @@ async def _new_page(look: Look, draft: Draft, application: str, wrong: Fault | N
         body=body,
         aside=tag("a", "Back to the endpoints", href=look.link("/endpoints")),
         every=None,
-        status=422 if wrong else 200,
+        status=wrong.status if wrong else 200,
     )
 
 
 async def create(look: Look, form: Form) -> Done | Page:
     draft, named = drafts.read(form), form.text("application")
+    app = named if look.app is None else look.app.id
+    if not app:
+        return await _new_page(look, draft, named, Fault("", "choose the application that the endpoint belongs to"))
     try:
-        app = await _application(look, named)
-        most = look.services.most_endpoints(look.viewer.caller)
-        made = await manage.add_endpoint(look.store, look.services.guard, app, drafts.new(draft), most=most)
-    except (InvalidInput, BlockedAddress, Conflict) as error:
+        made = await endpoints.create(look.deps, look.by, app, drafts.new(draft))
+    except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
         return await _new_page(look, draft, named, fault(error, portal=look.viewer.portal))
     types = await look.store.event_types(look.org_id, Rows(limit=1), archived=False)
     onward = " Send it a test event, to see that it works." if types else ""
-    return done(look, made, f"The endpoint is there.{onward}", without_query(made.url))
-
-
-async def _application(look: Look, named: str) -> Application:
-    if look.app is not None:
-        return look.app
-    if not named:
-        raise InvalidInput("choose the application that the endpoint belongs to")
-    try:
-        return await look.application(named)
-    except NotFound as error:
-        raise InvalidInput(str(error)) from None
+    return Done(to=look.link(path(made)), notice=f"The endpoint is there.{onward}")
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,20 +122,17 @@ async def _edit_page(look: Look, found: Endpoint, draft: Draft, wrong: Fault | N
         body=body,
         aside=back(look, found),
         every=None,
-        status=422 if wrong else 200,
+        status=wrong.status if wrong else 200,
     )
 
 
 async def edit(look: Look, form: Form) -> Done | Page:
-    found, draft = await find(look), drafts.read(form)
+    draft, decide = drafts.read(form), _decided(drafts.read(form), form.text("revision"))
     try:
-        decide = _decided(draft, form.text("revision"))
-        await manage.change_endpoint(
-            look.store, look.services.guard, found, decide, customer=look.viewer.caller.app is not None
-        )
+        changed = await endpoints.change(look.deps, look.by, ref(look), decide)
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _edit_page(look, await find(look), draft, fault(error, portal=look.viewer.portal))
-    return done(look, found, "Saved.")
+    return Done(to=look.link(path(changed)), notice="Saved.")
 
 
 def _decided(draft: Draft, seen: str) -> Callable[[Endpoint], EndpointChange]:
@@ -287,6 +276,6 @@ VIEWS = (
     View(path=f"{_ONE}/edit", show=show_edit, portal=True),
 )
 ACTIONS = (
-    Action(path="/endpoints/new", do=create, name="endpoint.create", portal=True),
-    Action(path=f"{_ONE}/edit", do=edit, name="endpoint.edit", portal=True),
+    Action(path="/endpoints/new", do=create, portal=True),
+    Action(path=f"{_ONE}/edit", do=edit, portal=True),
 )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline import manage
-from hookline.api.routes.endpoints import merged
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.dashboard.pages.endpoint_actions import done, find
+from hookline.dashboard.pages.endpoint_actions import find, ref
 from hookline.dashboard.pages.endpoint_controls import back, path
-from hookline.errors import Conflict, InvalidInput
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.flow.guard import is_sensitive
 from hookline.html import Child, Safe, tag
-from hookline.model import Endpoint, EndpointChange
+from hookline.model import Endpoint
+from hookline.services import endpoints
+from hookline.services.errors import http_status
 
 BLANK = 3  # lines to add some
 MOST_LINES = 20  # that are read
@@ -23,12 +23,12 @@ Line = tuple[str, str]  # name and value
 
 
 async def show(look: Look) -> Page:
-    return _page(look, manage.check_opened(await find(look)), [], None)
+    return _page(look, endpoints.check_opened(await find(look)), [], None)
 
 
-def _page(look: Look, found: Endpoint, typed: Sequence[Line], error: str | None) -> Page:
+def _page(look: Look, found: Endpoint, typed: Sequence[Line], error: HooklineError | None) -> Page:
     body: list[Child] = [
-        parts.verdict("dead", error) if error else None,
+        parts.verdict("dead", str(error)) if error else None,
         tag("p", "Sent with each request to ", parts.ident(found.url, href=look.link(path(found)), most=80)),
         parts.form(
             look,
@@ -45,7 +45,7 @@ def _page(look: Look, found: Endpoint, typed: Sequence[Line], error: str | None)
         body=body,
         aside=back(look, found),
         every=None,
-        status=422 if error else 200,
+        status=http_status(error),
     )
 
 
@@ -77,22 +77,13 @@ def _blank(typed: Sequence[Line]) -> list[Safe]:
 
 
 async def save(look: Look, form: Form) -> Done | Page:
-    found, typed = await find(look), _typed(form)
-
-    def decide(current: Endpoint) -> EndpointChange:
-        given: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
-        given |= dict(typed)
-        return EndpointChange(headers=merged(manage.check_opened(current).headers, given))
-
-    if any(not name for name, _ in typed):
-        return _page(look, found, typed, "One of them has a value and no name.")
+    typed = _typed(form)
+    removed: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
     try:
-        await manage.change_endpoint(look.store, look.services.guard, found, decide)
+        changed = await endpoints.set_headers(look.deps, look.by, ref(look), removed | dict(typed), merge=True)
     except (InvalidInput, Conflict) as error:
-        return _page(look, found, typed, str(error))
-    asked = {name.lower() for name in form.texts("remove")}
-    names = ", ".join([name for name, _ in typed] + [f"-{name}" for name in found.headers if name.lower() in asked])
-    return done(look, found, "Saved.", names[:500])
+        return _page(look, await find(look), typed, error)
+    return Done(to=look.link(path(changed)), notice="Saved.")
 
 
 def _typed(form: Form) -> list[Line]:
@@ -103,4 +94,4 @@ def _typed(form: Form) -> list[Line]:
 _PATH = "/endpoints/{endpoint_id}/headers"
 
 VIEWS = (View(path=_PATH, show=show, portal=True),)
-ACTIONS = (Action(path=_PATH, do=save, name="endpoint.headers", portal=True),)
+ACTIONS = (Action(path=_PATH, do=save, portal=True),)

@@ -6,26 +6,24 @@ from datetime import timedelta
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline import manage
-from hookline.api.routes.endpoints import verified_with
 from hookline.dashboard import contract, parts
 from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Form, Page, Shown, View
-from hookline.dashboard.pages.endpoint_actions import find
+from hookline.dashboard.page import Action, Form, Page, View
+from hookline.dashboard.pages.endpoint_actions import find, ref
 from hookline.dashboard.pages.endpoint_controls import path
 from hookline.dashboard.pages.endpoint_settings import OVERLAPS
 from hookline.errors import InvalidInput
 from hookline.html import Child, tag
 from hookline.model import Endpoint
+from hookline.services import endpoints
 
 
-async def reveal(look: Look, _form: Form) -> Shown:
-    return _shown(
-        look, manage.check_opened(await find(look)), "Whoever has it can sign in our name: keep it as a password."
-    )
+async def reveal(look: Look, _form: Form) -> Page:
+    found = await endpoints.show_secret(look.deps, look.by, ref(look))
+    return _shown(look, found, "Whoever has it can sign in our name: keep it as a password.")
 
 
-async def rotate(look: Look, form: Form) -> Shown | Page:
+async def rotate(look: Look, form: Form) -> Page:
     found, overlap = await find(look), form.text("overlap")
     if overlap not in dict(OVERLAPS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
@@ -33,12 +31,9 @@ async def rotate(look: Look, form: Form) -> Shown | Page:
         return _not_again(look, found)
     if overlap == "0" and not form.flag("sure"):
         return _asked(look, found)
-    services = look.services
-    changed = await manage.rotate_secret(
-        look.store, services.guard, found, overlap=timedelta(seconds=int(overlap)), now=services.wall()
-    )
+    changed = await endpoints.rotate_secret(look.deps, look.by, ref(look), overlap=timedelta(seconds=int(overlap)))
     kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
-    return _shown(look, changed, f"The new secret signs from now on. {kept}", detail=f"overlap {overlap} s")
+    return _shown(look, changed, f"The new secret signs from now on. {kept}")
 
 
 def _asked(look: Look, found: Endpoint) -> Page:
@@ -65,8 +60,8 @@ def _not_again(look: Look, found: Endpoint) -> Page:
     return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None, status=409)
 
 
-def _shown(look: Look, found: Endpoint, words: str, detail: str = "") -> Shown:
-    key = verified_with(found).key
+def _shown(look: Look, found: Endpoint, words: str) -> Page:
+    key = endpoints.receiver_key(found)
     body: list[Child] = [
         parts.verdict("scheduled", words),
         tag("p", "Of ", parts.ident(found.url, href=look.link(path(found)), most=80)),
@@ -74,15 +69,7 @@ def _shown(look: Look, found: Endpoint, words: str, detail: str = "") -> Shown:
         contract.section(look, found, key),
         parts.actions(parts.link_button(look.link(path(found)), "Back to the endpoint")),
     ]
-    return Shown(
-        title="Secret of the endpoint",
-        rail="endpoints",
-        body=body,
-        every=None,
-        subject=found.id,
-        detail=detail,
-        app_id=found.app_id,
-    )
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None)
 
 
 async def hidden(look: Look) -> Response:
@@ -97,6 +84,6 @@ VIEWS = (
     View(path=f"{_ONE}/secret/rotate", show=hidden, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/secret", do=reveal, name="endpoint.reveal_secret", portal=True),
-    Action(path=f"{_ONE}/secret/rotate", do=rotate, name="endpoint.rotate_secret", portal=True),
+    Action(path=f"{_ONE}/secret", do=reveal, portal=True),
+    Action(path=f"{_ONE}/secret/rotate", do=rotate, portal=True),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hookline import example, manage
+from hookline import example
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Page, View
@@ -17,6 +17,7 @@ from hookline.errors import NotFound
 from hookline.html import Child, Safe, join, tag
 from hookline.model import EventType, PolicyOverride
 from hookline.schema import newest
+from hookline.services import event_types as catalogue
 from hookline.store.base import Page as Rows
 from hookline.texts import check_name
 
@@ -117,7 +118,7 @@ def _standing(each: EventType) -> Safe | None:
 
 
 async def show_one(look: Look) -> Page:
-    found = await manage.find_event_type(look.store, look.org_id, look.path("name"))
+    found = await catalogue.find(look.deps, look.by, look.path("name"))
     if not _reaches(look, found):
         raise NotFound(f"no event type {found.name!r}")
     payload = example.payload(found, look.services.wall().replace(microsecond=0))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from hookline import ids, manage
+from hookline import ids
 from hookline.api.errors import Refused
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
-from hookline.dashboard.page import Action, Done, Form, Page, Shown, View
+from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.errors import InvalidInput, NotFound
 from hookline.html import Child, Safe, tag
 from hookline.model import ApiKey, Application, Scope
+from hookline.services import api_keys
+from hookline.services.errors import http_status
 from hookline.store.base import Page as Rows
 
 SHOWN = 50
@@ -117,17 +119,16 @@ def _expiry(look: Look, at: datetime | None) -> Child:
 
 async def show_new(look: Look) -> Page:
     _check(look)
-    return await _form(look, {"scope": Scope.PUBLISH.value, "app": "" if look.app is None else look.app.id}, {})
+    return await _form(look, {"scope": Scope.PUBLISH.value, "app": "" if look.app is None else look.app.id})
 
 
-async def create(look: Look, form: Form) -> Shown | Page:
+async def create(look: Look, form: Form) -> Page:
     typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
     try:
         made, key = await _create(look, typed)
     except (InvalidInput, NotFound) as error:
-        field, text = _fault(error)
-        return await _form(look, typed, {field: text})
-    return Shown(
+        return await _form(look, typed, error)
+    return Page(
         title="API key made",
         rail="keys",
         body=[
@@ -137,9 +138,6 @@ async def create(look: Look, form: Form) -> Shown | Page:
             tag("p", parts.link_button(look.link("/api-keys"), "I have copied it", kind="main")),
         ],
         every=None,
-        subject=made.id,
-        detail=f"{made.name}, {made.scope.value}",
-        app_id=made.app_id,
     )
 
 
@@ -148,15 +146,13 @@ async def _create(look: Look, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
         raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
     if typed["days"] not in _LIVES:
         raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
-    now = look.services.wall()
-    return await manage.add_api_key(
-        look.store,
-        look.org_id,
+    return await api_keys.create(
+        look.deps,
+        look.by,
         name=typed["name"],
         scope=Scope(typed["scope"]),
-        app=await look.application(typed["app"]) if typed["app"] else None,
-        expires_at=now + timedelta(days=int(typed["days"])) if typed["days"] else None,
-        now=now,
+        app=typed["app"] or None,
+        expires_at=look.services.wall() + timedelta(days=int(typed["days"])) if typed["days"] else None,
     )
 
 
@@ -167,7 +163,8 @@ def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
     return error.field or "name", error.words
 
 
-async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:
+async def _form(look: Look, typed: Mapping[str, str], error: InvalidInput | NotFound | None = None) -> Page:
+    faults = {} if error is None else dict([_fault(error)])
     apps = await look.store.applications(look.org_id, Rows(limit=MOST_LISTED + 1))
     form = parts.form(
         look,
@@ -198,7 +195,7 @@ async def _form(look: Look, typed: Mapping[str, str], faults: Mapping[str, str])
         rail="keys",
         aside=tag("a", "Back to the keys", href=look.link("/api-keys")),
         body=[wrong if faults else None, form],
-        status=422 if faults else 200,
+        status=http_status(error),
         every=None,
     )
 
@@ -217,7 +214,7 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 async def show_revoke(look: Look) -> Page:
     """What it touches, before it is done."""
     _check(look)
-    key = await _find(look)
+    key = await api_keys.find(look.deps, look.by, look.path("key_id"))
     used = (
         "It was never used."
         if key.last_used_at is None
@@ -248,19 +245,8 @@ async def show_revoke(look: Look) -> Page:
 
 
 async def revoke(look: Look, _form: Form) -> Done:
-    key = await _find(look)
-    await look.services.auth.revoke_key(look.org_id, key.id)
-    return Done(
-        to=look.link("/api-keys"), notice=f"{key.name} is revoked.", subject=key.id, detail=key.name, app_id=key.app_id
-    )
-
-
-async def _find(look: Look) -> ApiKey:
-    key_id = look.path("key_id")
-    found = await look.store.api_key(look.org_id, key_id)
-    if found is None:
-        raise NotFound(f"no API key {key_id!r}; it may have been revoked")
-    return found
+    key = await api_keys.revoke(look.deps, look.by, look.path("key_id"))
+    return Done(to=look.link("/api-keys"), notice=f"{key.name} is revoked.")
 
 
 VIEWS = (
@@ -269,6 +255,6 @@ VIEWS = (
     View(path="/api-keys/{key_id}/revoke", show=show_revoke),
 )
 ACTIONS = (
-    Action(path="/api-keys/new", do=create, name="api_key.create"),
-    Action(path="/api-keys/{key_id}/revoke", do=revoke, name="api_key.revoke"),
+    Action(path="/api-keys/new", do=create),
+    Action(path="/api-keys/{key_id}/revoke", do=revoke),
 )

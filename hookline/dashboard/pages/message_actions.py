@@ -8,9 +8,12 @@ from hookline import ids
 from hookline.dashboard import parts
 from hookline.dashboard.look import Look
 from hookline.dashboard.page import Action, Done, Form, Page, View
-from hookline.errors import Conflict, NotFound
+from hookline.errors import Conflict, NoSuch, NotFound
 from hookline.html import Child, Safe, tag
-from hookline.model import DeadFilter, DeadLetter, Endpoint, Message
+from hookline.model import DeadFilter, DeadLetter, Message
+from hookline.services import messages
+from hookline.services.errors import http_status
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.states import OPEN, DeliveryState, EndpointStatus
 from hookline.store.base import MOST_DIGITS
 from hookline.store.base import Page as Rows
@@ -26,11 +29,11 @@ async def offer_resend(look: Look) -> Page:
     return await _resend_page(look, message)
 
 
-async def _resend_page(look: Look, message: Message, chosen: str = "", wrong: str | None = None) -> Page:
+async def _resend_page(look: Look, message: Message, chosen: str = "", wrong: NoSuch | None = None) -> Page:
     found = await look.store.endpoints(message.app_no, Rows(limit=MOST_OFFERED + 1))
     open_ = [each for each in found[:MOST_OFFERED] if each.status != EndpointStatus.DISABLED]
     options, more = [(each.id, f"{each.url} ({each.id})") for each in open_], len(found) > MOST_OFFERED
-    body: list[Child] = [parts.verdict("dead", wrong) if wrong else None]
+    body: list[Child] = [parts.verdict("dead", str(wrong)) if wrong else None]
     if open_ or more:
         body.append(
             parts.form(
@@ -54,37 +57,21 @@ async def _resend_page(look: Look, message: Message, chosen: str = "", wrong: st
         rail="messages",
         body=body,
         aside=_back(look, message),
-        status=422 if wrong else 200,
+        status=http_status(wrong),
         every=None,
     )
 
 
 async def resend(look: Look, form: Form) -> Done | Page:
-    message = await look.message(look.path("message_id"))
-    endpoint = await _endpoint(look, message, form.text("endpoint"))
-    if endpoint is None:
-        return await _resend_page(look, message, wrong="Choose one of the endpoints of this message's application.")
-    if endpoint.status == EndpointStatus.DISABLED:
-        raise Conflict(f"{endpoint.id} is disabled, and nothing is sent to it: enable it first")
-    if message.payload is None or await look.store.resend(endpoint.no, message.id) is None:
-        raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
-    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
-    return Done(
-        to=look.link(f"/messages/{message.id}"),
-        notice=f"Sent again to {endpoint.url}.{held}",
-        subject=message.id,
-        detail=f"to {endpoint.id}",
-        app_id=message.app_id,
-    )
-
-
-async def _endpoint(look: Look, message: Message, endpoint_id: str) -> Endpoint | None:
-    """Of the message's own application."""
+    ref = MessageRef(look.path("message_id"))
     try:
-        found = await look.endpoint(endpoint_id)
-    except NotFound:
-        return None
-    return found if found.app_no == message.app_no else None
+        message, endpoint = await messages.resend(look.deps, look.by, ref, EndpointRef(form.text("endpoint")))
+    except NoSuch as error:
+        if error.kind != "endpoint":
+            raise
+        return await _resend_page(look, await look.message(ref.message), form.text("endpoint"), error)
+    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
+    return Done(to=look.link(f"/messages/{message.id}"), notice=f"Sent again to {endpoint.url}.{held}")
 
 
 # ── its dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,15 +157,13 @@ async def expunge(look: Look, form: Form) -> Done | Page:
     message = await look.message(look.path("message_id"))
     said = form.text("needed")
     agreed = int(said) if said.isascii() and said.isdigit() and len(said) <= MOST_DIGITS else 0
-    more = await _needed(look, message) > agreed
-    if more or not await look.store.expunge_message(message, force=agreed > 0):
+    if await _needed(look, message) > agreed:
         return await _expunge_page(look, message, "More deliveries need it by now: nothing was removed.")
-    return Done(
-        to=look.link(f"/messages/{message.id}"),
-        notice="The payload is removed.",
-        subject=message.id,
-        app_id=message.app_id,
-    )
+    try:
+        await messages.expunge(look.deps, look.by, MessageRef(message.id), force=agreed > 0)
+    except Conflict as error:
+        return await _expunge_page(look, message, str(error))
+    return Done(to=look.link(f"/messages/{message.id}"), notice="The payload is removed.")
 
 
 def _back(look: Look, message: Message) -> Safe:
@@ -193,7 +178,7 @@ VIEWS = (
     View(path=f"{_ONE}/expunge", show=ask_expunge, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/resend", do=resend, name="message.resend", portal=True),
+    Action(path=f"{_ONE}/resend", do=resend, portal=True),
     Action(path=f"{_ONE}/replay", do=replay, name="dead_letter.replay", portal=True),
-    Action(path=f"{_ONE}/expunge", do=expunge, name="message.expunge", portal=True),
+    Action(path=f"{_ONE}/expunge", do=expunge, portal=True),
 )
