@@ -1,0 +1,210 @@
+"""Actions as a table: how the API, the dashboard and the command line are asked for each, and what they answer.
+
+To add an action, add a row to a table of `Action`s with its bad inputs. `World` has the values that templates name.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+from hookline import clock, ids, tokens
+from hookline.access import AuditFilter
+from hookline.errors import HooklineError, NoSuch
+from hookline.model import Application, DeadFilter, NewTask, TaskFilter, TaskKind, TaskWork
+from hookline.services.errors import exit_code, http_status
+from hookline.states import EndpointStatus
+from hookline.store.base import Page
+from tests.api.conftest import JWT_SECRET
+from tests.api.conftest import Client as ApiClient
+from tests.dashboard.client import Client as Browser
+from tests.dashboard.conftest import Enter
+from tests.dashboard.graves import bury
+from tests.support import factory
+from tests.support.cli import Cli
+from tests.support.scene import Scene
+
+HOUR = timedelta(hours=1)
+
+
+class Input(NamedTuple):
+    """A value's name in a body, in a form and among a command's options."""
+
+    json: str
+    form: str
+    option: str
+
+
+class Bad(Struct, frozen=True, kw_only=True):
+    """A value that is refused. `{name}`s in it, and in what is said of it, are values of the world."""
+
+    value: dict[str, str]
+    error: Callable[[Mapping[str, str]], HooklineError]
+    only: tuple[str, ...] = ("api", "form", "command")  # the channels that can be given it
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    name: str  # in the audit log
+    api: str | None = None  # the path of a POST
+    form: str | None = None  # likewise, in the dashboard
+    command: str | None = None
+    inputs: dict[str, Input] = field(default_factory=dict)  # by the name of their value
+    fields: dict[str, str] = field(default_factory=dict)  # that the form has besides
+    bad: tuple[Bad, ...] = ()
+
+
+class Answer(NamedTuple):
+    code: int  # an HTTP status, or an exit code
+    text: str
+
+
+# ── the world ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class World:
+    """Something of each kind that actions are done to, and who does them."""
+
+    def __init__(self, scene: Scene, cli: Cli, address: str, enter: Enter, values: dict[str, str]) -> None:
+        self.scene = scene
+        self.cli = cli
+        self.address = address
+        self.enter = enter
+        self.values = values
+        self._browsers: dict[tuple[str, str | None], Browser] = {}
+
+    @classmethod
+    async def made(cls, scene: Scene, cli: Cli, address: str, enter: Enter) -> World:
+        store, now = scene.store, await scene.store.now()
+        disabled = await scene.endpoint(channels=("disabled",))
+        lost = await bury(scene, channels=("disabled",))
+        await store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "broken")
+        endpoint = await scene.endpoint(channels=("own",))
+        letter, resolved = await bury(scene, channels=("own",)), await bury(scene, channels=("own",))
+        await store.resolve(DeadFilter(ids=(int(resolved.removeprefix(ids.DEAD_LETTER)),)), "before")
+        await store.open_circuit(endpoint.no, "for now")
+        running, over = await _task(scene), await _task(scene)
+        await store.fail_task(over, "the disk is full")
+        values = {
+            "app": scene.app.id,
+            "endpoint": endpoint.id,
+            "disabled": disabled.id,
+            "letter": letter,
+            "resolved": resolved,
+            "lost": lost,
+            "task": running,
+            "over": over,
+            "cause": "they deploy",
+            "note": "refunded",
+            "since": (now - HOUR).isoformat(),
+            "future": (now + HOUR).isoformat(),
+            "before": (now - 2 * HOUR).isoformat(),
+            "later": (now + HOUR).isoformat(),
+            "far": (now + timedelta(days=31)).isoformat(),
+        }
+        return cls(scene, cli, address, enter, values)
+
+    async def snapshot(self) -> list[Any]:
+        """Everything that an action could change."""
+        store, org = self.scene.store, self.scene.organization.id
+        endpoints = await store.endpoints(self.scene.app.no, Page(limit=100))
+        return [
+            endpoints,
+            [await store.lane_view(each.no) for each in endpoints],
+            await store.dead_letters(DeadFilter(org_id=org, resolved=None), Page(limit=100)),
+            await store.tasks(TaskFilter(org_id=org), Page(limit=100)),
+            await self.audited(),
+        ]
+
+    async def audited(self) -> list[tuple[str, str | None]]:
+        log = await self.scene.store.audit_log(AuditFilter(org_id=self.scene.organization.id), Page(limit=100))
+        return [(each.action, each.app_id) for each in log.rows if each.action != "session.begin"]
+
+    async def ask(
+        self,
+        channel: str,
+        action: Action,
+        changes: Mapping[str, str] | None = None,
+        *,
+        org_id: str | None = None,
+        app: Application | None = None,
+    ) -> Answer:
+        """As somebody of the test's organization, of another one, or with the token of one application."""
+        values = self.values | dict(changes or {})
+        org = org_id or self.scene.organization.id
+        match channel:
+            case "api":
+                return await self._api(action, values, org, app)
+            case "form":
+                return await self._form(action, values, org, app)
+        return await self._command(action, values, org)
+
+    async def _api(self, action: Action, values: Mapping[str, str], org: str, app: Application | None) -> Answer:
+        assert action.api is not None
+        token = tokens.issue(JWT_SECRET, org, app_id=None if app is None else app.id, now=clock.wall())
+        body = {name.json: values[value] for value, name in action.inputs.items() if value in values}
+        client = ApiClient(self.address, token)
+        answer = await client.post("/api/v1" + _path(action.api, values), body)
+        return Answer(answer.status, answer.body.decode() if answer.status < 400 else _said(answer.json(answer.status)))
+
+    async def _form(self, action: Action, values: Mapping[str, str], org: str, app: Application | None) -> Answer:
+        assert action.form is not None
+        key = (org, None if app is None else app.id)
+        if key not in self._browsers:
+            self._browsers[key] = await self.enter(org_id=org, app=app)
+        fields = {name.form: values[value] for value, name in action.inputs.items() if value in values}
+        fields |= {name: value.format_map(values) for name, value in action.fields.items()}
+        prefix = "" if app is None else "/portal"
+        shown = await self._browsers[key].post(prefix + _path(action.form, values), fields)
+        return Answer(shown.status, html.unescape(shown.text))
+
+    async def _command(self, action: Action, values: Mapping[str, str], org: str) -> Answer:
+        assert action.command is not None
+        words = [word.format_map(values) for word in action.command.split()]
+        for value, name in action.inputs.items():
+            if value in values:
+                words += [name.option, values[value]]
+        done = await self.cli(*words, "--org", org)
+        return Answer(done.code, done.err)
+
+
+async def _task(scene: Scene) -> str:
+    work = TaskWork(died_until=await scene.store.now() - 2 * HOUR)
+    new = NewTask(org_id=scene.organization.id, app_no=scene.app.no, kind=TaskKind.RESOLVE_DEAD, work=work)
+    return (await scene.store.add_task(new)).id
+
+
+def _path(template: str, values: Mapping[str, str]) -> str:
+    return template.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+def _said(document: Any) -> str:
+    detail = document["detail"]
+    return detail if isinstance(detail, str) else detail[0]["msg"]
+
+
+def channels(action: Action) -> list[str]:
+    return [name for name in ("api", "form", "command") if getattr(action, name) is not None]
+
+
+def refused(answer: Answer, channel: str, error: HooklineError) -> bool:
+    """The same refusal in the same words, whatever the channel puts around them."""
+    words = getattr(error, "words", str(error))
+    return answer.code == (exit_code(error) if channel == "command" else http_status(error)) and words in answer.text
+
+
+# ── bad inputs that many actions have ─────────────────────────────────────────────────────────────────────────────
+
+
+def unknown(kind: str, name: str, *refs: str) -> tuple[Bad, ...]:
+    """`name`: of the value that is the object's id."""
+    return tuple(Bad(value={name: ref}, error=lambda _, ref=ref: NoSuch(kind, ref)) for ref in refs)
+
+
+async def another_organization(scene: Scene) -> tuple[str, Application]:
+    other = await scene.store.save_organization(factory.organization())
+    return other.id, await scene.store.create_application(other.id, factory.new_application())
