@@ -58,8 +58,9 @@ async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tu
         if ref.startswith(ids.APP):
             raise NoSuch("application", ref)
         given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+        uid = ref if given.get("uid") is None else change.uid
         try:
-            return await create(deps, by, NewApplication(**given | {"uid": change.uid or ref})), True
+            return await create(deps, by, NewApplication(**given | {"uid": uid})), True
         except Conflict:  # another caller created it between the look and the insert, or the uid in the change is taken
             found = await deps.store.application(by.org_id, ref)
             if found is None:

@@ -104,7 +104,8 @@ async def _create_named(deps: Deps, by: Caller, ref: Ref, change: EndpointChange
         raise _unknown(ref)
     given = {name: value for name, value in asdict(change).items() if value is not UNSET}
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
-    new = NewEndpoint(**given | {"uid": change.uid or ref.endpoint, "status": status})
+    uid = ref.endpoint if given.get("uid") is None else change.uid
+    new = NewEndpoint(**given | {"uid": uid, "status": status})
     if isinstance(ref, EndpointRef):
         return await create(deps, by, ref.app or "", new)
     return await create_operational(deps, by, new)
