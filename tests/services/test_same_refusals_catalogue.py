@@ -189,7 +189,8 @@ RATE = tuple(
 )
 OWN = InvalidInput("must not begin with 'app_', as Hookline's own ids do")
 UID = (no_name("uid", "a b"), no_name("uid", "u" * LONG), bad("uid", "app_x", OWN))
-TAKEN = bad("uid", "taken", Conflict("the uid is taken in this organization: taken"))
+IS_TAKEN = Conflict("is taken")  # each engine has words of its own around it
+TAKEN = bad("uid", "taken", IS_TAKEN)
 FTP = InvalidInput("must be absolute and begin with https:// or http://")
 PRIVATE = BlockedAddress("the address 10.0.0.1 is not public; HOOKLINE_ALLOW_NETS can allow it")
 UNKNOWN_TYPE = InvalidInput("unknown event type 'order.none': add it to the catalogue first")
@@ -293,7 +294,7 @@ ACTIONS = (
             *LIMITS,
             no_name("uid", "a b"),
             bad("uid", "ep_x", InvalidInput("must not begin with 'ep_', as Hookline's own ids do")),
-            bad("uid", "there", Conflict("the uid is taken in this application: there")),
+            bad("uid", "there", IS_TAKEN),
             bad("secret", "whpk_abc", InvalidInput("a public key (whpk_) cannot sign: give the private one (whsk_)")),
         ),
     ),
