@@ -21,7 +21,7 @@ from hookline.model.activity import ALL, MINUTE, QUARTER
 from hookline.model.measures import SECONDS
 from hookline.model.pulses import EVERY, Pulse
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.signing import new_secret
 from hookline.store import Store
 from tests.support import factory
@@ -83,7 +83,7 @@ async def _load(store: Store, raw: Raw, messages: int, console: Console) -> Past
     await _write(raw, _week(raw.engine, now, endpoints))
     if isinstance(raw, RawPostgres):
         await raw.execute("ANALYZE")
-    app = await store.application(manage.DEFAULT_ORG, "application-0")
+    app = await store.application(ids.DEFAULT_ORG, "application-0")
     assert app is not None
     last = await raw.row(
         "SELECT id, event_id FROM message WHERE app_no = $1 ORDER BY seq DESC LIMIT 1 OFFSET 3", app.no
@@ -93,15 +93,15 @@ async def _load(store: Store, raw: Raw, messages: int, console: Console) -> Past
 
 async def _catalogue(store: Store) -> list[Endpoint]:
     now = await store.now()
-    await manage.open_organization(store, manage.DEFAULT_ORG, now)
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, now)
     for name in TYPES:
         await store.save_event_type(
-            EventType(org_id=manage.DEFAULT_ORG, name=name, created_at=now, updated_at=now, schemas={"1": {}})
+            EventType(org_id=ids.DEFAULT_ORG, name=name, created_at=now, updated_at=now, schemas={"1": {}})
         )
     made = []
     for number in range(APPLICATIONS):
         new = factory.new_application(name=f"Application {number}", uid=f"application-{number}")
-        app = await store.create_application(manage.DEFAULT_ORG, new)
+        app = await store.create_application(ids.DEFAULT_ORG, new)
         for at in range(ENDPOINTS):
             fields = factory.new_endpoint(
                 url=f"http://127.0.0.1:40009/{number}/{at}", uid=f"endpoint-{at}", secrets=(Secret(key=new_secret()),)
@@ -210,7 +210,7 @@ def _week(engine: str, now: datetime, endpoints: Sequence[Endpoint]) -> Iterator
     for number in range(20_000):
         at = now - WEEK * (1 - number / 20_000)
         actor = ("key", f"key {number % 9}")
-        yield "audit", (manage.DEFAULT_ORG, at, *actor, "endpoint.pause", endpoints[number % 60].id, "", "127.0.0.1")
+        yield "audit", (ids.DEFAULT_ORG, at, *actor, "endpoint.pause", endpoints[number % 60].id, "", "127.0.0.1")
 
 
 def _activity(now: datetime, endpoints: Sequence[Endpoint]) -> Iterator[tuple[str, Row]]:
@@ -223,7 +223,7 @@ def _activity(now: datetime, endpoints: Sequence[Endpoint]) -> Iterator[tuple[st
             for app_no, endpoint_no in homes:
                 yield "activity", (app_no, endpoint_no, grain, at, *did)
             apps = sum(endpoint_no == ALL for _, endpoint_no in homes)
-            yield "org_activity", (manage.DEFAULT_ORG, grain, at, *(apps * number for number in did))
+            yield "org_activity", (ids.DEFAULT_ORG, grain, at, *(apps * number for number in did))
 
 
 def _pulses(now: datetime) -> Iterator[tuple[str, Row]]:

@@ -28,8 +28,8 @@ from rich.table import Table
 from bench.ground import BODY, database
 from bench.poster import Load, Target, post
 from hookline import clock
+from hookline.ids import DEFAULT_ORG
 from hookline.security import tokens
-from hookline.services.manage import DEFAULT_ORG
 from tests.support.processes import environment, running
 
 APP = "bench"

@@ -24,15 +24,15 @@ from rich.table import Table
 
 from bench.ground import database, opened
 from bench.history import Past, load
-from hookline import clock
+from hookline import clock, ids
 from hookline.dashboard import pages
 from hookline.dashboard.page_context import PORTAL
 from hookline.model import NewTask, Scope, TaskKind, TaskWork
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store.protocols import Store
 from tests.dashboard.client import Client
 from tests.support.processes import environment, running
+from tests.support.services import add_key
 from tests.support.serving import announced, free_port
 
 FEW = 1_000
@@ -168,12 +168,9 @@ async def _site(stack: ExitStack, engine: str, messages: int, console: Console) 
 
 
 async def _names(store: Store, past: Past) -> dict[str, str]:
-    now = await store.now()
-    key, _ = await manage.add_api_key(
-        store, manage.DEFAULT_ORG, name="checkout", scope=Scope.PUBLISH, app=None, expires_at=None, now=now
-    )
+    key, _ = await add_key(store, ids.DEFAULT_ORG, name="checkout", scope=Scope.PUBLISH, app=None, expires_at=None)
     task = await store.add_task(
-        NewTask(org_id=manage.DEFAULT_ORG, app_no=past.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
+        NewTask(org_id=ids.DEFAULT_ORG, app_no=past.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
     attempt, *_ = await store.attempts(past.message_id)
     return {
@@ -190,7 +187,7 @@ async def _names(store: Store, past: Past) -> dict[str, str]:
 
 async def _signed_in(address: str, env: dict[str, str], past: Past, *, portal: bool) -> str:
     app_id = past.app.id if portal else None
-    token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, app_id=app_id, now=clock.wall())
+    token = tokens.issue(env["HOOKLINE_JWT_SECRET"], ids.DEFAULT_ORG, app_id=app_id, now=clock.wall())
     client = Client(address, portal=portal)
     await client.sign_in(token=token)
     return "; ".join(f"{name}={cookie.value}" for name, cookie in client.cookies.items())

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from hookline.api import audit, docs, ingest_route, openapi
+from hookline.api import docs, ingest_route, openapi
 from hookline.api.call import Call
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
@@ -80,18 +80,12 @@ async def _handle(call: Call) -> Response:
     call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
-        return await _done(call)
+        return await operation.handler(call)
     app_id = "" if call.caller.app is None else call.caller.app.id
     holder = (str(call.caller.holder),) if operation.own else ()
     key = key_of(given, call.caller.org_id, app_id, operation.method, call.request.scope["path"], *holder)
     request = request_of(call.request.scope["query_string"], await call.raw_body(MAX_KEYED))
-    return await call.services.answers.once(key, request, lambda: _done(call))
-
-
-async def _done(call: Call) -> Response:
-    answer = await call.operation.handler(call)
-    await audit.remember(call, answer)
-    return answer
+    return await call.services.answers.once(key, request, lambda: operation.handler(call))
 
 
 def _health() -> _Endpoint:

@@ -14,7 +14,7 @@ from hookline.errors import InvalidInput
 from hookline.model import Application
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
-from hookline.services.lookup import EndpointRef
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.protocols import Page, Store
 from hookline.web import body
 from hookline.web.context import WebContext
@@ -33,8 +33,6 @@ class Call:
         self.services = services
         self.caller = caller
         self.operation = operation
-        self.app = caller.app  # the one that it is about, once it is known
-        self.subject: str | None = None  # the id of what else it is about, once it is found
         self._raw: bytes | None = None
 
     @property
@@ -51,22 +49,21 @@ class Call:
         return without_controls(name, value)
 
     async def application(self) -> Application:
-        self.app = await self.services.auth.application(self.caller, self.path("app_id"))
-        return self.app
+        return await self.services.auth.application(self.caller, self.path("app_id"))
 
     @property
     def endpoint_ref(self) -> EndpointRef:
         """The endpoint that the path names, in the application that it names."""
         return EndpointRef(self.path("endpoint_id"), self.path("app_id"))
 
+    @property
+    def message_ref(self) -> MessageRef:
+        """Likewise, the message."""
+        return MessageRef(self.path("msg_id"), self.path("app_id"))
+
     def organization(self) -> str:
         """The caller's organization's id; `Operation.whole` has kept out those of one application."""
         return self.caller.org_id
-
-    @property
-    def raw(self) -> bytes:
-        """What has been read of the body: all, or nothing."""
-        return self._raw or b""
 
     async def raw_body(self, most: int = MAX_BODY) -> bytes:
         """Read once, however often it is asked for."""

@@ -9,12 +9,16 @@ from msgspec import Meta
 
 from hookline.api.operation import ListQuery
 from hookline.api.wire.base import Instant
-from hookline.api.wire.ingest import Channel, EventTypeName, Tag
 from hookline.model import MessageFilter
 from hookline.rules.checks.text import EARLIEST, LATEST
+from hookline.web.faults import NAME
 
 MAX_EVENT_TYPES = 100
 
+# Nothing but the shape checks these: a filter is no action.
+Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=NAME)]
+Tag = Annotated[str, Meta(min_length=1, max_length=128)]
+EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=NAME)]
 EventTypes = Annotated[tuple[EventTypeName, ...], Meta(min_length=1, max_length=MAX_EVENT_TYPES)]
 After = Annotated[Instant | None, Meta(description="Only what is later than this instant.")]
 Before = Annotated[Instant | None, Meta(description="Only what is earlier than this instant.")]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
-from hookline import clock
 from hookline.cli import params
 from hookline.cli.output import Output
-from hookline.cli.session import Session, load_config, run, session
+from hookline.cli.session import load_config, run, session
 from hookline.config import Config, shown_url
 from hookline.engine.sources.setup import install
 from hookline.errors import HooklineError, InvalidInput
 from hookline.server import logs
 from hookline.server.process import open_configured
 from hookline.server.sockets import shown_address
+from hookline.services import tokens
 from hookline.store.protocols import SCHEMA_VERSION
 
 LONGEST_TOKEN = 36_500.0  # days
@@ -132,37 +132,19 @@ def _print_token(out: Output, made: Made) -> None:
 
 async def _token(org: str, app_ref: str | None, days: float | None, *, link: bool, revoke_all: bool) -> Made:
     async with session(org) as opened:
-        app = None if app_ref is None else await opened.application(app_ref)
         if revoke_all:
-            await opened.store.revoke_tokens(opened.org_id, None if app is None else app.no, clock.wall())
-        app_id = None if app is None else app.id
-        if revoke_all:
-            await opened.remember("token.revoke_all", app_id or opened.org_id, app_id=app_id)
-        detail = "sign-in link" if link else ""
-        await opened.remember("token.create", app_id or opened.org_id, app_id=app_id, detail=detail)
-        return _link(opened) if link else _issued(opened, app_id, days)
+            await tokens.revoke_all(opened.deps, opened.by, app_ref)
+        if link:
+            made = await tokens.issue_sign_in(opened.deps, opened.by)
+            config = opened.config
+            url = sign_in_link(config.public_url or shown_address(config.host, config.port), made.token)
+            return Made(url=url, org_id=org, app_id=None, expires_at=made.expires_at)
+        lifetime = None if days is None else days * 86_400
+        made = await tokens.issue(opened.deps, opened.by, app_ref, lifetime)
+        app_id = None if made.app is None else made.app.id
+        return Made(token=made.token, org_id=org, app_id=app_id, expires_at=made.expires_at)
 
 
-def _issued(opened: Session, app_id: str | None, days: float | None) -> Made:
-    from hookline.security import tokens
-
-    usual = tokens.ORG_LIFETIME if app_id is None else tokens.APP_LIFETIME
-    now, lifetime = clock.wall(), usual if days is None else days * 86_400
-    made = tokens.issue(opened.config.jwt_secret, opened.org_id, app_id=app_id, now=now, lifetime=lifetime)
-    return Made(token=made, org_id=opened.org_id, app_id=app_id, expires_at=now + timedelta(seconds=lifetime))
-
-
-def _link(opened: Session) -> Made:
-    from hookline.security import tokens
-
-    config, now = opened.config, clock.wall()
-    url = sign_in_link(config, opened.org_id, config.public_url or shown_address(config.host, config.port), now)
-    expires_at = now + timedelta(seconds=tokens.LINK_LIFETIME)
-    return Made(url=url, org_id=opened.org_id, app_id=None, expires_at=expires_at)
-
-
-def sign_in_link(config: Config, org_id: str, address: str, now: datetime) -> str:
-    """What signs in is behind the #: browsers do not send that part."""
-    from hookline.security import tokens
-
-    return f"{address}/login#token={tokens.issue_link(config.jwt_secret, org_id, now=now)}"
+def sign_in_link(address: str, token: str) -> str:
+    """The token is behind the #: browsers do not send that part."""
+    return f"{address}/login#token={token}"

@@ -22,7 +22,7 @@ from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
 from hookline.model.states import DeliveryState
 from hookline.rules.alerts import wording
 from hookline.rules.alerts.wording import EMAIL, WEBHOOK
-from hookline.services import manage
+from hookline.services import audit, endpoints
 from hookline.store.protocols import Page
 
 app = typer.Typer(help="Alerts: what fires, what did, and where it is told.", no_args_is_help=True)
@@ -109,7 +109,9 @@ async def _secret() -> str:
         endpoint = (await alert_channels.endpoints(opened.store)).get(WEBHOOK)
         if endpoint is None:
             raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
-        return manage.check_opened(endpoint).secrets[0].key
+        key = endpoints.check_opened(endpoint).secrets[0].key
+        await audit.write(opened.store, audit.entry(opened.by, "alert_webhook.reveal_secret", endpoint.id))
+        return key
 
 
 async def _settle(opened: Session) -> None:

@@ -118,7 +118,10 @@ def start() -> None:
 _HINTS = {
     "application": "`hookline apps add` makes one",
     "endpoint": "`hookline endpoints list` shows them; a uid needs --app beside it",
+    "API key": "`hookline keys list` shows them",
     "dead letter": "`hookline dead list` shows them",
+    "event type": "`hookline event-types list` shows them",
+    "operator": "`hookline operators list` shows them",
     "task": "`hookline tasks list` shows them",
 }
 

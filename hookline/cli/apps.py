@@ -9,10 +9,10 @@ import typer
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
-from hookline.cli.session import run, session
+from hookline.cli.session import in_session
 from hookline.errors import InvalidInput
 from hookline.model import Application, ApplicationChange, NewApplication
-from hookline.services import manage
+from hookline.services import applications
 from hookline.store.protocols import Page
 
 app = typer.Typer(help="Applications: the customers whose endpoints get webhooks.", no_args_is_help=True)
@@ -27,7 +27,8 @@ def list_apps(
 ) -> None:
     """List applications."""
     out = Output(as_json)
-    found = run(_list(org, Page(limit=limit, iterator=after)))
+    page = Page(limit=limit, iterator=after)
+    found = in_session(org, lambda opened: opened.store.applications(org, page))
     out.listing(
         found,
         document=wire.application,
@@ -35,11 +36,6 @@ def list_apps(
         cells=lambda each: (each.id, each.uid, each.name, _rate(each), each.created_at),
         empty="No applications yet. Make one: hookline apps add demo",
     )
-
-
-async def _list(org: str, page: Page) -> list[Application]:
-    async with session(org) as opened:
-        return await opened.store.applications(opened.org_id, page)
 
 
 @app.command("add")
@@ -57,15 +53,9 @@ def add(
     hookline apps add acme --name "Acme Inc."
     """
     out = Output(as_json)
-    made = run(_add(org, NewApplication(name=name or uid, uid=uid, throttle_rate=throttle)))
+    new = NewApplication(name=name or uid, uid=uid, throttle_rate=throttle)
+    made = in_session(org, lambda opened: applications.create(opened.deps, opened.by, new), creates=True)
     out.result(wire.application(made), people=lambda: out.line(made.id))
-
-
-async def _add(org: str, new: NewApplication) -> Application:
-    async with session(org, creates=True) as opened:
-        made = await manage.add_application(opened.store, opened.org_id, new)
-        await opened.remember("application.create", made.id, app_id=made.id)
-        return made
 
 
 @app.command("throttle")
@@ -83,19 +73,10 @@ def throttle(
     if (rate is None) != off:
         raise InvalidInput("give a rate, or --off")
     out = Output(as_json)
-    changed = run(_throttle(org, ref, ApplicationChange(throttle_rate=rate)))
+    change = ApplicationChange(throttle_rate=rate)
+    changed = in_session(org, lambda opened: applications.change(opened.deps, opened.by, ref, change))
     told = _rate(changed) or "no limit"
     out.result(wire.application(changed), people=lambda: out.line(f"{changed.id}: {told}"))
-
-
-async def _throttle(org: str, ref: str, change: ApplicationChange) -> Application:
-    async with session(org) as opened:
-        found = await manage.find_application(opened.store, opened.org_id, ref)
-        changed = await manage.change_application(opened.store, found, change)
-        await opened.remember(
-            "application.edit", changed.id, app_id=changed.id, detail=f"throttle: {_rate(changed) or 'none'}"
-        )
-        return changed
 
 
 def _rate(app: Application) -> str | None:

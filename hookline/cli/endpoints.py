@@ -11,12 +11,11 @@ from hookline import clock, signing
 from hookline.api import wire
 from hookline.cli import INTERRUPTED, endpoint_state, params, tasks, timeline
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import run, session
+from hookline.cli.session import in_session, run, session
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.model.states import Circuit
-from hookline.rules.checks.text import without_query
 from hookline.server import sockets as listeners
-from hookline.services import manage, replays
+from hookline.services import endpoints, replays
 from hookline.services.lookup import EndpointRef
 
 app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
@@ -78,9 +77,8 @@ async def _show(
     org: str, ref: str, app_ref: str | None, with_secret: bool
 ) -> tuple[Endpoint, LaneView | None, list[LaneEvent]]:
     async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        if with_secret:
-            await opened.remember("endpoint.reveal_secret", endpoint.id, app_id=endpoint.app_id)
+        find = endpoints.show_secret if with_secret else endpoints.find
+        endpoint = await find(opened.deps, opened.by, EndpointRef(ref, app_ref))
         view = await opened.store.lane_view(endpoint.no)
         return endpoint, view, await opened.store.lane_events(endpoint.no, limit=20)
 
@@ -172,20 +170,12 @@ def add(
         ordering=ordering,
         on_death=on_death,
     )
-    made = run(_add(org, app_ref, new))
+    made = in_session(org, lambda opened: endpoints.create(opened.deps, opened.by, app_ref, new))
     key = made.secrets[0].key
     out.result(
         {"endpoint": wire.endpoint(made), "secret": key},
         people=lambda: out.fields([("id", made.id), ("url", made.url), ("secret", key)]),
     )
-
-
-async def _add(org: str, app_ref: str, new: NewEndpoint) -> Endpoint:
-    async with session(org) as opened:
-        app = await opened.application(app_ref)
-        made = await manage.add_endpoint(opened.store, opened.guard, app, new)
-        await opened.remember("endpoint.create", made.id, app_id=app.id, detail=without_query(made.url))
-        return made
 
 
 @app.command("rotate")
@@ -217,9 +207,7 @@ def rotate(
 
 async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -> tuple[Endpoint, datetime]:
     async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
-        changed = await manage.rotate_secret(opened.store, opened.guard, endpoint, overlap=overlap, now=opened.now)
-        await opened.remember("endpoint.rotate_secret", changed.id, app_id=changed.app_id)
+        changed = await endpoints.rotate_secret(opened.deps, opened.by, EndpointRef(ref, app_ref), overlap=overlap)
         return changed, opened.now
 
 
@@ -249,10 +237,7 @@ async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, in
     async with session(org) as opened:
         endpoint = await opened.endpoint(ref, app_ref)
         view = await opened.store.lane_view(endpoint.no)
-        await opened.store.delete_endpoint(endpoint.no)
-        await opened.remember(
-            "endpoint.delete", endpoint.id, app_id=endpoint.app_id, detail=without_query(endpoint.url)
-        )
+        await endpoints.delete(opened.deps, opened.by, EndpointRef(endpoint.id))
         return endpoint, 0 if view is None else view.depth
 
 

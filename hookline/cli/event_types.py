@@ -11,10 +11,10 @@ import typer
 from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.output import Output
-from hookline.cli.session import run, session
+from hookline.cli.session import in_session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import EventType
-from hookline.services import manage
+from hookline.services import event_types
 from hookline.store.protocols import Page
 
 app = typer.Typer(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
@@ -32,7 +32,8 @@ def list_event_types(
 ) -> None:
     """List event types."""
     out = Output(as_json)
-    found = run(_list(org, Page(limit=limit, iterator=after), archived))
+    page = Page(limit=limit, iterator=after)
+    found = in_session(org, lambda opened: opened.store.event_types(org, page, archived=archived))
     out.listing(
         found,
         document=wire.event_type,
@@ -42,22 +43,12 @@ def list_event_types(
     )
 
 
-async def _list(org: str, page: Page, archived: bool) -> list[EventType]:
-    async with session(org) as opened:
-        return await opened.store.event_types(opened.org_id, page, archived=archived)
-
-
 @app.command("show")
 def show(name: Name, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
     """Show an event type, with its schemas."""
     out = Output(as_json)
-    found = run(_show(org, name))
+    found = in_session(org, lambda opened: event_types.find(opened.deps, opened.by, name))
     out.result(wire.event_type(found), people=lambda: _print(out, found))
-
-
-async def _show(org: str, name: str) -> EventType:
-    async with session(org) as opened:
-        return await manage.find_event_type(opened.store, opened.org_id, name)
 
 
 def _print(out: Output, found: EventType) -> None:
@@ -118,21 +109,12 @@ async def _add(org: str, name: str, description: str, schemas: dict[str, Any] | 
             created_at=opened.now,
             updated_at=opened.now,
         )
-        made = await manage.add_event_type(opened.store, new)
-        await opened.remember("event_type.create", made.name)
-        return made
+        return await event_types.create(opened.deps, opened.by, new)
 
 
 @app.command("archive")
 def archive(name: Name, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
     """Archive an event type; endpoints that chose it keep it. `add` brings it back."""
     out = Output(as_json)
-    archived = run(_archive(org, name))
+    archived = in_session(org, lambda opened: event_types.archive(opened.deps, opened.by, name))
     out.result(wire.event_type(archived), people=lambda: out.line(f"{archived.name} is archived"))
-
-
-async def _archive(org: str, name: str) -> EventType:
-    async with session(org) as opened:
-        archived = await manage.archive_event_type(opened.store, opened.org_id, name)
-        await opened.remember("event_type.archive", archived.name)
-        return archived

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Annotated
 
@@ -10,9 +11,9 @@ import typer
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import run, session
+from hookline.cli.session import Session, in_session
 from hookline.model import ApiKey, Scope
-from hookline.services import manage
+from hookline.services import api_keys
 from hookline.store.protocols import Page
 
 LONGEST = 36_500.0  # days
@@ -40,23 +41,13 @@ def create(
     out = Output(as_json)
     if days is not None:
         params.check_number("--days", days, LONGEST)
-    made, key = run(_create(org, name, scope, app_ref, days))
+
+    def work(opened: Session) -> Awaitable[tuple[ApiKey, str]]:
+        expires_at = None if days is None else opened.now + timedelta(days=days)
+        return api_keys.create(opened.deps, opened.by, name=name, scope=scope, app=app_ref, expires_at=expires_at)
+
+    made, key = in_session(org, work, creates=True)
     out.result(api_key_made(made, key), people=lambda: out.line(key))
-
-
-async def _create(org: str, name: str, scope: Scope, app_ref: str | None, days: float | None) -> tuple[ApiKey, str]:
-    async with session(org, creates=True) as opened:
-        made, key = await manage.add_api_key(
-            opened.store,
-            opened.org_id,
-            name=name,
-            scope=scope,
-            app=None if app_ref is None else await opened.application(app_ref),
-            expires_at=None if days is None else opened.now + timedelta(days=days),
-            now=opened.now,
-        )
-        await opened.remember("api_key.create", made.id, app_id=made.app_id, detail=f"{made.name} ({made.scope.value})")
-        return made, key
 
 
 @app.command("list")
@@ -68,7 +59,8 @@ def list_keys(
 ) -> None:
     """List the API keys that were not revoked, with their last use."""
     out = Output(as_json)
-    found = run(_list(org, Page(limit=limit, iterator=after)))
+    page = Page(limit=limit, iterator=after)
+    found = in_session(org, lambda opened: opened.store.api_keys(org, page))
     out.listing(
         found,
         document=api_key,
@@ -83,11 +75,6 @@ def _cells(key: ApiKey) -> tuple[Cell, ...]:
     return (*what, key.created_at, key.expires_at, key.last_used_at)
 
 
-async def _list(org: str, page: Page) -> list[ApiKey]:
-    async with session(org) as opened:
-        return await opened.store.api_keys(opened.org_id, page)
-
-
 @app.command("revoke")
 def revoke(
     key_id: Annotated[str, typer.Argument(help="Such as key_2b..., as `keys list` shows it.")],
@@ -96,11 +83,5 @@ def revoke(
 ) -> None:
     """Revoke an API key, for good. Servers notice within moments."""
     out = Output(as_json)
-    run(_revoke(org, key_id))
+    in_session(org, lambda opened: api_keys.revoke(opened.deps, opened.by, key_id))
     out.result({"revoked": key_id}, people=lambda: out.line(f"revoked {key_id}"))
-
-
-async def _revoke(org: str, key_id: str) -> None:
-    async with session(org) as opened:
-        await opened.store.revoke_api_key(opened.org_id, key_id)
-        await opened.remember("api_key.revoke", key_id)

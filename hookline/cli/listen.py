@@ -27,7 +27,7 @@ from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Sc
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import clean
 from hookline.server import sockets as listeners
-from hookline.services import manage
+from hookline.services import applications, endpoints
 
 PING_TYPE = "hookline.ping"
 
@@ -139,17 +139,13 @@ async def _register(app_uid: str, url: str, port: int, options: Options) -> Endp
 
 async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: Options) -> Endpoint:
     """This listener's endpoint: made now, or the one of an earlier run on the same port."""
-    app = await opened.store.application(opened.org_id, app_ref)
-    if app is None:
-        app = await manage.add_application(opened.store, opened.org_id, NewApplication(name=app_ref, uid=app_ref))
+    app = await applications.find_or_create(opened.deps, opened.by, app_ref, NewApplication(name=app_ref))
     known = await opened.store.endpoint(app.no, uid)
     if known is not None:
         return await _reuse(opened, known, url, options)
     secrets = () if options.secret is None else (options.secret,)
     new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
-    made = await manage.add_endpoint(opened.store, opened.guard, app, new)
-    await opened.remember("endpoint.create", made.id, app_id=app.id, detail="hookline listen")
-    return made
+    return await endpoints.create(opened.deps, opened.by, app.id, new)
 
 
 async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -> Endpoint:

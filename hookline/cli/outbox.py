@@ -9,10 +9,11 @@ import typer
 
 from hookline.cli import outbox_setup, outbox_status, params
 from hookline.cli.output import Cell, Output, confirm
-from hookline.cli.session import run, session
-from hookline.errors import InvalidInput, NotFound
+from hookline.cli.session import in_session, run, session
+from hookline.errors import InvalidInput
 from hookline.model import SetAside
-from hookline.store.protocols import Page, Store
+from hookline.services import outbox
+from hookline.store.protocols import Page
 
 app = typer.Typer(
     help="The outbox: what applications have published, and what of it could not become messages.", no_args_is_help=True
@@ -39,7 +40,8 @@ After = Annotated[
 def list_set_aside(limit: params.Limit = 50, after: After = None, as_json: params.Json = False) -> None:
     """List the rows that could not become messages, with the reason; oldest first. Nothing else waits for them."""
     out = Output(as_json)
-    found = run(_list(Page(limit=limit, iterator=None if after is None else str(after))))
+    page = Page(limit=limit, iterator=None if after is None else str(after))
+    found = in_session(params.DEFAULT_ORG_ID, lambda opened: opened.store.set_aside(page))
     out.listing(
         found,
         document=_document,
@@ -49,11 +51,6 @@ def list_set_aside(limit: params.Limit = 50, after: After = None, as_json: param
     )
     if found:
         out.note("hookline outbox show ID    hookline outbox retry ID    hookline outbox discard ID")
-
-
-async def _list(page: Page) -> list[SetAside]:
-    async with session() as opened:
-        return await opened.store.set_aside(page)
 
 
 def _cells(row: SetAside) -> tuple[Cell, ...]:
@@ -78,14 +75,9 @@ def _document(row: SetAside) -> dict[str, object]:
 def show(row_id: Id, as_json: params.Json = False) -> None:
     """Show one row that was set aside, with its payload as it was written."""
     out = Output(as_json)
-    row = run(_show(row_id))
+    (row,) = in_session(params.DEFAULT_ORG_ID, lambda opened: outbox.find(opened.deps, [row_id]))
     payload = row.payload.decode(errors="backslashreplace")
     out.result(_document(row) | {"payload": payload}, people=lambda: _print(out, row, payload))
-
-
-async def _show(row_id: int) -> SetAside:
-    async with session() as opened:
-        return (await _find(opened.store, [row_id]))[0]
 
 
 def _print(out: Output, row: SetAside, payload: str) -> None:
@@ -106,18 +98,6 @@ def _print(out: Output, row: SetAside, payload: str) -> None:
     out.note(f"hookline outbox retry {row.id}    or    hookline outbox discard {row.id}")
 
 
-async def _find(store: Store, ids: Sequence[int]) -> list[SetAside]:
-    """Every one of them must be there."""
-    found = []
-    for row_id in sorted(set(ids)):
-        found += [row for row in await store.set_aside(Page(limit=1, iterator=str(row_id - 1))) if row.id == row_id]
-    missing = sorted(set(ids) - {row.id for row in found})
-    if missing:
-        names = ", ".join(map(str, missing))
-        raise NotFound(f"no row {names} is set aside; `hookline outbox list` shows them; nothing was changed")
-    return found
-
-
 # ── retry, discard ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -136,17 +116,8 @@ def retry(
     if bool(ids) == everything:
         raise InvalidInput("say which ones to retry: their numbers, or --all")
     out = Output(as_json)
-    count = run(_retry(ids))
+    count = in_session(params.DEFAULT_ORG_ID, lambda opened: outbox.retry(opened.deps, opened.by, ids or None))
     out.result({"retried": count}, people=lambda: out.line(f"{count:,} put back into the outbox"))
-
-
-async def _retry(ids: Sequence[int] | None) -> int:
-    async with session() as opened:
-        if ids:
-            await _find(opened.store, ids)
-        count = await opened.store.retry_set_aside(ids or None)
-        await opened.remember("outbox.retry", "outbox", detail=f"{count:,} rows")
-        return count
 
 
 @app.command("discard")
@@ -164,9 +135,7 @@ def discard(ids: Ids = None, yes: params.Yes = False, as_json: params.Json = Fal
 
 async def _discard(ids: Sequence[int], yes: bool) -> int:
     async with session() as opened:
-        found = await _find(opened.store, ids)
+        found = await outbox.find(opened.deps, ids)
         if not yes:
             confirm(f"Discard {len(found):,} event{'' if len(found) == 1 else 's'} that nobody has received?")
-        count = await opened.store.discard_set_aside([row.id for row in found])
-        await opened.remember("outbox.discard", "outbox", detail=f"{count:,} rows")
-        return count
+        return await outbox.discard(opened.deps, opened.by, ids)

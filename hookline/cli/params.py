@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from hookline import ids
 from hookline.errors import InvalidInput
 from hookline.rules import units
-from hookline.services.manage import DEFAULT_ORG
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Org = Annotated[
@@ -23,7 +23,7 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most rows.
 After = Annotated[str | None, typer.Option("--after", help="Go on after this id, the last one of the page before.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
-DEFAULT_ORG_ID = DEFAULT_ORG
+DEFAULT_ORG_ID = ids.DEFAULT_ORG
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}

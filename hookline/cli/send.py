@@ -18,8 +18,7 @@ from hookline.cli.session import Session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import Accepted, Delivery, NewMessage
 from hookline.model.states import OPEN, DeliveryState
-from hookline.rules.checks import message as message_checks
-from hookline.services import manage
+from hookline.services import messages
 
 LOOK_AGAIN = 0.05  # seconds between looks at the deliveries, with --wait
 LONGEST_WAIT = 86_400.0
@@ -51,12 +50,11 @@ def send(
     """
     out = Output(as_json)
     params.check_number("--wait", wait, LONGEST_WAIT)
-    payload = read_payload(data)
     draft = NewMessage(
         id=ids.mint(ids.MESSAGE, clock.wall()),
         app_no=0,
         event_type=event_type,
-        payload=payload,
+        payload=read_payload(data),
         event_id=event_id,
         channels=tuple(channel) if channel else None,
         ordering_key=ordering_key,
@@ -106,13 +104,9 @@ def _say_accepted(out: Output, accepted: Accepted) -> None:
 
 
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
-    """Check and store one message; `draft` has all but the application."""
+    """Publish one message; `draft` has all but the application."""
     app = await opened.application(app_ref)
-    new = message_checks.check_message(
-        replace(draft, app_no=app.no), now=opened.now, max_payload=opened.config.max_payload
-    )
-    (accepted,) = await opened.store.ingest([new])
-    return manage.judge_accepted(accepted)
+    return await messages.publish(opened.deps, opened.by, app, replace(draft, app_no=app.no))
 
 
 async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Delivery]:

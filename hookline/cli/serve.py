@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.cli import params
 from hookline.cli.admin import sign_in_link
 from hookline.cli.output import Output
@@ -26,11 +26,12 @@ from hookline.config.urls import sqlite_path
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally
+from hookline.security import tokens
 from hookline.server import lifeline, logs, process
 from hookline.server import sockets as listeners
 from hookline.server.process_reports import gathered, reporting
 from hookline.server.supervise import Supervisor
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.web.public_url import is_loopback
 
 
@@ -175,7 +176,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
-            await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
+            await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
             tally = Tally(event_types=config.metrics_event_types)
             shown = metrics_port.MetricsExport(store, config, tally, fleet)
             parts.create_task(listeners.stop_after(leaving, config.shutdown_delay, stop))
@@ -215,7 +216,7 @@ def _link(out: Output, config: Config, address: str) -> str | None:
     """Only for its owner, who looks: a file of one's own, served to this machine alone, and a terminal. Other output is kept."""
     if not out.human or config.database_file is None or not is_loopback(config.host):
         return None
-    return sign_in_link(config, manage.DEFAULT_ORG, address, clock.wall())
+    return sign_in_link(address, tokens.issue_link(config.jwt_secret, ids.DEFAULT_ORG, now=clock.wall()))
 
 
 def _banner(out: Output, config: Config, address: str, outboxes: list[str]) -> None:

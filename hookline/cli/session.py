@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from hookline import clock, config
+from hookline import clock, config, ids
 from hookline.config import Config
 from hookline.errors import StoreUnavailable
 from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, NewMessage
 from hookline.model.callers import Caller
 from hookline.rules.guard import Guard
 from hookline.server import logs, process
-from hookline.services import audit, lookup, manage
+from hookline.services import audit, lookup, organizations
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.services.schemas.payloads import Schemas
@@ -68,6 +68,7 @@ def _deps(settings: Config, store: Store, guard: Guard) -> Deps:
         customer_endpoints=settings.customer_endpoints,
         circuit=settings.circuit,
         retry=settings.retry,
+        token_secret=settings.jwt_secret,
     )
 
 
@@ -92,16 +93,16 @@ def existing_config() -> Config:
 
 
 @asynccontextmanager
-async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) -> AsyncIterator[Session]:
+async def session(org_id: str = ids.DEFAULT_ORG, *, creates: bool = False) -> AsyncIterator[Session]:
     """`creates`: the command may be the first one ever, so the database and the default organization are made."""
     settings = load_config() if creates else existing_config()
     logs.configure(settings)  # a migration may have to wait, and says so
     async with process.opened(settings, migrate=None if creates else False) as store:
         now = await store.now()
         if creates:
-            await manage.open_organization(store, org_id, now)
+            await organizations.open_or_create(store, org_id, now)
         else:
-            await manage.check_organization(store, org_id)
+            await organizations.check(store, org_id)
         opened = Session(settings, store, org_id, now)
         try:
             yield opened
@@ -112,3 +113,13 @@ async def session(org_id: str = manage.DEFAULT_ORG, *, creates: bool = False) ->
 def run(work: Coroutine[None, None, T]) -> T:
     """One command's work, to its end or to Ctrl-C."""
     return asyncio.run(work)
+
+
+def in_session(org: str, work: Callable[[Session], Awaitable[T]], *, creates: bool = False) -> T:
+    """Do one thing, and close the database. `creates`: see `session`."""
+
+    async def inside() -> T:
+        async with session(org, creates=creates) as opened:
+            return await work(opened)
+
+    return run(inside())

@@ -14,13 +14,12 @@ from starlette.routing import BaseRoute, Route
 from hookline.dashboard import brand, layout, live, pages, static
 from hookline.dashboard.layout import Notice, Switched
 from hookline.dashboard.notices import Notices
-from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
 from hookline.dashboard.security_headers import headers, policy
 from hookline.dashboard.sessions import Sessions, unavailable
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Application
-from hookline.services import audit
 from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web import body
@@ -166,27 +165,12 @@ class Dashboard:
         match found:
             case Response():
                 return self._dressed(context, found)
-            case ResultPage():
-                await self._remember(context, action, found)
-                return await self._framed(context, found)
             case Page():
                 return await self._framed(context, found)
             case Done():
-                await self._remember(context, action, found)
                 answer = RedirectResponse(found.to, 303)
                 self._notices.give(answer, Notice(found.notice), context.request, portal=context.viewer.portal)
                 return self._dressed(context, answer)
-
-    async def _remember(self, context: PageContext, action: Action, done: Done | ResultPage) -> None:
-        """In the audit log."""
-        if action.name is None:
-            return
-        named = list(context.request.path_params.values())
-        subject = done.subject if done.subject is not None else (named[-1] if named else "")
-        app_id = done.app_id or (None if context.app is None else context.app.id)
-        await audit.write(
-            context.store, audit.entry(context.by, action.name, subject, app_id=app_id, detail=done.detail)
-        )
 
     # ── around them ──
 

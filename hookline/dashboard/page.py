@@ -30,17 +30,6 @@ class Done(Struct, frozen=True, kw_only=True):
 
     to: str  # made by `context.link`
     notice: str
-    subject: str | None = None  # for the audit log, where it is not the last part of the path that has a name
-    detail: str = ""  # likewise
-    app_id: str | None = None  # likewise, where it is not the application that is chosen
-
-
-class ResultPage(Page, frozen=True, kw_only=True):
-    """An action that was done and shows what came of it, this once: a secret, a key, a link."""
-
-    subject: str | None = None  # for the audit log, as of `Done`
-    detail: str = ""
-    app_id: str | None = None
 
 
 class Form:
@@ -91,5 +80,4 @@ class Action(Struct, frozen=True, kw_only=True):
 
     path: str
     do: Do
-    name: str | None = None  # in the audit log: `endpoint.pause`; None: its service writes the entry
     portal: bool = False

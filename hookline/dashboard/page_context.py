@@ -18,9 +18,9 @@ from hookline.errors import InvalidInput, NotFound
 from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.activity import MINUTE, QUARTER
 from hookline.model.callers import Caller
-from hookline.services import lookup, manage
+from hookline.services import lookup
 from hookline.services.deps import Deps
-from hookline.services.lookup import EndpointRef
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.protocols import Store
 from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
@@ -153,7 +153,7 @@ class PageContext:
     @property
     def whole(self) -> bool:
         """Whether this viewer runs the deployment: pulses, depths and alerts tell of every organization."""
-        return not self.viewer.portal and self.org_id == manage.DEFAULT_ORG
+        return not self.viewer.portal and self.org_id == ids.DEFAULT_ORG
 
     async def application(self, ref: str) -> Application:
         """By id or uid."""
@@ -163,15 +163,7 @@ class PageContext:
         return await lookup.endpoint(self.deps, self.by, EndpointRef(endpoint_id))
 
     async def message(self, message_id: str) -> Message:
-        found = await self.store.message_by_id(message_id) if ids.minted_at(message_id) is not None else None
-        if found is None or not await self._reaches(found):
-            raise NotFound(f"no message {message_id!r}; retention may have taken it")
-        return found
-
-    async def _reaches(self, message: Message) -> bool:
-        if self.viewer.portal:
-            return message.app_no == self.app_no
-        return await self.store.application(self.org_id, message.app_id) is not None
+        return await lookup.message(self.deps, self.by, MessageRef(message_id))
 
     async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
         """Of these applications, by id, for lists that have several of them; none where one is chosen."""

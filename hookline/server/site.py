@@ -93,15 +93,19 @@ async def _watch_secrets(store: Store, config: Config) -> None:
 def web_context(
     store: Store, config: Config, ingest: GroupCommit, tally: Tally, traces: Traces | None = None
 ) -> WebContext:
+    auth = Authenticator(
+        store, config.jwt_secret, older=config.jwt_secrets[1:], wall=clock.wall, monotonic=clock.monotonic
+    )
     return WebContext(
         store=store,
         tally=tally,
         traces=traces,
         submit=ingest.submit,
         submit_batch=ingest.submit_batch,
-        auth=Authenticator(
-            store, config.jwt_secret, older=config.jwt_secrets[1:], wall=clock.wall, monotonic=clock.monotonic
-        ),
+        auth=auth,
+        token_secret=config.jwt_secret,
+        forget_application=auth.forget_application,
+        forget_callers=auth.forget_callers,
         guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
         limits=Limits(_rates(config), clock.monotonic),

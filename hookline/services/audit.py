@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
+from msgspec import Struct
 
 from hookline.errors import HooklineError
 from hookline.model.audit import NewAuditEntry
@@ -48,3 +49,10 @@ async def write(store: Store, made: NewAuditEntry) -> None:
         await store.add_audit([made])
     except HooklineError as error:
         log.error("audit_not_written", action=made.action, subject=made.subject, error=str(error))
+
+
+def differences(before: Struct, after: Struct) -> str:
+    """The names of the fields that a change has changed; never the values, some of which are secret."""
+    kept = ("updated_at", "revision", "status_reason")
+    named = (name for name in after.__struct_fields__ if name not in kept)
+    return ", ".join(name for name in sorted(named) if getattr(before, name) != getattr(after, name))

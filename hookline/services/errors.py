@@ -37,8 +37,8 @@ _SHOWN: dict[type[HooklineError], tuple[int, int]] = {
 }
 
 
-def http_status(error: Exception) -> int:
-    return _shown(error)[0]
+def http_status(error: Exception | None) -> int:
+    return 200 if error is None else _shown(error)[0]
 
 
 def exit_code(error: Exception) -> int:

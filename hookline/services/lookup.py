@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hookline import ids
 from hookline.errors import NoSuch
-from hookline.model import Application, Endpoint
+from hookline.model import Application, Endpoint, Message
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
 
@@ -14,6 +15,13 @@ class EndpointRef(Struct, frozen=True):
     """An endpoint as a caller names it: by its id, or by id or uid within an application."""
 
     endpoint: str
+    app: str | None = None  # id or uid
+
+
+class MessageRef(Struct, frozen=True):
+    """A message as a caller names it: by its id, or by id or event id within an application."""
+
+    message: str
     app: str | None = None  # id or uid
 
 
@@ -39,6 +47,26 @@ async def _endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint | None
     if ref.app is None:
         return await deps.store.endpoint_by_id(by.org_id, ref.endpoint)
     return await deps.store.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
+
+
+async def message(deps: Deps, by: Caller, ref: MessageRef) -> Message:
+    found = await _message(deps, by, ref) if storable(ref.message) else None
+    if found is None:
+        raise NoSuch("message", ref.message)
+    return found
+
+
+async def _message(deps: Deps, by: Caller, ref: MessageRef) -> Message | None:
+    if ref.app is not None:
+        return await deps.store.message((await application(deps, by, ref.app)).no, ref.message)
+    found = await deps.store.message_by_id(ref.message) if ids.minted_at(ref.message) is not None else None
+    return found if found is not None and await _reaches(deps, by, found) else None
+
+
+async def _reaches(deps: Deps, by: Caller, message: Message) -> bool:
+    if by.app is not None:
+        return message.app_no == by.app.no
+    return await deps.store.application(by.org_id, message.app_id) is not None
 
 
 def storable(ref: str) -> bool:

@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from hookline import ids
 from hookline.errors import NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
 from hookline.security.tokens import Grant
-from hookline.services import manage
 from hookline.store.protocols import Store
 from hookline.web.errors import Refused
 
@@ -186,7 +186,7 @@ class Authenticator:
 
     def whole_deployment(self, caller: Caller) -> None:
         """For routes beyond one organization: whoever runs the deployment has the default one."""
-        if caller.org_id != manage.DEFAULT_ORG:
+        if caller.org_id != ids.DEFAULT_ORG:
             raise Refused(403, "this is about the whole deployment: only its default organization may see it")
 
     def reach(self, caller: Caller, ref: str) -> None:
@@ -208,46 +208,14 @@ class Authenticator:
             self._apps.put(key, known)
         return known
 
-    def forget(self, caller: Caller, ref: str) -> None:
-        """The application turned out to be gone."""
-        self._apps.drop((caller.org_id, ref))
-
     def forget_application(self, app: Application) -> None:
         """It was changed or deleted here: whoever names or holds it next meets the change."""
         self._apps.drop_where(lambda known: known.no == app.no)
         self._callers.drop_where(lambda known: known.app is not None and known.app.no == app.no)
 
-    # ── issued and taken back ──
-
-    def issue(self, app: Application, *, lifetime: float, scope: Scope, publish: bool) -> str:
-        """A token for the portal of one application."""
-        now = self._wall()
-        return tokens.issue(
-            self._secret,
-            app.org_id,
-            app_id=app.id,
-            now=now,
-            lifetime=lifetime,
-            scope=scope,
-            portal=True,
-            publish=publish,
-        )
-
-    async def revoke(self, caller: Caller) -> None:
-        """The token that the caller holds. Other processes notice within moments."""
-        if caller.token is None or caller.expires_at is None:
-            raise Refused(403, "an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
-        await self._store.revoke_token(caller.token, caller.expires_at)
-        self._callers.drop_where(lambda known: known.token == caller.token)
-
-    async def revoke_all(self, org_id: str, app: Application | None) -> None:
-        """Every token of the organization, or of one application, that was issued until now. API keys stay."""
-        await self._store.revoke_tokens(org_id, None if app is None else app.no, self._wall())
-        self._callers.drop_where(lambda known: known.key_id is None and known.org_id == org_id)
-
-    async def revoke_key(self, org_id: str, key_id: str) -> None:
-        await self._store.revoke_api_key(org_id, key_id)
-        self._callers.drop_where(lambda known: known.key_id == key_id)
+    def forget_callers(self, gone: Callable[[Caller], bool]) -> None:
+        """Their token or key was revoked here. Other processes notice within moments."""
+        self._callers.drop_where(gone)
 
     # ── last use ──
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+from starlette.requests import Request
 
 from hookline.model.callers import Caller
 from hookline.observe.fleet_history import History
@@ -19,6 +20,7 @@ from hookline.web.customers import Customers
 from hookline.web.idempotency import IdempotentResponses
 from hookline.web.limits import Limits
 from hookline.web.middleware import MiddlewareSettings
+from hookline.web.public_url import links_lead_to
 
 
 class Brand(Struct, frozen=True, kw_only=True):
@@ -76,6 +78,7 @@ class WebContext(Deps, frozen=True, kw_only=True):
         """Customers read through a view of the store that has only texts for customers."""
         return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
-    def most_endpoints(self, caller: Caller) -> int:
-        """That this caller may bring an application to; 0: no limit."""
-        return 0 if caller.app is None else self.customer_endpoints
+    def link_address(self, request: Request) -> str:
+        """Where the links lead that this server makes. `Conflict` if it does not know."""
+        host = request.headers.get("host", "")
+        return links_lead_to(self.public_url, local=self.local, scheme=request.url.scheme, host=host)

@@ -61,9 +61,10 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
 
 def of_check(error: AboutField, *, in_body: bool) -> Fault:
     """Of our own checks: `deliverAt: more than 30 days ahead`. The field is spelled as callers spell it."""
-    if not _PATH.fullmatch(error.field):
+    field = error.field.replace(" ", "_")
+    if not _PATH.fullmatch(field):
         return Fault((), str(error))
-    steps = tuple(_camel(step) if in_body else step for step in error.field.split("."))
+    steps = tuple(_camel(step) if in_body else step for step in field.split("."))
     return Fault(steps, f"{'.'.join(steps)}: {error.words}")
 
 

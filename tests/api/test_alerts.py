@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.model import Organization
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
 from tests.support import factory
@@ -18,7 +17,7 @@ from tests.support.scene import Scene
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """The default one: the operator's."""
-    return await store.save_organization(factory.organization(id=manage.DEFAULT_ORG))
+    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 async def fire(scene: Scene, count: int) -> list[str]:

@@ -322,3 +322,9 @@ async def test_another_organization_reaches_nothing(client: Client, stranger: Cl
 async def test_without_a_token(nobody: Client) -> None:
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         (await send(nobody, method, f"{APP}/acme", {"name": "A"})).problem(401, "authentication_failed")
+
+
+async def test_a_put_with_an_empty_uid_makes_nothing(client: Client, store: Store, organization: Organization) -> None:
+    answer = await client.request("PUT", "/api/v1/app/fresh", b'{"name": "Fresh", "uid": ""}', {})
+    assert answer.faults()[0]["loc"] == ["body", "uid"]
+    assert await store.application(organization.id, "fresh") is None

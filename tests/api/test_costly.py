@@ -20,6 +20,7 @@ from hookline import clock
 from hookline.api.routes import publish
 from hookline.errors import Busy, InvalidInput
 from hookline.model import Application, Organization
+from hookline.services.messages import in_turns
 from hookline.services.schemas import payloads
 from hookline.services.schemas import pool as schema_pool
 from hookline.services.schemas import validate as schema_validation
@@ -543,7 +544,7 @@ async def test_large_batches_are_read_message_by_message(
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
     ticks = iter(range(10**6))
-    turns = publish.Turns(lambda: float(next(ticks)))  # each look at the clock is a second later
+    walked = in_turns("abcdefgh", lambda: float(next(ticks)))  # each look at the clock is a second later
     others = 0
 
     async def count() -> None:
@@ -553,6 +554,6 @@ async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> No
             others += 1
 
     counting = asyncio.create_task(count())
-    assert [item async for item in turns.over("abcdefgh")] == list("abcdefgh")
+    assert [item async for item in walked] == list("abcdefgh")
     counting.cancel()
     assert others >= 6

@@ -11,7 +11,7 @@ import pytest
 
 from hookline import clock
 from hookline.security import tokens
-from hookline.services import event_type_pages
+from hookline.services import event_types
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
@@ -199,8 +199,8 @@ async def test_a_page_ends_where_its_schemas_get_too_large(client: Client, monke
     expected = [f"t{number}" for number in range(9)]
     for name in expected:
         await add(client, name, schemas={"1": schema})
-    monkeypatch.setattr(event_type_pages, "MAX_BYTES", 2500)
-    monkeypatch.setattr(event_type_pages, "STEP", 3)
+    monkeypatch.setattr(event_types, "MAX_BYTES", 2500)
+    monkeypatch.setattr(event_types, "STEP", 3)
     for query, right in (("", expected), ("order=descending&", expected[::-1])):
         found, page = [], (await client.get(f"{TYPES}?{query}with_content=true&limit=5")).json()
         while not page["done"]:

@@ -20,14 +20,14 @@ from schemathesis.checks import load_all_checks
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.core.parameters import ParameterLocation
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.api import openapi
 from hookline.api.docs.examples import Examples
 from hookline.api.operation import Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Organization
 from hookline.security import tokens
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import stage
@@ -53,8 +53,8 @@ def anew(store: Store, organization: Organization, nobody: Client) -> Set:
             app_id = names["app_id"]
             client = nobody.holding(tokens.issue(JWT_SECRET, organization.id, app_id=app_id, now=clock.wall()))
         if path.endswith("/alert"):  # for the operators of the deployment
-            await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-            client = nobody.holding(tokens.issue(JWT_SECRET, manage.DEFAULT_ORG, now=clock.wall()))
+            await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+            client = nobody.holding(tokens.issue(JWT_SECRET, ids.DEFAULT_ORG, now=clock.wall()))
         return client, {name: names[name] for name in re.findall(r"{(\w+)}", path)}
 
     return make

@@ -14,10 +14,11 @@ from structlog.testing import capture_logs
 
 from hookline.api import wire
 from hookline.errors import Busy, StoreUnavailable
-from hookline.model import Application, NewApplication, Scope
+from hookline.model import Application, NewApplication
 from hookline.server import connection, http
 from hookline.server import sockets as listeners
 from hookline.server.site import compose
+from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.body import BodyMemory
 from hookline.web.context import WebContext
@@ -109,7 +110,9 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
 ) -> None:
     """One tenant holds back the last byte of a large body. Its next one waits unread, and another tenant's is taken."""
     other = await store.create_application(app.org_id, NewApplication(name="other"))
-    tokens = {each.id: served.auth.issue(each, lifetime=600, scope=Scope.FULL, publish=True) for each in (app, other)}
+    tokens = {
+        each.id: sign(served, each.org_id, each, lifetime=600, portal=True, publish=True) for each in (app, other)
+    }
     gathering = BodyMemory(most=400_000, of_one=200_000)
     done: list[str] = []
 

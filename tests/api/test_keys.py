@@ -135,8 +135,6 @@ async def test_a_lone_surrogate(client: Client, raw: Raw) -> None:
 
 
 async def test_an_application_that_does_not_exist(client: Client, raw: Raw) -> None:
-    for ref in ("app_none", "nobody", "nobody\n"):
+    for ref in ("app_none", "nobody", "nobody\n", "", "a\0b", "\ud7ff", "a" * 257):
         (await client.post("/api/v1/api-key", {"name": "n", "appId": ref})).problem(404, "not_found")
-    for ref in ("", "a\0b", "\ud7ff", "a" * 257):
-        (await client.post("/api/v1/api-key", {"name": "n", "appId": ref})).faults()
     assert await raw.count("api_key") == 0

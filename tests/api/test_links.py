@@ -102,7 +102,7 @@ def test_no_page_or_route_reads_the_host_for_an_address() -> None:
     found = {str(path.relative_to(root)) for path in sources if reading.search(path.read_text())}
     assert found == {
         "web/metrics.py",
-        "api/routes/authentication.py",
+        "web/context.py",
         "dashboard/cookies.py",
         "dashboard/form_origin.py",
     }

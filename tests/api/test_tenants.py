@@ -19,7 +19,6 @@ from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application, NewTask, Organization, Scope, TaskKind, TaskWork
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store import Store
 from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET, Answer, Client
@@ -27,6 +26,7 @@ from tests.support import factory
 from tests.support.operational import listen
 from tests.support.raw import Raw
 from tests.support.scene import Scene
+from tests.support.services import add_key
 
 pytestmark = pytest.mark.usefixtures("patience_with_bad_tokens")
 
@@ -83,7 +83,7 @@ async def first(scene: Scene) -> Tenant:
     await scene.record(factory.dead(job))
     (attempt,) = await scene.raw.rows("SELECT id FROM attempt")
     (dead,) = await scene.raw.rows("SELECT id FROM dead_letter")
-    key, _ = await add_key(store, app.org_id, Scope.FULL)
+    key, _ = await made_key(store, app.org_id, Scope.FULL)
     task = await store.add_task(
         NewTask(org_id=app.org_id, app_no=app.no, kind=TaskKind.RECOVER, work=TaskWork(), endpoint_no=endpoint.no)
     )
@@ -114,10 +114,8 @@ async def second(store: Store) -> Tenant:
     return Tenant(organization, app, {"app_id": app.id})
 
 
-async def add_key(store: Store, org_id: str, scope: Scope, app: Application | None = None) -> tuple[str, str]:
-    made, key = await manage.add_api_key(
-        store, org_id, name=f"key {factory.number()}", scope=scope, app=app, expires_at=None, now=clock.wall()
-    )
+async def made_key(store: Store, org_id: str, scope: Scope, app: Application | None = None) -> tuple[str, str]:
+    made, key = await add_key(store, org_id, name=f"key {factory.number()}", scope=scope, app=app)
     return made.id, key
 
 
@@ -189,11 +187,9 @@ async def test_without_a_valid_token_or_key(
 ) -> None:
     org_id = first.organization.id
     ends = clock.wall() + timedelta(days=1)
-    _, old = await manage.add_api_key(
-        store, org_id, name="old", scope=Scope.FULL, app=None, expires_at=ends, now=clock.wall()
-    )
+    _, old = await add_key(store, org_id, name="old", scope=Scope.FULL, app=None, expires_at=ends)
     await raw.execute("UPDATE api_key SET expires_at = $1 WHERE expires_at IS NOT NULL", clock.wall())
-    gone_id, gone = await add_key(store, org_id, Scope.FULL)
+    gone_id, gone = await made_key(store, org_id, Scope.FULL)
     await store.revoke_api_key(org_id, gone_id)
     yesterday = clock.wall() - timedelta(days=1)
     held = {
@@ -268,7 +264,7 @@ async def test_what_another_organization_lists_and_makes_is_its_own(
 async def test_another_application(
     nobody: Client, store: Store, raw: Raw, first: Tenant, sibling: Application, holding: str
 ) -> None:
-    _, key = await add_key(store, first.organization.id, Scope.FULL, sibling)
+    _, key = await made_key(store, first.organization.id, Scope.FULL, sibling)
 
     def expected(operation: Operation) -> set[int] | None:
         if operation.whole:
@@ -286,7 +282,7 @@ async def test_another_application(
 async def test_a_narrow_scope(
     nobody: Client, store: Store, raw: Raw, first: Tenant, scope: Scope, of_one: bool
 ) -> None:
-    _, key = await add_key(store, first.organization.id, scope, first.app if of_one else None)
+    _, key = await made_key(store, first.organization.id, scope, first.app if of_one else None)
     everyone = set(range(200, 500)) - {401, 403}
 
     def expected(operation: Operation) -> set[int] | None:
@@ -307,7 +303,7 @@ async def test_a_read_only_token(nobody: Client, raw: Raw, first: Tenant) -> Non
 async def test_a_key_that_may_only_publish_makes_no_application(
     nobody: Client, client: Client, store: Store, organization: Organization
 ) -> None:
-    _, key = await add_key(store, organization.id, Scope.PUBLISH)
+    _, key = await made_key(store, organization.id, Scope.PUBLISH)
     given = {"eventType": "a", "payload": {}, "application": {"name": "New", "uid": "new"}}
 
     async def send(by: Client) -> Answer:

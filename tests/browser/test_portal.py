@@ -6,9 +6,8 @@ import re
 
 from playwright.sync_api import expect
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.security import tokens
-from hookline.services import manage
 from tests.browser.conftest import one_engine
 from tests.browser.visitor import Visitor
 from tests.browser.world import World
@@ -56,7 +55,7 @@ def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, w
 @one_engine
 def test_a_link_signs_an_operator_in_once(visitor: Visitor, world: World) -> None:
     secret = world.environment["HOOKLINE_JWT_SECRET"]
-    link = f"/login#token={tokens.issue_link(secret, manage.DEFAULT_ORG, now=clock.wall())}"
+    link = f"/login#token={tokens.issue_link(secret, ids.DEFAULT_ORG, now=clock.wall())}"
     inside = visitor.stranger()
     inside.goto(f"/login#token={world.token}")
     expect(inside.get_by_role("heading", level=1)).to_have_text("Overview")

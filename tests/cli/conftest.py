@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hookline import ids
 from hookline.model import Organization
 from hookline.security.vault import Vault, new_key
-from hookline.services import manage
 from hookline.store import Store
 from tests.support import factory
 from tests.support.cli import Cli
@@ -39,7 +39,7 @@ def vault(secret_key: str) -> Vault:
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """The default one: the command works on it unless told otherwise."""
-    return await store.save_organization(factory.organization(id=manage.DEFAULT_ORG))
+    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.cli.doctor import Finding, check_tokens
 from hookline.model import Organization
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store import Store
 from hookline.store.sealed import OlderSecret
 from tests.api.conftest import Client
@@ -59,7 +58,7 @@ async def test_a_token_of_the_older_secret_is_noticed_where_it_is_used(
             await asyncio.sleep(0.05)  # another process does the work
         unused = finding(await fleet("doctor", "--json"), "tokens")
         assert (unused["finding"], "keep it until" in unused["detail"]) == ("warn", True)
-        fresh, old = (tokens.issue(each, manage.DEFAULT_ORG, now=clock.wall()) for each in (NEW, JWT_SECRET))
+        fresh, old = (tokens.issue(each, ids.DEFAULT_ORG, now=clock.wall()) for each in (NEW, JWT_SECRET))
         server = Client(f"127.0.0.1:{port}")
         assert (await server.holding(fresh).get("/api/v1/app")).status == 200
         assert [each.seen_at for each in await store.older_secrets()] == [None]

@@ -31,7 +31,7 @@ async def test_a_key_is_made_listed_and_revoked(cli: Cli, scene: Scene) -> None:
 
     assert (await cli.json("keys", "revoke", made["id"])) == {"revoked": made["id"]}
     assert (await cli.json("keys", "list"))["data"] == []
-    (await cli("keys", "revoke", made["id"])).refused(3, "no such API key")
+    (await cli("keys", "revoke", made["id"])).refused(3, "no API key")
 
 
 async def test_the_key_alone_is_printed(cli: Cli, organization: Organization) -> None:

@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.security import tokens
-from hookline.services import manage
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.dashboard.client import Client
 from tests.support.cli import COMMAND, Cli
@@ -146,7 +145,7 @@ async def test_a_link_is_printed_for_whoever_asks(cli: Cli, scene: Scene) -> Non
         other = await served.using(HOOKLINE_PUBLIC_URL="https://hooks.example.com").json("token", "--link")
         assert other["url"].startswith("https://hooks.example.com/login#token=once_")
         assert set(other) == {"url", "orgId", "appId", "expiresAt"}
-    assert tokens.read_link((JWT_SECRET,), link, clock.wall()).org_id == manage.DEFAULT_ORG
+    assert tokens.read_link((JWT_SECRET,), link, clock.wall()).org_id == ids.DEFAULT_ORG
 
 
 async def test_a_link_is_for_the_whole_dashboard(cli: Cli, scene: Scene) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.cli.doctor import Finding, check_skew
 from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
 from hookline.security import tokens
-from hookline.services import manage
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.support.cli import Cli
 from tests.support.ports import free_port
@@ -84,7 +83,7 @@ async def test_unmigrated_database_is_left_alone_where_told_so(alone: Cli) -> No
 
 async def test_token_names_organization_and_application(cli: Cli, scene: Scene) -> None:
     made = (await cli("token")).out.strip()
-    assert tokens.read(JWT_SECRET, made, clock.wall()).org_id == manage.DEFAULT_ORG
+    assert tokens.read(JWT_SECRET, made, clock.wall()).org_id == ids.DEFAULT_ORG
 
     narrow = (await cli.json("token", "--app", scene.app.id, "--days", "1"))["token"]
     assert tokens.read(JWT_SECRET, narrow, clock.wall()).app_id == scene.app.id

@@ -11,14 +11,14 @@ from typing import Protocol
 
 import pytest
 
-from hookline import clock, config
+from hookline import clock, config, ids
 from hookline.engine.ingest import GroupCommit
 from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
 from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.server.site import web_context
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, serving
@@ -119,8 +119,8 @@ async def portal_reader(enter: Enter, app: Application) -> Client:
 @pytest.fixture
 async def chief(enter: Enter, store: Store) -> Client:
     """Of the default organization: sees what tells of every other."""
-    await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-    return await enter(org_id=manage.DEFAULT_ORG)
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+    return await enter(org_id=ids.DEFAULT_ORG)
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hookline import ids
 from hookline.model.states import EndpointStatus
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.store import Store
 from tests.dashboard.conftest import Client
 from tests.support import factory
@@ -59,8 +60,8 @@ async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene)
 
 
 async def test_only_their_own_endpoints_are_linked(chief: Client, scene: Scene, store: Store) -> None:
-    await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-    own_app = await store.create_application(manage.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+    own_app = await store.create_application(ids.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
     own = await scene.endpoint(own_app, url="https://own.example.com/hook", description="the warehouse")
     theirs = await scene.endpoint(url="https://theirs.example.com/hook")
     fleet = Fleet(scene, only(circuits=True))

@@ -184,7 +184,7 @@ async def test_what_is_wrong_is_said_and_kept(operator: Client, scene: Scene) ->
         [name] = change
         assert page.first(id=f"{name}-error").text
         assert posting(page, "/new").fields()[name] == [change[name]]
-    page = (await operator.post("/applications/new", name="kept", uid="taken")).page(422)
+    page = (await operator.post("/applications/new", name="kept", uid="taken")).page(409)
     assert "taken" in verdict(page)
     assert len(await scene.store.applications(scene.organization.id, Page())) == 1
 

@@ -31,7 +31,6 @@ from hookline.model import (
 from hookline.model.states import ErrorKind
 from hookline.rules.judge import judge
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page
 from hookline.web.authorize import Needs
@@ -43,6 +42,7 @@ from tests.dashboard.walk import Holding, asked, path, views
 from tests.support import factory
 from tests.support.names import NameServer
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 from tests.support.working import settled, working
 
@@ -122,9 +122,7 @@ def routes(of: Holding) -> Iterator[str]:
 async def test_no_route_tells_a_customer_of_the_inside(
     address: str, store: Store, organization: Organization, app: Application, seen: list[Holding]
 ) -> None:
-    _, key = await manage.add_api_key(
-        store, organization.id, name="theirs", scope=Scope.FULL, app=app, expires_at=None, now=clock.wall()
-    )
+    _, key = await add_key(store, organization.id, name="theirs", scope=Scope.FULL, app=app, expires_at=None)
     theirs = [
         Caller(address, key),
         Caller(address, tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall())),

@@ -17,7 +17,7 @@ from hookline.model import Application, Organization, Scope
 from hookline.model.audit import AuditFilter
 from hookline.model.operators import Operator
 from hookline.security import lockout, passwords, tokens
-from hookline.services import manage
+from hookline.services import tokens as service
 from hookline.store import Store
 from hookline.store.protocols import IDLE, Page
 from hookline.web import sign_in
@@ -27,6 +27,7 @@ from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 
 RIGHT = "correct horse battery staple"
@@ -183,10 +184,7 @@ async def test_an_api_key_opens_as_much_as_it_may(
     stranger: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     async def key(scope: Scope, only: Application | None = None) -> str:
-        now = await store.now()
-        made = await manage.add_api_key(
-            store, organization.id, name=f"k-{scope}", scope=scope, app=only, expires_at=None, now=now
-        )
+        made = await add_key(store, organization.id, name=f"k-{scope}", scope=scope, app=only, expires_at=None)
         return made[1]
 
     assert (await stranger.sign_in(token=await key(Scope.FULL))).location == "/"
@@ -275,7 +273,7 @@ async def test_a_token_that_is_revoked_ends_its_sessions_at_once(
     operator: Client, served: WebContext, organization: Organization
 ) -> None:
     assert (await operator.get("/audit")).status == 200
-    await served.auth.revoke_all(organization.id, None)
+    await service.void(served, organization.id, None)
     assert (await operator.get("/audit")).status == 303
 
 

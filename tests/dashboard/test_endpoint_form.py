@@ -46,7 +46,7 @@ async def test_a_customer_who_has_the_most_endpoints_is_told(operator: Client, p
     for _ in range(100):
         await scene.endpoint()
     page = (await portal.submit(posting(await portal.page(f"/portal{NEW}"), NEW), url="https://a.example.com/")).page(
-        422
+        409
     )
     assert "limit of 100 endpoints: delete one first" in verdict(page)
     form = posting(await operator.page(f"{NEW}?app={scene.app.id}"), NEW)
@@ -112,7 +112,7 @@ async def test_an_application_is_chosen_where_there_are_several(
     wrong = await operator.submit(form, url="https://hooks.example.com/x")
     assert "choose the application" in verdict(wrong.page(422))
     strange = await operator.submit(form, url="https://hooks.example.com/x", application="app_nobody")
-    assert "no application" in verdict(strange.page(422))
+    assert "no application" in verdict(strange.page(404))
     assert (await operator.submit(form, url="https://hooks.example.com/x", application=other_app.id)).status == 303
     assert len(await scene.store.endpoints(other_app.no, Page())) == 1
     assert await scene.store.endpoints(scene.app.no, Page()) == []
@@ -175,7 +175,7 @@ async def test_what_is_wrong_with_the_whole_is_said_above(operator: Client, scen
         ({"ordering": "odd"}, "takes one of"),
         ({"policy_strategy": "fixed"}, "needs at least one delay"),
     ):
-        page = (await operator.post(path, {**good, **change})).page(422)
+        page = (await operator.post(path, {**good, **change})).page(409 if "uid" in change else 422)
         assert words in page.first("main").text, change
 
 
@@ -208,7 +208,7 @@ async def test_somebody_elses_change_is_not_overruled_unseen(operator: Client, s
     endpoint = await scene.endpoint()
     form = posting(await operator.page(f"/endpoints/{endpoint.id}/edit"), "/edit")
     await scene.store.change_endpoint(endpoint.no, EndpointChange(description="theirs"))
-    page = (await operator.submit(form, description="ours")).page(422)
+    page = (await operator.submit(form, description="ours")).page(409)
     assert "Somebody changed the endpoint meanwhile" in verdict(page)
     assert (await again(scene.store, endpoint)).description == "theirs"
     assert (await operator.submit(posting(page, "/edit"))).status == 303

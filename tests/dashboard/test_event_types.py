@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from hookline.errors import InvalidInput
 from hookline.model import EventType, Organization
 from hookline.model.audit import AuditFilter
-from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page
 from hookline.web.context import WebContext
@@ -23,8 +22,7 @@ HOSTILE = "</pre><script>alert(1)</script>"
 
 @pytest.fixture
 async def paid(store: Store, organization: Organization) -> EventType:
-    return await manage.add_event_type(
-        store,
+    return await store.save_event_type(
         factory.event_type(
             organization.id, name="order.paid", description="An order was paid", schemas={"1": SCHEMA}, validated=True
         ),
@@ -180,8 +178,7 @@ async def test_checking_payloads_needs_a_schema(operator: Client) -> None:
 async def test_editing_keeps_what_the_form_does_not_have(
     operator: Client, served: WebContext, store: Store, organization: Organization
 ) -> None:
-    before = await manage.add_event_type(
-        store,
+    before = await store.save_event_type(
         replace(factory.full_event_type(organization.id), name="full", group_name="g", schemas={"9": {}, "10": SCHEMA}),
     )
     await served.schemas.check(organization.id, "full", b'{"id": 1}')

@@ -9,12 +9,12 @@ from hookline import ids
 from hookline.model import Application, Organization, Scope
 from hookline.model.audit import AuditFilter
 from hookline.security import api_keys
-from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.api.conftest import Client as Api
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory
+from tests.support.services import add_key
 
 KEY = re.compile(r"hk_[0-9A-Za-z]{38}")
 
@@ -78,7 +78,7 @@ async def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
         {"app": foreign.id},
         {"app": "nobody"},
     ):
-        shown = (await operator.post("/api-keys/new", good | wrong)).page(422)
+        shown = (await operator.post("/api-keys/new", good | wrong)).page(404 if "app" in wrong else 422)
         assert shown.first(class_="verdict").text.startswith("✕ Nothing was made: ")
         fields = shown.first("main").form("/api-keys/new").fields()
         if "name" not in wrong:
@@ -144,9 +144,7 @@ async def test_other_organizations_and_customers_do_not_see_them(
 async def test_those_that_expire_are_told_of(operator: Client, store: Store, organization: Organization) -> None:
     now = await store.now()
     for name, end in (("old", timedelta(microseconds=1)), ("soon", timedelta(days=3)), ("later", timedelta(days=90))):
-        await manage.add_api_key(
-            store, organization.id, name=name, scope=Scope.READ, app=None, expires_at=now + end, now=now
-        )
+        await add_key(store, organization.id, name=name, scope=Scope.READ, app=None, expires_at=now + end)
     page = await operator.page("/api-keys")
     assert page.first(class_="verdict").text == "✕ 1 key has expired: replace what uses it, and revoke it."
     states = {row[0]: row[5] for row in page.rows()}
@@ -158,11 +156,8 @@ async def test_those_that_expire_are_told_of(operator: Client, store: Store, org
 async def test_names_are_text_and_long_lists_have_pages(
     operator: Client, store: Store, organization: Organization
 ) -> None:
-    now = await store.now()
     for number in range(51):
-        await manage.add_api_key(
-            store, organization.id, name=f"<i>{number}", scope=Scope.READ, app=None, expires_at=None, now=now
-        )
+        await add_key(store, organization.id, name=f"<i>{number}", scope=Scope.READ, app=None, expires_at=None)
     first = await operator.page("/api-keys")
     second = await operator.page(first.first(class_="more").first("a")["href"])
     names = [row[0] for page in (first, second) for row in page.rows()]

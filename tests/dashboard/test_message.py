@@ -328,8 +328,8 @@ async def test_another_organizations_and_applications_are_not_there(
             assert (await client.post(f"{prefix}/messages/{message}/{path}", fields)).status == 404, path
     # An endpoint of another application gets nothing, and signs nothing.
     assert (await operator.get(f"/messages/{message}/curl/{beside.id}")).status == 404
-    assert (await operator.post(f"/messages/{message}/resend", endpoint=beside.id)).status == 422
-    assert (await portal.post(f"/portal/messages/{message}/resend", endpoint=beside.id)).status == 422
+    assert (await operator.post(f"/messages/{message}/resend", endpoint=beside.id)).status == 404
+    assert (await portal.post(f"/portal/messages/{message}/resend", endpoint=beside.id)).status == 404
     assert [each.state for each in await scene.store.deliveries(message)] == [DeliveryState.DEAD]
     assert (await kept(scene, message)).payload is not None
 
@@ -458,7 +458,7 @@ async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: S
     [job] = await scene.claim()
     assert job.endpoint_no == endpoint.no
     for wrong in ("", "x", HOSTILE):
-        assert "Choose one" in (await portal.submit(form, endpoint=wrong)).page(422).text
+        assert "no endpoint " in (await portal.submit(form, endpoint=wrong)).page(404).text
     assert "disabled" in (await portal.submit(form, endpoint=off.id)).page(409).text
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from hookline import clock, config
 from hookline.engine.ingest import GroupCommit
-from hookline.model import Application, Organization, Scope
+from hookline.model import Application, Organization
 from hookline.observe.tally import Tally
 from hookline.security import lockout, tokens
 from hookline.security.vault import new_key
 from hookline.server.site import web_context
+from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import Client as Api
@@ -64,7 +65,7 @@ async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
         assert (await moved(portal, address).get("/portal")).status == 200
         assert await send(moved(guest, address), "/login", csrf=door, token=token) == 303
         assert await send(moved(operator, address), ACTION, csrf=proofs[operator][:-1]) == 403
-        made = found.auth.issue(app, lifetime=60.0, scope=Scope.FULL, publish=False)
+        made = sign(found, app.org_id, app, lifetime=60.0, portal=True)
         assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
 
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from hookline import ids
 from hookline.model import Application
 from hookline.model.states import EndpointStatus, Reason
-from hookline.services import manage
+from hookline.services import organizations
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.graves import posting
@@ -32,8 +33,8 @@ def numbers(page: Node) -> dict[str, str]:
 @pytest.fixture
 async def own(store: Store) -> Application:
     """Of the organization that runs the deployment."""
-    await manage.open_organization(store, manage.DEFAULT_ORG, await store.now())
-    return await store.create_application(manage.DEFAULT_ORG, factory.new_application())
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+    return await store.create_application(ids.DEFAULT_ORG, factory.new_application())
 
 
 async def dead_letters(scene: Scene, count: int, reason: Reason = Reason.PERMANENT_FAILURE) -> None:

@@ -19,7 +19,6 @@ from hookline.dashboard.brand import contrast, legible, picture
 from hookline.errors import ConfigError
 from hookline.model import Application, Organization, Scope
 from hookline.security import tokens
-from hookline.services import manage
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, serving
@@ -27,6 +26,7 @@ from tests.api.conftest import Client as Caller
 from tests.dashboard.client import FORM, Client
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
+from tests.support.services import add_key
 from tests.support.timeshift import age
 
 SESSION = "hookline_portal_session"
@@ -199,10 +199,7 @@ async def test_a_session_is_no_longer_than_its_link(stranger: Client, api: Calle
 async def test_a_key_of_one_application_opens_its_portal(
     stranger: Client, store: Store, organization: Organization, app: Application
 ) -> None:
-    now = await store.now()
-    made, key = await manage.add_api_key(
-        store, organization.id, name="theirs", scope=Scope.READ, app=app, expires_at=None, now=now
-    )
+    made, key = await add_key(store, organization.id, name="theirs", scope=Scope.READ, app=app, expires_at=None)
     stranger.portal = True
     assert (await stranger.sign_in("/portal/login", key=key)).location == "/portal"
     assert (await stranger.post("/portal/messages/none/resend")).status == 403

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hookline import clock
 from hookline.model import Application, Organization
 from hookline.security import lockout, tokens
+from hookline.services import tokens as service
 from hookline.store import Store
 from hookline.web.callers import Authenticator
 from hookline.web.context import WebContext
@@ -96,7 +97,7 @@ async def test_revoking_all_tokens_ends_links_and_their_sessions(
     used, unused = (tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall()) for _ in range(2))
     client = Client(address)
     assert (await client.sign_in(token=used)).location == "/"
-    await served.auth.revoke_all(organization.id, None)
+    await service.void(served, organization.id, None)
     assert (await client.get("/audit")).status == 303
     assert await refused(client, unused) == "✕ This token was revoked"
 

@@ -12,12 +12,12 @@ from hookline.dashboard.page import Action, View
 from hookline.dashboard.page_context import PORTAL
 from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, SlotBudgets, TaskKind, TaskWork
 from hookline.model.states import Health, Reason
-from hookline.services import manage
 from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.dashboard.client import Shown
 from tests.dashboard.markup import parse
 from tests.support import factory
+from tests.support.services import add_key
 
 NAMED = re.compile(r"\{(\w+)\}")
 
@@ -32,7 +32,6 @@ class Holding(NamedTuple):
 
 
 async def hold(store: Store, organization: Organization, app: Application, mark: str) -> Holding:
-    now = await store.now()
     new = factory.new_endpoint(url=f"https://{mark}.example.com/hook", description=f"{mark} endpoint")
     endpoint = await store.create_endpoint(app.no, new)
     event_type = f"{mark}.paid"
@@ -49,9 +48,7 @@ async def hold(store: Store, organization: Organization, app: Application, mark:
     task = await store.add_task(
         NewTask(org_id=organization.id, app_no=app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
-    key, _ = await manage.add_api_key(
-        store, organization.id, name=f"{mark} key", scope=Scope.FULL, app=app, expires_at=None, now=now
-    )
+    key, _ = await add_key(store, organization.id, name=f"{mark} key", scope=Scope.FULL, app=app, expires_at=None)
     found = {
         "app_id": app.id,
         "endpoint_id": endpoint.id,

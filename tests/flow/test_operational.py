@@ -16,12 +16,13 @@ from hookline.engine.relay import OwnOutbox, Relay
 from hookline.model import Endpoint, NewEndpoint, PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.rules.guard import Guard
-from hookline.services import manage
+from hookline.services import endpoints
 from hookline.store import Store
 from hookline.store.outage import Outage
 from tests.support import factory
 from tests.support.receiver import Behaviour, Received, Receiver
 from tests.support.scene import Scene
+from tests.support.services import caller, deps
 from tests.support.working import settled, working
 
 LOOPBACK = Guard([ip_network("127.0.0.0/8")])
@@ -47,7 +48,7 @@ async def delivering(store: Store) -> AsyncIterator[None]:
 
 
 async def listen(store: Store, org_id: str, url: str) -> Endpoint:
-    return await manage.add_operational_endpoint(store, LOOPBACK, org_id, NewEndpoint(url=url))
+    return await endpoints.create_operational(deps(store, LOOPBACK), caller(org_id), NewEndpoint(url=url))
 
 
 async def received_at(receiver: Receiver, path: str, count: int) -> list[Received]:

@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline import config
+from hookline import config, ids
 from hookline.model.alerts import OTHERS, Alert, AlertName, Notice, Severity
 from hookline.rules.alerts import wording
 from hookline.rules.alerts.conditions import RULES, Thresholds
 from hookline.rules.alerts.wording import Channels
-from hookline.services import manage
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "alerts.md"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -57,7 +56,7 @@ def test_every_rule_says_where_to_look() -> None:
 
 
 def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
-    assert wording.command(replace(alert(), org_id=manage.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    assert wording.look(replace(alert(), org_id=ids.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
     assert wording.command(elsewhere) == "hookline endpoints show ep_17 --org org_9"
     assert wording.command(replace(elsewhere, subject=OTHERS)) == "hookline top"

@@ -19,10 +19,10 @@ from hookline import clock
 from hookline.engine.ingest import GroupCommit
 from hookline.engine.relay import OwnOutbox, Relay
 from hookline.engine.sweep import Sweeper, SweepSettings
+from hookline.ids import DEFAULT_ORG
 from hookline.model import LaneEventKind, NewBatch
 from hookline.security import tokens
 from hookline.security.vault import new_key
-from hookline.services.manage import DEFAULT_ORG
 from hookline.store.outage import Outage
 from tests.api.conftest import Client
 from tests.support import factory

@@ -21,7 +21,7 @@ from hookline.model import (
     Timing,
 )
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
-from hookline.services import explain, manage
+from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, Part, Phase, Stretch
 from hookline.services.explain import read as explain_read
 from tests.support import factory
@@ -209,7 +209,7 @@ def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
 async def read(scene: Scene, message_id: str) -> explain.MessageHistory:
     message = await scene.store.message_by_id(message_id)
     assert message is not None
-    return await explain.read(scene.store, message, manage.DEFAULT_ORG)
+    return await explain.read(scene.store, message, ids.DEFAULT_ORG)
 
 
 async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from hookline.model import (
 )
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.rules.operational_events import FAILING, MANAGEMENT, Kind
-from hookline.services import manage
+from hookline.services import endpoints
 from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.operational import Told, forget, listen, told
@@ -565,7 +565,7 @@ async def test_first_use_by_many_at_once(store: Store, second: Store, organizati
     made = await asyncio.gather(*(listen(handle, organization.id) for handle in (store, second) * 4))
     assert len({endpoint.app_no for endpoint in made}) == 1
     assert len({endpoint.no for endpoint in made}) == 8
-    app = await manage.operational_application(store, organization.id)
+    app = await endpoints.operational_application(store, organization.id)
     assert app is not None
     assert (app.org_id, app.uid, app.no) == (MANAGEMENT, organization.id, made[0].app_no)
     names = [each.name for each in await store.event_types(MANAGEMENT, Page(limit=100))]

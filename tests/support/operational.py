@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from hookline.model import Endpoint
-from hookline.rules.guard import Guard
 from hookline.rules.operational_events import MANAGEMENT
-from hookline.services import manage
+from hookline.services import endpoints
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw
+from tests.support.services import caller, deps
 
 
 class Told(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Told(Struct, frozen=True):
 
 async def listen(store: Store, org_id: str, **fields: Any) -> Endpoint:
     """An operational endpoint of the organization."""
-    return await manage.add_operational_endpoint(store, Guard(), org_id, factory.new_endpoint(**fields))
+    return await endpoints.create_operational(deps(store), caller(org_id), factory.new_endpoint(**fields))
 
 
 async def told(raw: Raw) -> list[Told]:

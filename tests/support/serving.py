@@ -10,9 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hookline import clock
+from hookline import clock, ids
 from hookline.security import tokens
-from hookline.services import manage
 from tests.support.ports import free_port
 from tests.support.processes import Process, environment, running
 
@@ -35,7 +34,7 @@ def serving(database_url: str, directory: Path, *, role: str = "all", **settings
     env = environment(database_url, HOOKLINE_PORT=free_port(), **settings)
     with running(["serve", "--role", role, "--json"], env, directory / "serve.log") as process:
         address = announced(process)
-        token = tokens.issue(env["HOOKLINE_JWT_SECRET"], manage.DEFAULT_ORG, now=clock.wall())
+        token = tokens.issue(env["HOOKLINE_JWT_SECRET"], ids.DEFAULT_ORG, now=clock.wall())
         yield Served(address=address, token=token, process=process)
 
 

@@ -143,11 +143,12 @@ def test_an_event_type_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"name": "order paid"}, "event type"),
+        ({"name": "order paid"}, "name: "),
         ({"description": "x" * 4097}, "description"),
         ({"description": "\x00"}, "description"),
-        ({"feature_flags": ("a b",)}, "feature flag"),
-        ({"group_name": ""}, "group name"),
+        ({"feature_flags": ("a b",)}, "feature_flags: "),
+        ({"feature_flags": ("a",) * 101}, "feature_flags: more than 100"),
+        ({"group_name": ""}, "group_name: "),
         ({"schemas": {"1": object()}}, "schemas"),
         ({"schemas": {"1": "x" * 262144}}, "schemas"),
         ({"policy": PolicyOverride(max_attempts=0)}, "policy.max_attempts"),

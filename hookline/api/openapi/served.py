@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from hookline.api.openapi.document import describe, general
 from hookline.api.operation import PREFIX
 from hookline.model import Scope
-from hookline.services import event_type_pages
+from hookline.services import event_types
 from hookline.store.protocols import Page
 from hookline.web.authorize import identify
 from hookline.web.context import WebContext
@@ -44,10 +44,6 @@ async def _for_caller(services: WebContext, request: Request, making: asyncio.Lo
     if caller.scope == Scope.PUBLISH:
         return general()
     async with services.customers.place_for(caller.app), making:
-        return await _with_event_types(services, caller.org_id)
-
-
-async def _with_event_types(services: WebContext, org_id: str) -> bytes:
-    page = Page(limit=MAX_EVENT_TYPES)
-    found = await event_type_pages.event_types(services.store, org_id, page, archived=False, content=True)
-    return describe(found.rows)
+        page = Page(limit=MAX_EVENT_TYPES)
+        found = await event_types.page(services, caller, page, archived=False, content=True)
+        return describe(found.rows)

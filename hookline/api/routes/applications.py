@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from msgspec import UNSET
 from starlette.responses import Response
 
 from hookline import ids
@@ -12,13 +11,11 @@ from hookline.api.wire.applications import (
     ApplicationPatch,
     ApplicationUpdate,
     application,
+    application_change,
     new_application,
 )
 from hookline.api.wire.base import ListResponse
-from hookline.errors import InvalidInput, NotFound
-from hookline.model import Application, ApplicationChange
-from hookline.rules.checks import catalogue
-from hookline.services import manage
+from hookline.services import applications, lookup
 from hookline.web.authorize import Needs
 
 
@@ -33,25 +30,11 @@ class CreateQuery(Query, frozen=True, kw_only=True):
 
 
 async def create(call: Call) -> Response:
-    org_id = call.organization()
-    given = await call.body(ApplicationIn)
-    new = new_application(given, given.uid)
+    new = new_application(await call.body(ApplicationIn))
     if call.query(CreateQuery).get_if_exists:
-        catalogue.check_application(new)  # also where it exists: what is asked for is never silently dropped
-        call.app, made = await manage.get_or_add_application(call.store, org_id, new)
-        return respond(application(call.app), 201 if made else 200)
-    call.app = await manage.add_application(call.store, org_id, new)
-    return respond(application(call.app), 201)
-
-
-async def make_named(call: Call, uid: str, given: ApplicationIn | None) -> Application:
-    """What the path names is not there: made, if the request says how."""
-    if given is None or uid.startswith(ids.APP):
-        raise NotFound(f"no application {uid!r}")
-    if given.uid not in (None, uid):
-        raise InvalidInput("must be the one in the path, or be left out", field="application.uid")
-    made, _ = await manage.get_or_add_application(call.store, call.organization(), new_application(given, uid))
-    return made
+        app, made = await applications.get_or_create(call.deps, call.caller, new)
+        return respond(application(app), 201 if made else 200)
+    return respond(application(await applications.create(call.deps, call.caller, new)), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -61,43 +44,23 @@ async def list_all(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    return respond(application(await _find(call)))
+    return respond(application(await lookup.application(call.deps, call.caller, call.path("app_id"))))
 
 
 async def put(call: Call) -> Response:
-    given = await call.body(ApplicationUpdate)
-    change = ApplicationChange(
-        name=given.name, uid=given.uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
-    )
-    app, made = await manage.put_application(call.store, call.organization(), call.path("app_id"), change)
-    call.app = app
-    call.services.auth.forget_application(app)
+    change = application_change(await call.body(ApplicationUpdate))
+    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), change)
     return respond(application(app), 201 if made else 200)
 
 
 async def patch(call: Call) -> Response:
-    app = await _find(call)
-    given = await call.body(ApplicationPatch)
-    rate = given.rate_limit if given.throttle_rate is UNSET else given.throttle_rate
-    change = ApplicationChange(name=given.name, uid=given.uid, throttle_rate=rate, metadata=given.metadata)
-    changed = await manage.change_application(call.store, app, change)
-    call.services.auth.forget_application(changed)
-    return respond(application(changed))
+    change = application_change(await call.body(ApplicationPatch))
+    return respond(application(await applications.change(call.deps, call.caller, call.path("app_id"), change)))
 
 
 async def delete(call: Call) -> Response:
-    app = await _find(call)
-    await call.store.delete_application(app.no)
-    call.services.auth.forget_application(app)
+    await applications.delete(call.deps, call.caller, call.path("app_id"))
     return nothing()
-
-
-async def _find(call: Call) -> Application:
-    """As it is now: what other processes have changed is not remembered here."""
-    ref = call.path("app_id")
-    call.services.auth.reach(call.caller, ref)
-    call.app = await manage.find_application(call.store, call.caller.org_id, ref)
-    return call.app
 
 
 _ALL = "/app"

@@ -25,7 +25,7 @@ from hookline.api.wire.attempts import (
 )
 from hookline.api.wire.base import ListResponse, Out
 from hookline.api.wire.messages import MessageOut, message
-from hookline.errors import Conflict, NotFound
+from hookline.errors import NoSuch
 from hookline.model import (
     Application,
     Attempt,
@@ -35,8 +35,9 @@ from hookline.model import (
     Message,
     MessageFilter,
 )
-from hookline.model.states import EndpointStatus
-from hookline.services import manage
+from hookline.services import lookup
+from hookline.services import messages as message_actions
+from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Walk
 from hookline.web.authorize import Needs
 
@@ -95,7 +96,7 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 async def list_by_endpoint(call: Call) -> Response:
     app, asked = await call.application(), call.query(AttemptsQuery)
     page = page_of(asked, ids.ATTEMPT)
-    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
     if asked.empty:
         return listing([], [], page)
     found = await call.store.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
@@ -105,8 +106,8 @@ async def list_by_endpoint(call: Call) -> Response:
 async def list_by_message(call: Call) -> Response:
     app, asked = await call.application(), call.query(MessageAttemptsQuery)
     page = page_of(asked, ids.ATTEMPT)
-    of = await messages.find(call, app, call.path("msg_id"))
-    endpoint_no = await _endpoint_no(call, app, asked.endpoint_id)
+    of = await lookup.message(call.deps, call.caller, call.message_ref)
+    endpoint_no = await _endpoint_no(call, asked.endpoint_id)
     if asked.empty or not _matches(of, asked.common()):
         return listing([], [], page)
     found = await call.store.message_attempts(
@@ -115,8 +116,10 @@ async def list_by_message(call: Call) -> Response:
     return await _listed(call, app, Walk(rows=found), page, with_msg=asked.with_msg)
 
 
-async def _endpoint_no(call: Call, app: Application, ref: str | None) -> int | None:
-    return None if ref is None else (await manage.find_endpoint(call.store, app, ref)).no
+async def _endpoint_no(call: Call, ref: str | None) -> int | None:
+    if ref is None:
+        return None
+    return (await lookup.endpoint(call.deps, call.caller, EndpointRef(ref, call.path("app_id")))).no
 
 
 def _matches(of: Message, where: MessageFilter) -> bool:
@@ -141,42 +144,34 @@ async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]
 
 
 async def show(call: Call) -> Response:
-    app = await call.application()
     call.query(AttemptQuery)
-    of = await messages.find(call, app, call.path("msg_id"))
+    of = await lookup.message(call.deps, call.caller, call.message_ref)
     found = await call.store.attempt(of, call.path("attempt_id"))
     if found is None:
-        raise _no_attempt(call)
+        raise NoSuch("attempt", call.path("attempt_id"))
     return respond(attempt(found))
 
 
 async def expunge(call: Call) -> Response:
-    app = await call.application()
-    of = await messages.find(call, app, call.path("msg_id"))
-    if not await call.store.expunge_attempt(of, call.path("attempt_id")):
-        raise _no_attempt(call)
+    await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
     return nothing()
-
-
-def _no_attempt(call: Call) -> NotFound:
-    return NotFound(f"no attempt {call.path('attempt_id')!r} of this message")
 
 
 # ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def list_attempted_messages(call: Call) -> Response:
-    app, asked = await call.application(), call.query(AttemptedQuery)
+    asked = call.query(AttemptedQuery)
     page = page_of(asked, ids.ATTEMPT)
-    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
+    endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
     found = await call.store.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     shown = [attempted_message(each, with_payload=asked.with_content) for each in found.rows]
     return listing(shown, [each.attempt_id for each in found.rows], page, found.end)
 
 
 async def list_destinations(call: Call) -> Response:
-    app, page = await call.application(), page_of(call.query(ListQuery), ids.ENDPOINT)
-    of = await messages.find(call, app, call.path("msg_id"))
+    page = page_of(call.query(ListQuery), ids.ENDPOINT)
+    of = await lookup.message(call.deps, call.caller, call.message_ref)
     chosen = _page_of(_latest(await call.store.deliveries(of.id)), page)
     endpoints = {each.no: each for each in await call.store.endpoints_for([each.endpoint_no for each in chosen])}
     shown = [destination(each, endpoints[each.endpoint_no]) for each in chosen]
@@ -197,13 +192,7 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
 
 async def resend(call: Call) -> Response:
     """202: a delivery of its own, due at once, whatever became of those before."""
-    app = await call.application()
-    of = await messages.find(call, app, call.path("msg_id"))
-    endpoint = await manage.find_endpoint(call.store, app, call.path("endpoint_id"))
-    if endpoint.status == EndpointStatus.DISABLED:
-        raise Conflict(f"{endpoint.id} is disabled, and nothing is sent to it: enable it first")
-    if of.payload is None or await call.store.resend(endpoint.no, of.id) is None:
-        raise Conflict(f"the payload of {of.id} is gone: it cannot be sent again")
+    await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
     return respond(EmptyOut(), 202)
 
 

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
-
-import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline.api.call import Call, nothing, respond
 from hookline.api.operation import Operation
-from hookline.api.routes.applications import make_named
+from hookline.api.wire.applications import new_application
 from hookline.api.wire.authentication import (
     CREATE_MESSAGES,
     WEEK,
@@ -17,26 +13,24 @@ from hookline.api.wire.authentication import (
     AppPortalAccessOut,
 )
 from hookline.errors import InvalidInput
-from hookline.model import Application, Scope
+from hookline.model import Scope
+from hookline.services import applications, tokens
 from hookline.web.authorize import Needs
-from hookline.web.context import WebContext
-from hookline.web.errors import Refused
-from hookline.web.public_url import links_lead_to
 
 
 async def portal_access(call: Call) -> Response:
-    """A link that signs in by itself. The token is in its fragment, which stays in the browser and out of every log."""
-    ref = call.path("app_id")
-    app = await call.store.application(call.organization(), ref)
     given = await call.body(AppPortalAccessIn)
-    publish = _may_publish(given)
-    address = link_address(call.services, call.request)  # before anything is made
-    if app is None:
-        app = await make_named(call, ref, given.application)
-    call.app = app
-    scope = Scope.READ if given.read_only else Scope.FULL
-    lifetime = given.expiry or WEEK
-    return respond(portal_link(call.services, address, app, lifetime=lifetime, scope=scope, publish=publish))
+    made = await applications.portal_link(
+        call.deps,
+        call.caller,
+        call.path("app_id"),
+        call.services.link_address(call.request),
+        lifetime=WEEK if given.expiry is None else given.expiry,
+        scope=Scope.READ if given.read_only else Scope.FULL,
+        publish=_may_publish(given),
+        new=None if given.application is None else new_application(given.application),
+    )
+    return respond(AppPortalAccessOut(url=made.url, token=made.token))
 
 
 def _may_publish(given: AppPortalAccessIn) -> bool:
@@ -48,35 +42,19 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
     return bool(capabilities)
 
 
-def portal_link(
-    services: WebContext, address: str, app: Application, *, lifetime: float, scope: Scope, publish: bool = False
-) -> AppPortalAccessOut:
-    token = services.auth.issue(app, lifetime=lifetime, scope=scope, publish=publish)
-    login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    return AppPortalAccessOut(url=f"{address}/login#key={login}", token=token)
-
-
-def link_address(services: WebContext, request: Request) -> str:
-    host = request.headers.get("host", "")
-    return links_lead_to(services.public_url, local=services.local, scheme=request.url.scheme, host=host)
-
-
 async def logout(call: Call) -> Response:
-    if call.caller.token is not None and call.caller.app is None:
-        raise Refused(403, "an organization's token is not logged out by its holder: POST /api/v1/auth/revoke-tokens")
-    await call.services.auth.revoke(call.caller)
+    await tokens.revoke(call.deps, call.caller)
     return nothing()
 
 
 async def expire_all(call: Call) -> Response:
-    app = await call.application()
     await call.body(ApplicationTokenExpireIn)
-    await call.services.auth.revoke_all(app.org_id, app)
+    await applications.end_portal(call.deps, call.caller, call.path("app_id"))
     return nothing()
 
 
 async def revoke_tokens(call: Call) -> Response:
-    await call.services.auth.revoke_all(call.organization(), None)
+    await tokens.revoke_all(call.deps, call.caller)
     return nothing()
 
 

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TypeVar
 
-from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
-from hookline import ids, signing
+from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Operation, OrderedQuery
-from hookline.api.wire.base import ListResponse, Policy
+from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
     EndpointHeadersOut,
@@ -23,57 +20,24 @@ from hookline.api.wire.endpoints import (
     EndpointUpdate,
     EventExampleIn,
     endpoint,
+    endpoint_change,
     endpoint_headers,
+    new_endpoint,
 )
 from hookline.api.wire.messages import MessageOut, message
-from hookline.errors import Conflict, NotFound
-from hookline.model import Application, Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret
-from hookline.model.states import EndpointStatus
-from hookline.services import endpoint_state, manage
+from hookline.model import Endpoint
+from hookline.services import endpoints, lookup
 from hookline.web.authorize import Needs
-
-T = TypeVar("T")
-
-OVERLAP = timedelta(hours=24)  # for which an old secret signs, where the caller does not say
 
 
 async def find(call: Call) -> Endpoint:
-    """The endpoint that a route names, in the application that it names."""
-    found = await manage.find_endpoint(call.store, await call.application(), call.path("endpoint_id"))
-    call.subject = found.id
-    return found
+    """Return the endpoint that a route names, in the application that it names."""
+    return await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
 
 
 async def create(call: Call) -> Response:
-    app = await call.application()
-    new = _new(await call.body(EndpointIn))
-    return respond(endpoint(await _add(call, app, new)), 201)
-
-
-async def _add(call: Call, app: Application, new: NewEndpoint) -> Endpoint:
-    services = call.services
-    return await manage.add_endpoint(call.store, services.guard, app, new, most=services.most_endpoints(call.caller))
-
-
-def _new(given: EndpointIn) -> NewEndpoint:
-    return NewEndpoint(
-        url=given.url,
-        uid=given.uid,
-        description=given.description,
-        version=given.version,
-        event_types=either(given.event_types, given.filter_types),
-        channels=given.channels,
-        status=status_of(given.disabled),
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        concurrency=given.concurrency,
-        ordering=given.ordering,
-        on_death=given.on_death,
-        scheme=given.scheme,
-        secrets=() if given.secret is None else (Secret(key=given.secret),),
-        headers=given.headers,
-        metadata=given.metadata,
-        policy=_override(given.policy),
-    )
+    new = new_endpoint(await call.body(EndpointIn))
+    return respond(endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), new)), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -91,185 +55,75 @@ async def show(call: Call) -> Response:
 
 async def update(call: Call) -> Response:
     """Replace it, or make it under the uid in the address, unless the body gives another one."""
-    app, ref = await call.application(), call.path("endpoint_id")
     given = await call.body(EndpointUpdate)
-    found, made = await found_or_made(lambda: call.store.endpoint(app.no, ref), lambda: _make(call, app, ref, given))
-    if made:
-        return respond(endpoint(found), 201)
-    return respond(endpoint(await apply(call, found, _replacement(given), given.disabled)))
-
-
-async def found_or_made(
-    look: Callable[[], Awaitable[Endpoint | None]], make: Callable[[], Awaitable[Endpoint]]
-) -> tuple[Endpoint, bool]:
-    """The endpoint, and whether it was made now."""
-    found = await look()
-    if found is None:
-        try:
-            return await make(), True
-        except Conflict:  # another caller made it between the look and the insert, or the body's uid is another one's
-            found = await look()
-            if found is None:
-                raise
-    return found, False
-
-
-async def _make(call: Call, app: Application, ref: str, given: EndpointUpdate) -> Endpoint:
-    if ref.startswith(ids.ENDPOINT):
-        raise NotFound(f"no endpoint {ref!r} in application {app.uid or app.id}")
-    values = {
-        name: getattr(given, name)
-        for name in ("version", "concurrency", "ordering", "on_death", "scheme")
-        if getattr(given, name) is not UNSET
-    }
-    new = NewEndpoint(
-        url=given.url,
-        uid=given.uid or ref,
-        description=given.description,
-        event_types=either(given.event_types, given.filter_types),
-        channels=given.channels,
-        status=status_of(given.disabled),
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        metadata=given.metadata,
-        policy=_override(given.policy or None),
-        **values,
-    )
-    return await _add(call, app, new)
-
-
-def _replacement(given: EndpointUpdate) -> EndpointChange:
-    return EndpointChange(
-        url=given.url,
-        uid=given.uid,
-        description=given.description,
-        version=given.version,
-        event_types=either(given.event_types, given.filter_types),
-        channels=given.channels,
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        concurrency=given.concurrency,
-        ordering=given.ordering,
-        on_death=given.on_death,
-        scheme=given.scheme,
-        metadata=given.metadata,
-        policy=_changed(given.policy),
-    )
+    change = endpoint_change(given)
+    found, made = await endpoints.put(call.deps, call.caller, call.endpoint_ref, change, disabled=given.disabled)
+    return respond(endpoint(found), 201 if made else 200)
 
 
 async def patch(call: Call) -> Response:
-    found = await find(call)
     given = await call.body(EndpointPatch)
-    change = EndpointChange(
-        url=given.url,
-        uid=given.uid,
-        description=given.description,
-        version=given.version,
-        event_types=given.event_types if given.event_types is not UNSET else given.filter_types,
-        channels=given.channels,
-        throttle_rate=given.throttle_rate if given.throttle_rate is not UNSET else given.rate_limit,
-        concurrency=given.concurrency,
-        ordering=given.ordering,
-        on_death=given.on_death,
-        scheme=given.scheme,
-        metadata=given.metadata,
-        policy=_changed(given.policy),
+    change = endpoint_change(given)
+    changed = await endpoints.change(
+        call.deps, call.caller, call.endpoint_ref, lambda _: change, disabled=given.disabled
     )
-    return respond(endpoint(await apply(call, found, change, given.disabled)))
-
-
-async def apply(call: Call, found: Endpoint, change: EndpointChange, disabled: bool | UnsetType) -> Endpoint:
-    customer = call.caller.app is not None
-    changed = await manage.change_endpoint(call.store, call.services.guard, found, lambda _: change, customer=customer)
-    if disabled is UNSET:
-        return changed
-    return await endpoint_state.set_disabled(call.deps, call.caller, changed, disabled)
+    return respond(endpoint(changed))
 
 
 async def delete(call: Call) -> Response:
-    await call.store.delete_endpoint((await find(call)).no)
+    await endpoints.delete(call.deps, call.caller, call.endpoint_ref)
     return nothing()
-
-
-def either(new: T | None, old: T | None) -> T | None:
-    """The newer SDKs' name for it, or the older ones'."""
-    return new if new is not None else old
-
-
-def status_of(disabled: bool) -> EndpointStatus:
-    return EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
-
-
-def _override(given: Policy | None) -> PolicyOverride | None:
-    return None if given is None else given.override()
-
-
-def _changed(given: Policy | UnsetType | None) -> PolicyOverride | UnsetType | None:
-    return UNSET if given is UNSET else _override(given)
 
 
 # ── secret, headers, example ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_secret(call: Call) -> Response:
-    return respond(verified_with(manage.check_opened(await find(call))))
+    return respond(secret_of(await endpoints.show_secret(call.deps, call.caller, call.endpoint_ref)))
 
 
-def verified_with(endpoint: Endpoint) -> EndpointSecretOut:
-    """What a receiver has: of an Ed25519 pair the public key; the private one never leaves."""
-    key = endpoint.secrets[0].key
-    return EndpointSecretOut(key=signing.public_key(key) if key.startswith(signing.PRIVATE_PREFIX) else key)
+def secret_of(found: Endpoint) -> EndpointSecretOut:
+    return EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
 async def rotate_secret(call: Call) -> Response:
-    return respond(verified_with(await rotate(call, await find(call))))
+    return respond(secret_of(await rotate(call, call.endpoint_ref)))
 
 
-async def rotate(call: Call, found: Endpoint) -> Endpoint:
+async def rotate(call: Call, ref: endpoints.Ref) -> Endpoint:
     given = await call.body(EndpointSecretRotateIn)
     grace = given.grace_period_seconds
-    overlap = OVERLAP if grace is None else timedelta(seconds=grace)
-    services = call.services
-    return await manage.rotate_secret(
-        call.store, services.guard, found, overlap=overlap, now=services.wall(), key=given.key
-    )
+    overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
+    return await endpoints.rotate_secret(call.deps, call.caller, ref, overlap=overlap, key=given.key)
 
 
 async def show_headers(call: Call) -> Response:
-    return respond(endpoint_headers(manage.check_opened(await find(call)).headers))
+    return await headers_of(call, call.endpoint_ref)
+
+
+async def headers_of(call: Call, ref: endpoints.Ref) -> Response:
+    found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref))
+    return respond(endpoint_headers(found.headers))
 
 
 async def replace_headers(call: Call) -> Response:
-    return await set_headers(call, await find(call))
+    return await set_headers(call, call.endpoint_ref)
 
 
-async def set_headers(call: Call, found: Endpoint) -> Response:
-    headers = (await call.body(EndpointHeadersIn)).headers
-    await manage.change_endpoint(call.store, call.services.guard, found, lambda _: EndpointChange(headers=headers))
+async def set_headers(call: Call, ref: endpoints.Ref) -> Response:
+    await endpoints.set_headers(call.deps, call.caller, ref, (await call.body(EndpointHeadersIn)).headers)
     return nothing()
 
 
 async def patch_headers(call: Call) -> Response:
-    found = await find(call)
     given = (await call.body(EndpointHeadersPatchIn)).changes()
-
-    def decide(current: Endpoint) -> EndpointChange:
-        return EndpointChange(headers=merged(manage.check_opened(current).headers, given))
-
-    await manage.change_endpoint(call.store, call.services.guard, found, decide)
+    await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given, merge=True)
     return nothing()
 
 
-def merged(current: dict[str, str], given: dict[str, str | None]) -> dict[str, str]:
-    """Names are the same in capitals and in small letters."""
-    named = {name.lower() for name in given}
-    kept = {name: value for name, value in current.items() if name.lower() not in named}
-    return kept | {name: value for name, value in given.items() if value is not None}
-
-
 async def send_example(call: Call) -> Response:
-    found = await find(call)
     given = await call.body(EventExampleIn)
-    sent = await manage.send_example(call.store, found, given.event_type, call.services.wall())
-    return respond(message(sent))
+    return respond(message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type)))
 
 
 _ALL = "/app/{app_id}/endpoint"

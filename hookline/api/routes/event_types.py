@@ -12,7 +12,7 @@ from hookline.api.operation import Operation, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
 from hookline.model import EventType, PolicyOverride
-from hookline.services import event_type_pages, manage
+from hookline.services import event_types
 from hookline.web.authorize import Needs
 
 
@@ -27,54 +27,40 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     given = await call.body(EventTypeIn)
-    made = await manage.add_event_type(call.store, _new(call, given.name, given), call.services.schemas.check_saved)
-    call.services.schemas.forget(made.org_id, made.name)
-    return respond(event_type(made), 201)
+    return respond(event_type(await event_types.create(call.deps, call.caller, _new(call, given.name, given))), 201)
 
 
 async def list_all(call: Call) -> Response:
     asked = call.query(EventTypesQuery)
     page = page_of(asked)
-    found = await event_type_pages.event_types(
-        call.store, call.organization(), page, archived=asked.include_archived, content=asked.with_content
+    found = await event_types.page(
+        call.deps, call.caller, page, archived=asked.include_archived, content=asked.with_content
     )
     shown = [event_type(each, with_content=asked.with_content) for each in found.rows]
     return listing(shown, [each.name for each in found.rows], page, found.end)
 
 
 async def show(call: Call) -> Response:
-    return respond(event_type(await manage.find_event_type(call.store, call.organization(), _name(call))))
+    return respond(event_type(await event_types.find(call.deps, call.caller, _name(call))))
 
 
 async def put(call: Call) -> Response:
-    org_id, name = call.organization(), _name(call)
     given = await call.body(EventTypeUpdate)
-    new = _new(call, name, given)
-    saved, made = await manage.save_event_type(
-        call.store, org_id, name, lambda seen: _replaced(seen, new, given), call.services.schemas.check_saved
-    )
-    call.services.schemas.forget(org_id, name)
+    new = _new(call, _name(call), given)
+    saved, made = await event_types.put(call.deps, call.caller, new.name, lambda seen: _replaced(seen, new, given))
     return respond(event_type(saved), 201 if made else 200)
 
 
 async def patch(call: Call) -> Response:
-    org_id, name = call.organization(), _name(call)
     given = _given(await call.body(EventTypePatch))
-    changed = await manage.change_event_type(
-        call.store, org_id, name, lambda seen: replace(seen, **given), call.services.schemas.check_saved
-    )
-    call.services.schemas.forget(org_id, name)
+    changed = await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **given))
     return respond(event_type(changed))
 
 
 async def delete(call: Call) -> Response:
     """Archived, unless it is to go for good."""
-    org_id, name = call.organization(), _name(call)
-    if call.query(DeleteQuery).expunge:
-        await call.store.expunge_event_type(org_id, name)
-    else:
-        await manage.archive_event_type(call.store, org_id, name, call.services.schemas.check_saved)
-    call.services.schemas.forget(org_id, name)
+    delete = event_types.expunge if call.query(DeleteQuery).expunge else event_types.archive
+    await delete(call.deps, call.caller, _name(call))
     return nothing()
 
 
@@ -115,15 +101,15 @@ def _given(change: EventTypePatch) -> dict[str, Any]:
     fields = ("description", "archived", "deprecated", "schemas", "group_name", "validated")
     given = {name: value for name in fields if (value := getattr(change, name)) is not UNSET}
     if change.feature_flag is not UNSET or change.feature_flags is not UNSET:
-        given["feature_flags"] = _flags(change.feature_flag or None, change.feature_flags or None)
+        given["feature_flags"] = _flags(change.feature_flag, change.feature_flags)
     if change.policy is not UNSET:
         given["policy"] = _policy(change.policy)
     return given
 
 
-def _flags(flag: str | None, flags: tuple[str, ...] | None) -> tuple[str, ...]:
+def _flags(flag: str | UnsetType | None, flags: tuple[str, ...] | UnsetType | None) -> tuple[str, ...]:
     """By either name."""
-    return flags or (() if flag is None else (flag,))
+    return flags or (() if flag is None or flag is UNSET else (flag,))
 
 
 def _policy(given: Policy | UnsetType | None) -> PolicyOverride | None:

@@ -7,21 +7,18 @@ from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import ListQuery, Operation
 from hookline.api.wire import ListResponse
 from hookline.api.wire.keys import ApiKeyIn, ApiKeyMadeOut, ApiKeyOut, api_key, api_key_made
-from hookline.errors import NotFound
-from hookline.services import manage
+from hookline.services import api_keys
 
 
 async def create(call: Call) -> Response:
     given = await call.body(ApiKeyIn)
-    app = None if given.app_id is None else await manage.find_application(call.store, call.organization(), given.app_id)
-    made, key = await manage.add_api_key(
-        call.store,
-        call.organization(),
+    made, key = await api_keys.create(
+        call.deps,
+        call.caller,
         name=given.name,
         scope=given.scope,
-        app=app,
+        app=given.app_id,
         expires_at=given.expires_at,
-        now=call.services.wall(),
     )
     return respond(api_key_made(made, key), 201)
 
@@ -33,15 +30,11 @@ async def list_all(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    key_id = call.path("key_id")
-    found = await call.store.api_key(call.organization(), key_id)
-    if found is None:
-        raise NotFound(f"no API key {key_id!r}")
-    return respond(api_key(found))
+    return respond(api_key(await api_keys.find(call.deps, call.caller, call.path("key_id"))))
 
 
 async def revoke(call: Call) -> Response:
-    await call.services.auth.revoke_key(call.organization(), call.path("key_id"))
+    await api_keys.revoke(call.deps, call.caller, call.path("key_id"))
     return nothing()
 
 

@@ -11,8 +11,7 @@ from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Operation, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
-from hookline.errors import Conflict, NotFound
-from hookline.model import Application, Message
+from hookline.services import lookup, messages
 from hookline.web.authorize import Needs
 
 WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
@@ -42,28 +41,15 @@ async def list_all(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    app, asked = await call.application(), call.query(MessageQuery)
-    return respond(message(await find(call, app, call.path("msg_id")), with_payload=asked.with_content))
+    asked = call.query(MessageQuery)
+    found = await lookup.message(call.deps, call.caller, call.message_ref)
+    return respond(message(found, with_payload=asked.with_content))
 
 
 async def expunge(call: Call) -> Response:
-    """204, also the second time. What cannot be undone does not take a delivery with it by accident."""
-    app, asked = await call.application(), call.query(ExpungeQuery)
-    found = await find(call, app, call.path("msg_id"))
-    if not await call.store.expunge_message(found, force=asked.force):
-        raise Conflict(
-            f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
-            "wait for them, resolve them, or expunge it with force=true"
-        )
+    """204, also the second time."""
+    await messages.expunge(call.deps, call.caller, call.message_ref, force=call.query(ExpungeQuery).force)
     return nothing()
-
-
-async def find(call: Call, app: Application, ref: str) -> Message:
-    found = await call.store.message(app.no, ref)
-    if found is None:
-        raise NotFound(f"no message {ref!r}")
-    call.subject = found.id
-    return found
 
 
 _ALL = "/app/{app_id}/msg"

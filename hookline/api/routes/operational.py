@@ -7,14 +7,15 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.operation import Operation, OrderedQuery
-from hookline.api.routes.endpoints import apply, either, found_or_made, rotate, set_headers, status_of, verified_with
+from hookline.api.routes.endpoints import headers_of, rotate, secret_of, set_headers
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
     EndpointHeadersOut,
     EndpointSecretOut,
     EndpointSecretRotateIn,
-    endpoint_headers,
+    endpoint_change,
+    new_endpoint,
 )
 from hookline.api.wire.operational import (
     OperationalWebhookEndpointIn,
@@ -22,113 +23,59 @@ from hookline.api.wire.operational import (
     OperationalWebhookEndpointUpdate,
     operational_endpoint,
 )
-from hookline.errors import NotFound
-from hookline.model import Endpoint, EndpointChange, NewEndpoint, Secret
-from hookline.services import manage
+from hookline.services import endpoints
+from hookline.services.endpoints import OperationalRef
 from hookline.web.authorize import Needs
 
 
-async def _look(call: Call) -> Endpoint | None:
-    app = await manage.operational_application(call.store, call.organization())
-    return None if app is None else await call.store.endpoint(app.no, call.path("endpoint_id"))
-
-
-async def _find(call: Call) -> Endpoint:
-    found = await _look(call)
-    if found is None:
-        raise _unknown(call.path("endpoint_id"))
-    call.subject = found.id
-    return found
-
-
-def _unknown(ref: str) -> NotFound:
-    return NotFound(f"no operational webhook endpoint {ref!r}")
-
-
-async def _add(call: Call, new: NewEndpoint) -> Endpoint:
-    return await manage.add_operational_endpoint(call.store, call.services.guard, call.organization(), new)
+def _ref(call: Call) -> OperationalRef:
+    return OperationalRef(call.path("endpoint_id"))
 
 
 async def create(call: Call) -> Response:
-    given = await call.body(OperationalWebhookEndpointIn)
-    new = NewEndpoint(
-        url=given.url,
-        uid=given.uid,
-        description=given.description,
-        event_types=either(given.event_types, given.filter_types),
-        status=status_of(given.disabled),
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        secrets=() if given.secret is None else (Secret(key=given.secret),),
-        headers=given.headers,
-        metadata=given.metadata,
-    )
-    return respond(operational_endpoint(await _add(call, new)), 201)
+    new = new_endpoint(await call.body(OperationalWebhookEndpointIn))
+    return respond(operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new)), 201)
 
 
 async def list_all(call: Call) -> Response:
     page = page_of(call.query(OrderedQuery), ids.ENDPOINT)
-    app = await manage.operational_application(call.store, call.organization())
+    app = await endpoints.operational_application(call.store, call.organization())
     found = [] if app is None else await call.store.endpoints(app.no, page)
     return listing([operational_endpoint(each) for each in found], [each.id for each in found], page)
 
 
 async def show(call: Call) -> Response:
-    return respond(operational_endpoint(await _find(call)))
+    return respond(operational_endpoint(await endpoints.find(call.deps, call.caller, _ref(call))))
 
 
 async def update(call: Call) -> Response:
     """Replace it, or make it under the uid in the address, unless the body gives another one."""
     given = await call.body(OperationalWebhookEndpointUpdate)
-    found, made = await found_or_made(lambda: _look(call), lambda: _make(call, given))
-    if made:
-        return respond(operational_endpoint(found), 201)
-    change = EndpointChange(
-        url=given.url,
-        uid=given.uid,
-        description=given.description,
-        event_types=either(given.event_types, given.filter_types),
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        metadata=given.metadata,
-    )
-    return respond(operational_endpoint(await apply(call, found, change, given.disabled)))
-
-
-async def _make(call: Call, given: OperationalWebhookEndpointUpdate) -> Endpoint:
-    ref = call.path("endpoint_id")
-    if ref.startswith(ids.ENDPOINT):
-        raise _unknown(ref)
-    new = NewEndpoint(
-        url=given.url,
-        uid=given.uid or ref,
-        description=given.description,
-        event_types=either(given.event_types, given.filter_types),
-        status=status_of(given.disabled),
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        metadata=given.metadata,
-    )
-    return await _add(call, new)
+    change = endpoint_change(given)
+    found, made = await endpoints.put(call.deps, call.caller, _ref(call), change, disabled=given.disabled)
+    return respond(operational_endpoint(found), 201 if made else 200)
 
 
 async def delete(call: Call) -> Response:
-    await call.store.delete_endpoint((await _find(call)).no)
+    await endpoints.delete(call.deps, call.caller, _ref(call))
     return nothing()
 
 
 async def show_secret(call: Call) -> Response:
-    return respond(verified_with(manage.check_opened(await _find(call))))
+    return respond(secret_of(await endpoints.show_secret(call.deps, call.caller, _ref(call))))
 
 
 async def rotate_secret(call: Call) -> Response:
-    await rotate(call, await _find(call))
+    await rotate(call, _ref(call))
     return nothing()
 
 
 async def show_headers(call: Call) -> Response:
-    return respond(endpoint_headers(manage.check_opened(await _find(call)).headers))
+    return await headers_of(call, _ref(call))
 
 
 async def replace_headers(call: Call) -> Response:
-    return await set_headers(call, await _find(call))
+    return await set_headers(call, _ref(call))
 
 
 _ALL = "/operational-webhook/endpoint"

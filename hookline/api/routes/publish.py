@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -13,8 +12,7 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, respond
 from hookline.api.operation import Operation, Query
-from hookline.api.routes.applications import make_named
-from hookline.api.wire.applications import ApplicationIn
+from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.ingest import (
     MAX_IN_BATCH,
     BatchErrorOut,
@@ -33,13 +31,12 @@ from hookline.model import (
     BatchAccepted,
     IngestStatus,
     Message,
-    NewBatch,
     NewMessage,
 )
 from hookline.rules import trace_context
-from hookline.rules.checks import message as message_checks
-from hookline.services import manage
-from hookline.services.schemas.payloads import TimeBudget
+from hookline.services import applications, messages
+from hookline.services.deps import Deps
+from hookline.services.messages import KeyReused
 from hookline.web import body
 from hookline.web.authorize import Needs
 from hookline.web.errors import Refused
@@ -48,12 +45,9 @@ from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reuse
 from hookline.web.middleware import record_of
 
 ENVELOPE = 16 * 1024  # what a request may have beside its payload
-TURN = 0.005  # seconds for which a batch's messages are looked at in one go
 AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
-
-T = TypeVar("T")
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -73,39 +67,25 @@ async def create(call: Call) -> Response:
     asked = call.query(CreateQuery)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
     given = body.decode(raw, MessageIn)
+    deps = call.deps
     app = await _application(call, given.application)
     key, digest = _idempotency(call, app, raw)
-    accepted = await _accept(call, app, given, key, digest, trace)
-    if accepted.status == IngestStatus.NO_APPLICATION:
-        call.services.auth.forget(call.caller, call.path("app_id"))
-    if accepted.status == IngestStatus.KEY_REUSED:
-        raise reused()
+    new = replace(_new(deps, app, given, trace), idempotency_key=key, idempotency_body=digest)
+    unsupported = _unsupported(given, deps.retention_days)
+    try:
+        accepted = await messages.publish(deps, call.caller, app, new, decoded=True, unsupported=unsupported)
+    except KeyReused:
+        raise reused() from None
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _first_trace(call, app, (accepted,))
     _note(call, app, accepted.deliveries, {"message.id": accepted.message_id, "event_type": given.event_type})
-    kept = _kept(app, given, manage.judge_accepted(accepted), trace)
+    kept = _kept(app, given, accepted, trace)
     return _respond(message(kept, with_payload=asked.with_content), accepted.status)
 
 
-async def _accept(
-    call: Call, app: Application, given: MessageIn, key: bytes | None, digest: bytes | None, trace: str | None
-) -> Accepted:
-    """What was accepted before under its key stays accepted, though it would not pass any more."""
-    try:
-        new = await _new(call, app, given, trace, TimeBudget(app.id))
-    except InvalidInput:
-        before = await call.store.accepted_under(key, digest) if key and digest else None
-        if before is None:
-            raise
-        return before
-    return await call.services.submit(replace(new, idempotency_key=key, idempotency_body=digest))
-
-
-async def _new(call: Call, app: Application, given: MessageIn, trace: str | None, budget: TimeBudget) -> NewMessage:
-    _check_support(given, call.services.retention_days)
-    now = call.services.wall()
-    new = NewMessage(
-        id=ids.mint(ids.MESSAGE, now),
+def _new(deps: Deps, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
+    return NewMessage(
+        id=ids.mint(ids.MESSAGE, deps.wall()),
         app_no=app.no,
         event_type=given.event_type,
         payload=bytes(given.payload),
@@ -117,22 +97,20 @@ async def _new(call: Call, app: Application, given: MessageIn, trace: str | None
         policy=None if given.policy is None else given.policy.override(),
         trace=trace,
     )
-    new = message_checks.check_message(new, now=now, max_payload=call.services.max_payload, decoded=True)
-    await call.services.schemas.check(app.org_id, new.event_type, new.payload, budget)
-    return new
 
 
-def _check_support(given: MessageIn, retention_days: int) -> None:
+def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
     """What would otherwise be taken for granted and not done."""
     if given.transformations_params:
-        raise InvalidInput("nothing is transformed here: the payload is sent as it is", field="transformationsParams")
+        return InvalidInput("nothing is transformed here: the payload is sent as it is", field="transformationsParams")
     days, hours = given.payload_retention_period, given.payload_retention_hours
     if (days is not None and days < retention_days) or (hours is not None and hours < 24 * retention_days):
-        raise InvalidInput(
+        return InvalidInput(
             f"payloads are kept for {retention_days} days here, and one message's cannot be kept "
             "for less; delete its content when it is time",
             field="payloadRetentionPeriod",
         )
+    return None
 
 
 def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | None) -> Message:
@@ -164,17 +142,13 @@ async def create_batch(call: Call) -> Response:
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
     items, wanted = await _items(call, raw)
-    app = await _application(call, wanted)
+    deps, app = call.deps, await _application(call, wanted)
     key, digest = _idempotency(call, app, raw)
-    messages, faults = await _sort_out(call, app, items, trace)
-    batch = NewBatch(app_no=app.no, messages=messages, faults=faults, idempotency_key=key, idempotency_body=digest)
+    given = (_new_or_fault(deps, app, item, trace) for item in items)
     try:
-        accepted = await call.services.submit_batch(batch)
-    except NotFound:
-        call.services.auth.forget(call.caller, call.path("app_id"))
-        raise
-    if accepted.status == IngestStatus.KEY_REUSED:
-        raise reused()
+        accepted = await messages.publish_batch(deps, call.caller, app, given, key=key, body=digest)
+    except KeyReused:
+        raise reused() from None
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _first_trace(call, app, accepted.answers)
     _note(call, app, sum(one.deliveries for one in accepted.answers), {"messages": len(accepted.answers)})
@@ -190,8 +164,7 @@ async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | N
             return list(whole.messages), whole.application
     parts = _parts(raw)
     beside = body.decode(b'{"application":%s}' % bytes(parts.application), MessageBatchBeside)
-    turns = Turns(call.services.monotonic)
-    return [_item(call, part) async for part in turns.over(parts.unread)], beside.application
+    return [_item(call, part) async for part in messages.in_turns(parts.unread)], beside.application
 
 
 def _parts(raw: bytes) -> MessageBatchParts:
@@ -218,39 +191,11 @@ def _item(call: Call, part: bytes) -> _Item:
         return str(error)
 
 
-class Turns:
-    """Of a long list that is walked while other requests wait."""
-
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._until = monotonic() + TURN
-
-    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
-        for item in items:
-            if self._monotonic() > self._until:
-                await asyncio.sleep(0)  # theirs
-                self._until = self._monotonic() + TURN
-            yield item
-
-
-async def _sort_out(
-    call: Call, app: Application, items: list[_Item], trace: str | None
-) -> tuple[tuple[NewMessage, ...], dict[int, str]]:
-    """The messages to accept, and by their positions the faults of the others."""
-    messages: list[NewMessage] = []
-    faults: dict[int, str] = {}
-    budget = TimeBudget(app.id)
-    position = -1
-    async for item in Turns(call.services.monotonic).over(items):
-        position += 1
-        if isinstance(item, str):
-            faults[position] = item
-            continue
-        try:
-            messages.append(await _new(call, app, item, trace, budget))
-        except InvalidInput as error:
-            faults[position] = str(error)
-    return tuple(messages), faults
+def _new_or_fault(deps: Deps, app: Application, item: _Item, trace: str | None) -> NewMessage | str:
+    if isinstance(item, str):
+        return item
+    unsupported = _unsupported(item, deps.retention_days)
+    return _new(deps, app, item, trace) if unsupported is None else str(unsupported)
 
 
 def _results(
@@ -270,7 +215,7 @@ def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, 
     if isinstance(item, str):  # it was read when it was accepted, by another release
         return _refused(422, "invalid", item)
     try:
-        kept = _kept(app, item, manage.judge_accepted(answer), trace)
+        kept = _kept(app, item, messages.judged(answer), trace)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
     return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
@@ -288,10 +233,10 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
     try:
         return await call.application()
     except NotFound:
-        if wanted is None or call.caller.app is not None or call.path("app_id").startswith(ids.APP):
+        if wanted is None or call.caller.app is not None:
             raise
     call.services.auth.allow(call.caller, Needs.WRITE)
-    return await make_named(call, call.path("app_id"), wanted)
+    return await applications.find_or_create(call.deps, call.caller, call.path("app_id"), new_application(wanted))
 
 
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:

@@ -6,20 +6,20 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import In, Instant, Out
-from hookline.model import Application, NewApplication
+from hookline.api.wire.base import NAMED, In, Instant, Out, documented, either
+from hookline.model import Application, ApplicationChange, NewApplication
 
-Name = Annotated[str, Meta(min_length=1, max_length=1024, description="For people.")]
+Name = Annotated[str, documented(minLength=1, maxLength=1024), Meta(description="For people.")]
 Uid = Annotated[
     str,
-    Meta(
-        min_length=1,
-        max_length=256,
-        pattern=r"^[a-zA-Z0-9\-_.]+$",
-        description="Your own name for it: taken wherever the id is. Does not begin with `app_`.",
-    ),
+    NAMED,
+    Meta(description="Your own name for it: taken wherever the id is. Does not begin with `app_`."),
 ]
-Rate = Annotated[int, Meta(ge=1, le=65_535, description="Requests a second at most, to all of its endpoints together.")]
+Rate = Annotated[
+    int,
+    documented(minimum=1, maximum=65_535),
+    Meta(description="Requests a second at most, to all of its endpoints together."),
+]
 
 
 class ApplicationIn(In, frozen=True, kw_only=True):
@@ -61,10 +61,18 @@ class ApplicationOut(Out, frozen=True, kw_only=True):
     updated_at: Instant
 
 
-def new_application(given: ApplicationIn, uid: str | None) -> NewApplication:
+def new_application(given: ApplicationIn) -> NewApplication:
     return NewApplication(
-        name=given.name, uid=uid, throttle_rate=given.throttle_rate or given.rate_limit, metadata=given.metadata
+        name=given.name,
+        uid=given.uid,
+        throttle_rate=either(given.throttle_rate, given.rate_limit),
+        metadata=given.metadata,
     )
+
+
+def application_change(given: ApplicationUpdate | ApplicationPatch) -> ApplicationChange:
+    rate = either(given.throttle_rate, given.rate_limit)
+    return ApplicationChange(name=given.name, uid=given.uid, throttle_rate=rate, metadata=given.metadata)
 
 
 def application(app: Application) -> ApplicationOut:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hookline.api.wire.applications import ApplicationIn
-from hookline.api.wire.base import In, Out
+from hookline.api.wire.base import In, Out, documented
 from hookline.security.tokens import PORTAL_LIFETIME
 
 HOUR, WEEK = 3600, int(PORTAL_LIFETIME)
@@ -19,7 +19,12 @@ class AppPortalAccessIn(In, frozen=True, kw_only=True):
         ApplicationIn | None, Meta(description="Made if there is no application of that id or uid yet; else ignored.")
     ] = None
     expiry: (
-        Annotated[int, Meta(ge=HOUR, le=WEEK, description="Seconds that the token is valid; else 7 days.")] | None
+        Annotated[
+            int,
+            documented(minimum=HOUR, maximum=WEEK),
+            Meta(description="Seconds that the token is valid; else 7 days."),
+        ]
+        | None
     ) = None
     read_only: Annotated[bool | None, Meta(description="Whether the token may only read.")] = None
     feature_flags: Annotated[

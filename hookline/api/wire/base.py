@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from hookline.model import PolicyOverride, Strategy
@@ -22,6 +22,13 @@ def documented(**schema: object) -> Meta:
     """Constraints for the OpenAPI document alone: the service checks them, in the words that every front end shows."""
     return Meta(extra_json_schema=schema)
 
+
+def either(new: T, older: T) -> T:
+    """A value that older SDKs give under another name."""
+    return older if (new is None or new is UNSET) and older is not UNSET else new
+
+
+NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # most of what callers name
 
 encode = msgspec.json.Encoder().encode
 

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import In, Instant, Out, Policy, Unsupported, documented, policy
-from hookline.model import ActorKind, Endpoint, LaneEvent, LaneEventKind, LaneView, OnDeath, Ordering, Scheme
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, policy
+from hookline.model import (
+    ActorKind,
+    Endpoint,
+    EndpointChange,
+    LaneEvent,
+    LaneEventKind,
+    LaneView,
+    NewEndpoint,
+    OnDeath,
+    Ordering,
+    Scheme,
+    Secret,
+)
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.guard import is_sensitive
 
-_NAMED = r"^[a-zA-Z0-9\-_.]+$"
-
-Url = Annotated[str, Meta(min_length=1, max_length=8000)]
-Uid = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAMED)]
-Description = Annotated[str, Meta(max_length=4096)]
-Version = Annotated[int, Meta(ge=1, le=65_535)]
-EventTypes = Annotated[
-    tuple[Annotated[str, Meta(max_length=256, pattern=_NAMED)], ...], Meta(min_length=1, max_length=1000)
-]
-Channels = Annotated[
-    tuple[Annotated[str, Meta(max_length=128, pattern=_NAMED)], ...], Meta(min_length=1, max_length=10)
-]
-Rate = Annotated[float, Meta(ge=0.001, le=65_535, description="Requests a second at most.")]
-Concurrency = Annotated[int, Meta(ge=1, le=10_000, description="Requests in flight at most.")]
+Url = Annotated[str, documented(minLength=1, maxLength=8000)]
+Uid = Annotated[str, NAMED]
+Description = Annotated[str, documented(maxLength=4096)]
+Version = Annotated[int, documented(minimum=1, maximum=65_535)]
+EventTypes = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=1000)]
+Channels = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=10)]
+Rate = Annotated[float, documented(minimum=0.001, maximum=65_535), Meta(description="Requests a second at most.")]
+Concurrency = Annotated[int, documented(minimum=1, maximum=10_000), Meta(description="Requests in flight at most.")]
 Key = Annotated[str, Meta(max_length=256)]
 Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds for which the old secret signs too.")]
 Cause = Annotated[str, documented(minLength=1, maxLength=500), Meta(description="Kept in the endpoint's history.")]
@@ -130,6 +136,32 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     updated_at: Instant
 
 
+# SDKs have an older name for each of these.
+_OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
+
+
+def new_endpoint(given: Any) -> NewEndpoint:
+    """Of a request that creates an endpoint, of either kind."""
+    status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
+    secrets = () if given.secret is None else (Secret(key=given.secret),)
+    return NewEndpoint(**_values(given), status=status, secrets=secrets)
+
+
+def endpoint_change(given: Any) -> EndpointChange:
+    """Of a request that replaces or changes one. Status and secrets are changed in other ways."""
+    return EndpointChange(**_values(given))
+
+
+def _values(given: Any) -> dict[str, Any]:
+    fields = EndpointChange.__struct_fields__
+    found = {name: value for name in fields if (value := getattr(given, name, UNSET)) is not UNSET}
+    for name, older in _OLDER.items():
+        found[name] = either(getattr(given, name), getattr(given, older))
+    if found.get("policy") is not None:
+        found["policy"] = found["policy"].override()
+    return found
+
+
 def endpoint(found: Endpoint) -> EndpointOut:
     return EndpointOut(
         id=found.id,
@@ -218,7 +250,7 @@ def endpoint_headers(headers: dict[str, str]) -> EndpointHeadersOut:
 
 
 class EventExampleIn(In, frozen=True, kw_only=True):
-    event_type: Annotated[str, Meta(max_length=256, pattern=_NAMED)]
+    event_type: Annotated[str, NAMED]
     example_index: Annotated[Literal[0] | None, Meta(description="There is one example of each event type.")] = None
     payload: Unsupported = None
 

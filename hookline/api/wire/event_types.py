@@ -6,21 +6,17 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from hookline.api.wire.base import In, Instant, Out, Policy, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, policy
 from hookline.model import EventType
 
-_NAME = r"^[a-zA-Z0-9\-_.]+$"
-
-Name = Annotated[
-    str, Meta(min_length=1, max_length=256, pattern=_NAME, description="Such as `order.paid`; what messages are of.")
-]
-Description = Annotated[str, Meta(max_length=4096, description="For people.")]
+Name = Annotated[str, NAMED, Meta(description="Such as `order.paid`; what messages are of.")]
+Description = Annotated[str, documented(maxLength=4096), Meta(description="For people.")]
 Versions = Annotated[
     dict[str, dict[str, Any]], Meta(description="A JSON Schema of the payload by version; the highest version counts.")
 ]
-Flag = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
-Flags = Annotated[tuple[Flag, ...], Meta(max_length=100)]
-Group = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
+Flag = Annotated[str, NAMED]
+Flags = Annotated[tuple[Flag, ...], documented(maxItems=100)]
+Group = Annotated[str, NAMED]
 Validated = Annotated[bool, Meta(description="Messages whose payload does not fit the newest schema are refused.")]
 
 

@@ -8,21 +8,18 @@ from msgspec import UNSET, Meta, Raw, UnsetType, defstruct
 from msgspec.structs import astuple
 
 from hookline.api.wire.applications import ApplicationIn
-from hookline.api.wire.base import In, Instant, Out, Policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented
 from hookline.api.wire.messages import MessageOut
 from hookline.rules.checks.message import MAX_MESSAGE_CHANNELS, MAX_TAGS
 
 MAX_IN_BATCH = 1000
 
-_NAME = r"^[a-zA-Z0-9\-_.]+$"
-
-EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
-EventId = Annotated[str, Meta(min_length=1, max_length=256, pattern=_NAME)]
-Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=_NAME)]
-Channels = Annotated[tuple[Channel, ...], Meta(min_length=1, max_length=MAX_MESSAGE_CHANNELS)]
-Tag = Annotated[str, Meta(min_length=1, max_length=128)]
-OrderingKey = Annotated[str, Meta(min_length=1, max_length=256)]
-Tags = Annotated[tuple[Tag, ...], Meta(min_length=1, max_length=MAX_TAGS)]
+EventTypeName = Annotated[str, NAMED]
+EventId = Annotated[str, NAMED]
+Channels = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=MAX_MESSAGE_CHANNELS)]
+Tag = Annotated[str, documented(minLength=1, maxLength=128)]
+OrderingKey = Annotated[str, documented(minLength=1, maxLength=256)]
+Tags = Annotated[tuple[Tag, ...], documented(minItems=1, maxItems=MAX_TAGS)]
 
 
 class MessageIn(In, frozen=True, kw_only=True):

@@ -7,17 +7,17 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import In, Instant, Out
+from hookline.api.wire.base import NAMED, In, Instant, Out, documented
 from hookline.model import ApiKey, Scope
-
-REF = r"^[a-zA-Z0-9\-_.]{1,256}$"
 
 
 class ApiKeyIn(In, frozen=True, kw_only=True):
-    name: Annotated[str, Meta(min_length=1, max_length=256, description="For people: who uses it, and where.")]
+    name: Annotated[
+        str, documented(minLength=1, maxLength=256), Meta(description="For people: who uses it, and where.")
+    ]
     scope: Annotated[Scope, Meta(description="What its holder may do.")] = Scope.FULL
     app_id: (
-        Annotated[str, Meta(pattern=REF, description="The only application it reaches, by id or uid; else all.")] | None
+        Annotated[str, NAMED, Meta(description="The only application it reaches, by id or uid; else all.")] | None
     ) = None
     expires_at: Annotated[Instant | None, Meta(description="From then on it is void; else it lasts.")] = None
 

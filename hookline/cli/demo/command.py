@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from hookline import clock, config
+from hookline import clock, config, ids
 from hookline.cli import params
 from hookline.cli.demo.cast import CUSTOMERS
 from hookline.cli.demo.traffic import Api, DemoFailed, introduce, stream
@@ -28,7 +28,6 @@ from hookline.cli.output import Output
 from hookline.config import PREFIX
 from hookline.errors import ConfigError
 from hookline.server import sockets as listeners
-from hookline.services import manage
 
 SERVER = (sys.executable, "-P", "-m", "hookline.cli.demo.server", "serve", "--json")
 KEPT = "The links that sign in are shown on a terminal, or with --json."
@@ -137,7 +136,7 @@ async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
         )
     try:
         address = await _announced(child)
-        yield address, tokens.issue(config.load(env).jwt_secret, manage.DEFAULT_ORG, now=clock.wall())
+        yield address, tokens.issue(config.load(env).jwt_secret, ids.DEFAULT_ORG, now=clock.wall())
     finally:
         await _end(child)
 

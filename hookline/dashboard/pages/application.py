@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.api.routes.authentication import link_address, portal_link
 from hookline.dashboard import components
 from hookline.dashboard.charts import figures, series
 from hookline.dashboard.charts.series import Series
-from hookline.dashboard.page import Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.application_form import Draft
 from hookline.dashboard.pages.endpoints import Sight
-from hookline.errors import Conflict, InvalidInput
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
 from hookline.rules.checks.text import lasting
-from hookline.services import manage
+from hookline.services import applications
 from hookline.store.protocols import MAX_WAITING
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
@@ -31,10 +30,6 @@ def path(app: Application, rest: str = "") -> str:
 
 async def find(context: PageContext) -> Application:
     return await context.application(context.path("app_id"))
-
-
-def done(context: PageContext, app: Application, notice: str, detail: str = "", to: str | None = None) -> Done:
-    return Done(to=to or context.link(path(app)), notice=notice, subject=app.id, detail=detail, app_id=app.id)
 
 
 async def show(context: PageContext) -> Page:
@@ -130,32 +125,18 @@ async def show_edit(context: PageContext) -> Page:
     return _edit_page(context, app, drafts.of(app), None)
 
 
-def _edit_page(context: PageContext, app: Application, draft: Draft, error: str | None) -> Page:
-    form = components.form(
-        context,
-        context.link(path(app, "/edit")),
-        *drafts.fields(draft, error),
-        components.actions(tag("button", "Save", class_="button main")),
-        class_="fill",
-    )
-    return Page(
-        title="Edit the application",
-        rail="applications",
-        body=[form],
-        aside=tag("a", "Back to the application", href=context.link(path(app))),
-        every=None,
-        status=422 if error else 200,
-    )
+def _edit_page(context: PageContext, app: Application, draft: Draft, error: HooklineError | None) -> Page:
+    back = tag("a", "Back to the application", href=context.link(path(app)))
+    return drafts.page(context, "Edit the application", path(app, "/edit"), "Save", draft, error, back)
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    app, draft = await find(context), drafts.read_draft(form)
+    draft = drafts.read_draft(form)
     try:
-        changed = await manage.change_application(context.store, app, draft.change())
+        changed = await applications.change(context.deps, context.by, context.path("app_id"), draft.change())
     except (InvalidInput, Conflict) as error:
-        return _edit_page(context, app, draft, str(error))
-    context.services.auth.forget_application(changed)
-    return done(context, changed, "Saved.")
+        return _edit_page(context, await find(context), draft, error)
+    return Done(to=context.link(path(changed)), notice="Saved.")
 
 
 # ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,27 +163,25 @@ def _portal(context: PageContext, app: Application) -> Safe | None:
     return components.section("Portal", tag("p", words), components.actions(form, end), tag("p", ends, class_="quiet"))
 
 
-async def make_link(context: PageContext, form: Form) -> ResultPage:
-    app, lifetime = await find(context), form.text("lifetime")
-    if lifetime not in dict(LIFETIMES):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in LIFETIMES)}", field="lifetime")
+async def make_link(context: PageContext, form: Form) -> Page:
+    typed = form.text("lifetime")
+    lifetime = int(typed) if typed in dict(LIFETIMES) else 0
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
-    address = link_address(context.services, context.request)
-    made = portal_link(context.services, address, app, lifetime=float(lifetime), scope=scope)
-    words = f"Opens the portal of {app.name} for {lasting(float(lifetime))}. It is not shown again."
-    return ResultPage(
+    address = context.services.link_address(context.request)
+    made = await applications.portal_link(
+        context.deps, context.by, context.path("app_id"), address, lifetime=lifetime, scope=scope
+    )
+    words = f"Opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
+    return Page(
         title="Link to the portal",
         rail="applications",
         body=[
             components.verdict("scheduled", words),
             components.code(made.url, name="link"),
             tag("p", "Send it to the customer, or put it in an iframe of a site in HOOKLINE_PORTAL_ORIGINS."),
-            components.actions(components.link_button(context.link(path(app)), "Back to the application")),
+            components.actions(components.link_button(context.link(path(made.app)), "Back to the application")),
         ],
         every=None,
-        subject=app.id,
-        detail=f"{scope.value}, {lifetime} s",
-        app_id=app.id,
     )
 
 
@@ -212,11 +191,11 @@ async def hidden(context: PageContext) -> Response:
 
 
 async def end_portal(context: PageContext, form: Form) -> Done | Page:
-    app = await find(context)
     if not form.flag("sure"):
-        return _asked(context, app)
-    await context.services.auth.revoke_all(app.org_id, app)
-    return done(context, app, "Every link to its portal, and every token of the application, is void.")
+        return _asked(context, await find(context))
+    app = await applications.end_portal(context.deps, context.by, context.path("app_id"))
+    notice = "Every link to its portal, and every token of the application, is void."
+    return Done(to=context.link(path(app)), notice=notice)
 
 
 def _asked(context: PageContext, app: Application) -> Page:
@@ -263,10 +242,8 @@ async def show_delete(context: PageContext) -> Page:
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    app = await find(context)
-    await context.store.delete_application(app.no)
-    context.services.auth.forget_application(app)
-    return done(context, app, "The application is deleted.", app.name[:200], context.link("/applications", app=None))
+    await applications.delete(context.deps, context.by, context.path("app_id"))
+    return Done(to=context.link("/applications", app=None), notice="The application is deleted.")
 
 
 _ONE = "/applications/{app_id}"
@@ -278,8 +255,8 @@ VIEWS = (
     View(path=f"{_ONE}/portal-link", show=hidden),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/edit", do=edit, name="application.edit"),
-    Action(path=f"{_ONE}/portal-link", do=make_link, name="application.portal_link"),
-    Action(path=f"{_ONE}/end-portal", do=end_portal, name="application.end_portal"),
-    Action(path=f"{_ONE}/delete", do=delete, name="application.delete"),
+    Action(path=f"{_ONE}/edit", do=edit),
+    Action(path=f"{_ONE}/portal-link", do=make_link),
+    Action(path=f"{_ONE}/end-portal", do=end_portal),
+    Action(path=f"{_ONE}/delete", do=delete),
 )

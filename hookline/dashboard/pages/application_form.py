@@ -1,16 +1,19 @@
-"""An application as it stands in a form. Pure."""
+"""The form of an application, new or changed."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Form
-from hookline.errors import InvalidInput
+from hookline.dashboard.page import Form, Page
+from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.pages.endpoint.draft import metadata, whole
+from hookline.errors import HooklineError, InvalidInput
 from hookline.model import Application, ApplicationChange, NewApplication
-from hookline.rules.checks.text import shown
-from hookline.web.html import Child
+from hookline.services.errors import http_status
+from hookline.web.html import Child, Safe, tag
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -21,26 +24,14 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def new(self) -> NewApplication:
         return NewApplication(
-            name=self.name, uid=self.uid or None, throttle_rate=self._rate(), metadata=self._metadata()
+            name=self.name,
+            uid=self.uid or None,
+            throttle_rate=whole("throttle_rate", self.throttle_rate),
+            metadata=metadata(self.metadata),
         )
 
     def change(self) -> ApplicationChange:
-        return ApplicationChange(
-            name=self.name, uid=self.uid or None, throttle_rate=self._rate(), metadata=self._metadata()
-        )
-
-    def _rate(self) -> int | None:
-        if not self.throttle_rate:
-            return None
-        if not (self.throttle_rate.isascii() and self.throttle_rate.isdigit() and len(self.throttle_rate) < 10):
-            raise InvalidInput(f"{shown(self.throttle_rate)} is not a whole number", field="throttle_rate")
-        return int(self.throttle_rate)
-
-    def _metadata(self) -> dict[str, str]:
-        try:
-            return msgspec.json.decode(self.metadata, type=dict[str, str]) if self.metadata else {}
-        except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-            raise InvalidInput('is not a JSON object of texts, such as {"plan": "gold"}', field="metadata") from None
+        return ApplicationChange(**asdict(self.new()))
 
 
 def of(app: Application) -> Draft:
@@ -56,12 +47,26 @@ def read_draft(form: Form) -> Draft:
     return Draft(**{name: form.text(name) for name in Draft.__struct_fields__})
 
 
-def fields(draft: Draft, error: str | None) -> list[Child]:
+def page(
+    context: PageContext, title: str, to: str, press: str, draft: Draft, error: HooklineError | None, back: Safe
+) -> Page:
+    """`to`: where the form is posted."""
+    form = components.form(
+        context,
+        context.link(to),
+        *_fields(draft, error),
+        components.actions(tag("button", press, class_="button main")),
+        class_="fill",
+    )
+    return Page(title=title, rail="applications", body=[form], aside=back, every=None, status=http_status(error))
+
+
+def _fields(draft: Draft, error: HooklineError | None) -> list[Child]:
     """With what is wrong beside the field that it is about, or above them all."""
-    name, colon, words = (error or "").partition(": ")
-    faults = {name: words} if colon and name in Draft.__struct_fields__ else {}
+    fields = Draft.__struct_fields__
+    faults = {error.field: error.words} if isinstance(error, InvalidInput) and error.field in fields else {}
     return [
-        components.verdict("dead", error) if error and not faults else None,
+        components.verdict("dead", str(error)) if error and not faults else None,
         components.field("name", "Name", draft.name, error=faults.get("name"), required=True, maxlength="1024"),
         components.field(
             "uid", "Uid", draft.uid, hint="Your own name for this customer, in the API.", error=faults.get("uid")

@@ -9,10 +9,10 @@ from msgspec import Struct
 from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.application_form import Draft, fields, read_draft
-from hookline.errors import Conflict, InvalidInput
+from hookline.dashboard.pages.application_form import Draft, page, read_draft
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import AppHealth, Application
-from hookline.services import manage
+from hookline.services import applications
 from hookline.store.plans.names import LOOKED
 from hookline.store.protocols import MAX_LISTED
 from hookline.store.protocols import Page as Rows
@@ -181,39 +181,19 @@ async def show_new(context: PageContext) -> Page:
     return _new_page(context, Draft(), None)
 
 
-def _new_page(context: PageContext, draft: Draft, error: str | None) -> Page:
-    form = components.form(
-        context,
-        context.link("/applications/new"),
-        *fields(draft, error),
-        components.actions(tag("button", "Add the application", class_="button main")),
-        class_="fill",
-    )
-    return Page(
-        title="Add an application",
-        rail="applications",
-        body=[form],
-        aside=tag("a", "Back to the applications", href=context.link("/applications")),
-        every=None,
-        status=422 if error else 200,
-    )
+def _new_page(context: PageContext, draft: Draft, error: HooklineError | None) -> Page:
+    back = tag("a", "Back to the applications", href=context.link("/applications"))
+    return page(context, "Add an application", "/applications/new", "Add the application", draft, error, back)
 
 
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft = read_draft(form)
     try:
-        await manage.open_organization(context.store, context.org_id, await context.store.now())
-        made = await manage.add_application(context.store, context.org_id, draft.new())
+        made = await applications.create(context.deps, context.by, draft.new())
     except (InvalidInput, Conflict) as error:
-        return _new_page(context, draft, str(error))
-    return Done(
-        to=context.link(f"/applications/{made.id}"),
-        notice="The application is there. Add an endpoint to it.",
-        subject=made.id,
-        detail=made.name[:200],
-        app_id=made.id,
-    )
+        return _new_page(context, draft, error)
+    return Done(to=context.link(f"/applications/{made.id}"), notice="The application is there. Add an endpoint to it.")
 
 
 VIEWS = (View(path="/applications", show=show), View(path="/applications/new", show=show_new))
-ACTIONS = (Action(path="/applications/new", do=create, name="application.create"),)
+ACTIONS = (Action(path="/applications/new", do=create),)

@@ -14,7 +14,8 @@ from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
 from hookline.model import EventType
-from hookline.services import manage
+from hookline.services import event_types
+from hookline.services.errors import http_status
 from hookline.services.schemas.validate import newest
 from hookline.web.html import Child, Safe, tag
 
@@ -22,13 +23,14 @@ NEW = "/new-event-type"  # apart from those that have a name: one may be called 
 FIRST = "1"  # version of a schema
 _ONE = "/event-types/{name}"
 _FIELDS = {
-    "event type": "name",
+    "name": "name",
     "description": "description",
-    "group name": "group",
-    "feature flag": "flags",
+    "group_name": "group",
+    "feature_flags": "flags",
     "version": "version",
     "schema": "schema",
-}  # by how an error begins
+    "validated": "schema",
+}  # of the form, by what errors call them
 
 
 def path(name: str, step: str = "") -> str:
@@ -84,8 +86,6 @@ class Draft(Struct, frozen=True, kw_only=True):
     def applied(self, before: EventType) -> EventType:
         """The event type as it is wanted; `InvalidInput` says which field is wrong."""
         schemas = self._schemas(before.schemas or {})
-        if self.validated and not schemas:
-            raise InvalidInput("payloads can only be checked against a schema: give one", field="schema")
         return replace(
             before,
             description=self.description,
@@ -127,23 +127,22 @@ async def create(context: PageContext, form: Form) -> Done | Page:
     try:
         now = context.services.wall()
         blank = EventType(org_id=context.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await manage.add_event_type(context.store, draft.applied(blank), context.services.schemas.check_saved)
+        made = await event_types.create(context.deps, context.by, draft.applied(blank))
     except (InvalidInput, Conflict, Busy) as error:
         return _page(context, "New event type", NEW, draft, error)
-    context.services.schemas.forget(context.org_id, made.name)
-    return Done(to=context.link(path(made.name)), notice=f"{made.name} is in the catalogue.", subject=made.name)
+    return Done(to=context.link(path(made.name)), notice=f"{made.name} is in the catalogue.")
 
 
 # ── changing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_edit(context: PageContext) -> Page:
-    found = await manage.find_event_type(context.store, context.org_id, context.path("name"))
+    found = await event_types.find(context.deps, context.by, context.path("name"))
     return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    found = await manage.find_event_type(context.store, context.org_id, context.path("name"))
+    found = await event_types.find(context.deps, context.by, context.path("name"))
     draft = Draft.typed(form, found.name)
 
     def decide(seen: EventType) -> EventType:
@@ -154,37 +153,22 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
         return draft.applied(seen)
 
     try:
-        await manage.change_event_type(
-            context.store, context.org_id, found.name, decide, context.services.schemas.check_saved
-        )
+        await event_types.change(context.deps, context.by, found.name, decide)
     except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(context, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
-    context.services.schemas.forget(context.org_id, found.name)
-    return Done(to=context.link(path(found.name)), notice="Saved.", subject=found.name)
+    return Done(to=context.link(path(found.name)), notice="Saved.")
 
 
 async def archive(context: PageContext, _form: Form) -> Done:
-    found = await manage.archive_event_type(
-        context.store, context.org_id, context.path("name"), context.services.schemas.check_saved
-    )
-    return _turned(context, found, "Archived: endpoints that chose it keep it, and no other can choose it.")
+    found = await event_types.archive(context.deps, context.by, context.path("name"))
+    notice = "Archived: endpoints that chose it keep it, and no other can choose it."
+    return Done(to=context.link(path(found.name)), notice=notice)
 
 
 async def restore(context: PageContext, _form: Form) -> Done:
-    found = await manage.change_event_type(
-        context.store,
-        context.org_id,
-        context.path("name"),
-        lambda seen: replace(seen, archived=False),
-        context.services.schemas.check_saved,
-    )
-    return _turned(context, found, "It is in use again.")
-
-
-def _turned(context: PageContext, found: EventType, notice: str) -> Done:
-    context.services.schemas.forget(context.org_id, found.name)
-    return Done(to=context.link(path(found.name)), notice=notice, subject=found.name)
+    found = await event_types.restore(context.deps, context.by, context.path("name"))
+    return Done(to=context.link(path(found.name)), notice="It is in use again.")
 
 
 # ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,9 +177,10 @@ def _turned(context: PageContext, found: EventType, notice: str) -> Done:
 def _page(context: PageContext, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
     faults = {} if error is None else dict([_fault(error)])
     wrong = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
-    status = 200 if error is None else 409 if isinstance(error, Conflict) else 422
     body: list[Child] = [wrong, _form_of(context, to, draft, faults)]
-    return Page(title=title, rail="event-types", body=body, aside=_back(context, to), status=status, every=None)
+    return Page(
+        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), every=None
+    )
 
 
 def _back(context: PageContext, to: str) -> Safe:
@@ -206,13 +191,10 @@ def _back(context: PageContext, to: str) -> Safe:
 
 def _fault(error: HooklineError) -> tuple[str, str]:
     """The field that it is about, and what is wrong with it."""
-    text = str(error)
-    if text.startswith("schemas"):
-        return "schema", text
-    for begin, field in _FIELDS.items():
-        if text.startswith(f"{begin}: "):
-            return field, text.removeprefix(f"{begin}: ")
-    return "name" if isinstance(error, Conflict) else "", text
+    if isinstance(error, InvalidInput):
+        about_schemas = error.field.startswith("schemas")
+        return ("schema", str(error)) if about_schemas else (_FIELDS.get(error.field, ""), error.words)
+    return "name" if isinstance(error, Conflict) else "", str(error)
 
 
 def _form_of(context: PageContext, to: str, draft: Draft, faults: Mapping[str, str]) -> Safe:
@@ -287,8 +269,8 @@ VIEWS = (
     View(path=f"{_ONE}/edit", show=show_edit),
 )
 ACTIONS = (
-    Action(path=NEW, do=create, name="event_type.create"),
-    Action(path=f"{_ONE}/edit", do=edit, name="event_type.edit"),
-    Action(path=f"{_ONE}/archive", do=archive, name="event_type.archive"),
-    Action(path=f"{_ONE}/restore", do=restore, name="event_type.restore"),
+    Action(path=NEW, do=create),
+    Action(path=f"{_ONE}/edit", do=edit),
+    Action(path=f"{_ONE}/archive", do=archive),
+    Action(path=f"{_ONE}/restore", do=restore),
 )

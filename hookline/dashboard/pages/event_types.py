@@ -15,7 +15,8 @@ from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
 from hookline.errors import NotFound
 from hookline.model import EventType, PolicyOverride
 from hookline.rules.checks.text import check_name
-from hookline.services import example_payload, manage
+from hookline.services import event_types as catalogue
+from hookline.services import example_payload
 from hookline.services.schemas.validate import newest
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
@@ -117,7 +118,7 @@ def _standing(each: EventType) -> Safe | None:
 
 
 async def show_one(context: PageContext) -> Page:
-    found = await manage.find_event_type(context.store, context.org_id, context.path("name"))
+    found = await catalogue.find(context.deps, context.by, context.path("name"))
     if not _reaches(context, found):
         raise NotFound(f"no event type {found.name!r}")
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))

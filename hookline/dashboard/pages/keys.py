@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from hookline import ids
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Done, Form, Page, ResultPage, View
+from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import ApiKey, Application, Scope
-from hookline.services import manage
+from hookline.services import api_keys
+from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web.errors import Refused
 from hookline.web.html import Child, Safe, tag
@@ -122,19 +123,16 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
 
 async def show_new(context: PageContext) -> Page:
     _check(context)
-    return await _form(
-        context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id}, {}
-    )
+    return await _form(context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id})
 
 
-async def create(context: PageContext, form: Form) -> ResultPage | Page:
+async def create(context: PageContext, form: Form) -> Page:
     typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
     try:
         made, key = await _create(context, typed)
     except (InvalidInput, NotFound) as error:
-        field, text = _fault(error)
-        return await _form(context, typed, {field: text})
-    return ResultPage(
+        return await _form(context, typed, error)
+    return Page(
         title="API key made",
         rail="keys",
         body=[
@@ -144,9 +142,6 @@ async def create(context: PageContext, form: Form) -> ResultPage | Page:
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
         every=None,
-        subject=made.id,
-        detail=f"{made.name}, {made.scope.value}",
-        app_id=made.app_id,
     )
 
 
@@ -155,15 +150,13 @@ async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKe
         raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
     if typed["days"] not in _LIVES:
         raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
-    now = context.services.wall()
-    return await manage.add_api_key(
-        context.store,
-        context.org_id,
+    return await api_keys.create(
+        context.deps,
+        context.by,
         name=typed["name"],
         scope=Scope(typed["scope"]),
-        app=await context.application(typed["app"]) if typed["app"] else None,
-        expires_at=now + timedelta(days=int(typed["days"])) if typed["days"] else None,
-        now=now,
+        app=typed["app"] or None,
+        expires_at=context.services.wall() + timedelta(days=int(typed["days"])) if typed["days"] else None,
     )
 
 
@@ -174,7 +167,8 @@ def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
     return error.field or "name", error.words
 
 
-async def _form(context: PageContext, typed: Mapping[str, str], faults: Mapping[str, str]) -> Page:
+async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidInput | NotFound | None = None) -> Page:
+    faults = {} if error is None else dict([_fault(error)])
     apps = await context.store.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
     form = components.form(
         context,
@@ -205,7 +199,7 @@ async def _form(context: PageContext, typed: Mapping[str, str], faults: Mapping[
         rail="keys",
         aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
         body=[wrong if faults else None, form],
-        status=422 if faults else 200,
+        status=http_status(error),
         every=None,
     )
 
@@ -224,7 +218,7 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 async def show_revoke(context: PageContext) -> Page:
     """What it touches, before it is done."""
     _check(context)
-    key = await _find(context)
+    key = await api_keys.find(context.deps, context.by, context.path("key_id"))
     used = (
         "It was never used."
         if key.last_used_at is None
@@ -257,23 +251,8 @@ async def show_revoke(context: PageContext) -> Page:
 
 
 async def revoke(context: PageContext, _form: Form) -> Done:
-    key = await _find(context)
-    await context.services.auth.revoke_key(context.org_id, key.id)
-    return Done(
-        to=context.link("/api-keys"),
-        notice=f"{key.name} is revoked.",
-        subject=key.id,
-        detail=key.name,
-        app_id=key.app_id,
-    )
-
-
-async def _find(context: PageContext) -> ApiKey:
-    key_id = context.path("key_id")
-    found = await context.store.api_key(context.org_id, key_id)
-    if found is None:
-        raise NotFound(f"no API key {key_id!r}; it may have been revoked")
-    return found
+    key = await api_keys.revoke(context.deps, context.by, context.path("key_id"))
+    return Done(to=context.link("/api-keys"), notice=f"{key.name} is revoked.")
 
 
 VIEWS = (
@@ -282,6 +261,6 @@ VIEWS = (
     View(path="/api-keys/{key_id}/revoke", show=show_revoke),
 )
 ACTIONS = (
-    Action(path="/api-keys/new", do=create, name="api_key.create"),
-    Action(path="/api-keys/{key_id}/revoke", do=revoke, name="api_key.revoke"),
+    Action(path="/api-keys/new", do=create),
+    Action(path="/api-keys/{key_id}/revoke", do=revoke),
 )

@@ -46,6 +46,7 @@ from hookline.rules.guard import Guard, check_headers, is_sensitive
 MAX_EVENT_TYPES = 1000
 MAX_ENDPOINT_CHANNELS = 10
 MAX_SECRETS = 10
+MAX_FLAGS = 100
 MAX_METADATA = 50
 MAX_METADATA_SIZE = 16 * 1024
 MAX_SCHEMAS_SIZE = 256 * 1024
@@ -104,12 +105,14 @@ def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
 
 
 def check_event_type(event_type: EventType) -> EventType:
-    check_event_type_name(event_type.name)
+    check_name("name", event_type.name)
     check_text("description", event_type.description, 4096)
+    if len(event_type.feature_flags) > MAX_FLAGS:
+        raise InvalidInput(f"more than {MAX_FLAGS}", field="feature_flags")
     for flag in event_type.feature_flags:
-        check_name("feature flag", flag)
+        check_name("feature_flags", flag)
     if event_type.group_name is not None:
-        check_name("group name", event_type.group_name)
+        check_name("group_name", event_type.group_name)
     if event_type.schemas is not None:
         _check_schemas(event_type.schemas)
     if event_type.policy is not None:

@@ -11,22 +11,22 @@ from hookline.dashboard.pages.endpoint.controls import OPENINGS, path
 from hookline.errors import InvalidInput
 from hookline.model import DeadFilter, Endpoint
 from hookline.model.states import EndpointStatus
-from hookline.rules.checks.text import without_query
-from hookline.services import endpoint_state, manage
+from hookline.services import endpoint_state, endpoints
 from hookline.services.lookup import EndpointRef
 from hookline.web.html import Child, tag
+
+
+def ref(context: PageContext) -> EndpointRef:
+    """The endpoint that the path names."""
+    return EndpointRef(context.path("endpoint_id"))
 
 
 async def find(context: PageContext) -> Endpoint:
     return await context.endpoint(context.path("endpoint_id"))
 
 
-def done(context: PageContext, found: Endpoint, notice: str, detail: str = "", to: str | None = None) -> Done:
-    return Done(to=to or context.link(path(found)), notice=notice, subject=found.id, detail=detail, app_id=found.app_id)
-
-
-def ref(context: PageContext) -> EndpointRef:
-    return EndpointRef(context.path("endpoint_id"))
+def done(context: PageContext, found: Endpoint, notice: str, to: str | None = None) -> Done:
+    return Done(to=to or context.link(path(found)), notice=notice)
 
 
 def _cause(form: Form) -> str | None:
@@ -122,10 +122,9 @@ async def reset_circuit(context: PageContext, form: Form) -> Done:
 
 
 async def send_test(context: PageContext, form: Form) -> Done:
-    found, event_type = await find(context), form.text("event_type")
-    sent = await manage.send_example(context.store, found, event_type, context.services.wall())
+    sent = await endpoints.send_test(context.deps, context.by, ref(context), form.text("event_type"))
     notice = "The test event is on its way: this page follows it."
-    return done(context, found, notice, f"{event_type}: {sent.id}", context.link(f"/messages/{sent.id}"))
+    return Done(to=context.link(f"/messages/{sent.id}"), notice=notice)
 
 
 # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,9 +153,8 @@ async def show_delete(context: PageContext) -> Page:
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    found = await find(context)
-    await context.store.delete_endpoint(found.no)
-    return done(context, found, "The endpoint is deleted.", without_query(found.url), context.link("/endpoints"))
+    await endpoints.delete(context.deps, context.by, ref(context))
+    return Done(to=context.link("/endpoints"), notice="The endpoint is deleted.")
 
 
 _ONE = "/endpoints/{endpoint_id}"
@@ -172,6 +170,6 @@ ACTIONS = (
     Action(path=f"{_ONE}/circuit/open", do=open_circuit, portal=True),
     Action(path=f"{_ONE}/circuit/close", do=close_circuit, portal=True),
     Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, portal=True),
-    Action(path=f"{_ONE}/test", do=send_test, name="endpoint.test", portal=True),
-    Action(path=f"{_ONE}/delete", do=delete, name="endpoint.delete", portal=True),
+    Action(path=f"{_ONE}/test", do=send_test, portal=True),
+    Action(path=f"{_ONE}/delete", do=delete, portal=True),
 )

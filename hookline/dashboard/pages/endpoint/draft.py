@@ -122,11 +122,11 @@ def _values(draft: Draft) -> dict[str, Any]:
         "event_types": _types(draft),
         "channels": tuple(_split(draft.channels)) or None,
         "throttle_rate": _number("throttle_rate", draft.throttle_rate),
-        "concurrency": _whole("concurrency", draft.concurrency),
+        "concurrency": whole("concurrency", draft.concurrency),
         "ordering": _one_of("ordering", Ordering, draft.ordering),
         "on_death": _one_of("on_death", OnDeath, draft.on_death),
         "scheme": _one_of("scheme", Scheme, draft.scheme),
-        "metadata": _metadata(draft.metadata),
+        "metadata": metadata(draft.metadata),
         "policy": _policy(draft.policy),
     }
 
@@ -150,7 +150,7 @@ def _number(name: str, text: str) -> float | None:
         raise InvalidInput(f"{shown(text)} is not a number", field=name) from None
 
 
-def _whole(name: str, text: str) -> int | None:
+def whole(name: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -165,7 +165,7 @@ def _one_of(name: str, kind: type[E], text: str) -> E:
         raise InvalidInput(f"takes one of {', '.join(kind)}", field=name) from None
 
 
-def _metadata(text: str) -> dict[str, str]:
+def metadata(text: str) -> dict[str, str]:
     if not text:
         return {}
     try:
@@ -182,7 +182,7 @@ def _policy(given: Mapping[str, str]) -> PolicyOverride | None:
     strategy = given.get("strategy")
     found = PolicyOverride(
         strategy=None if strategy is None else _one_of("policy.strategy", Strategy, strategy),
-        max_attempts=_whole("policy.max_attempts", given.get("max_attempts", "")),
+        max_attempts=whole("policy.max_attempts", given.get("max_attempts", "")),
         schedule=schedule or None,
         **numbers,
     )

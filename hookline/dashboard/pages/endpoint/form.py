@@ -10,15 +10,15 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import draft as drafts
-from hookline.dashboard.pages.endpoint.actions import done, find
+from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
 from hookline.dashboard.pages.endpoint.draft import Draft
 from hookline.dashboard.pages.endpoint.settings import DEATHS, ORDERINGS, SCHEMES
 from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
-from hookline.model import Application, Endpoint, EndpointChange, Strategy
+from hookline.model import Endpoint, EndpointChange, Strategy
 from hookline.rules import redaction
-from hookline.rules.checks.text import without_query
-from hookline.services import manage
+from hookline.services import endpoints
+from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
@@ -45,6 +45,7 @@ class Fault(Struct, frozen=True):
 
     field: str = ""
     words: str = ""
+    status: int = 422
 
     def of(self, name: str) -> str | None:
         return self.words if self.field == name else None
@@ -54,8 +55,8 @@ def fault(error: HooklineError, *, portal: bool = False) -> Fault:
     """Customers are not told of what only operators can set."""
     if isinstance(error, AboutField) and (named := error.field.replace(".", "_")) in _FIELDS:
         hidden = portal and isinstance(error, BlockedAddress)
-        return Fault(named, redaction.refusal(error.words) if hidden else error.words)
-    return Fault("", str(error))
+        return Fault(named, redaction.refusal(error.words) if hidden else error.words, http_status(error))
+    return Fault("", str(error), http_status(error))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -92,32 +93,22 @@ async def _new_page(context: PageContext, draft: Draft, application: str, wrong:
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
         every=None,
-        status=422 if wrong else 200,
+        status=wrong.status if wrong else 200,
     )
 
 
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft, named = drafts.read(form), form.text("application")
+    app = named if context.app is None else context.app.id
+    if not app:
+        return await _new_page(context, draft, named, Fault("", "choose the application that the endpoint belongs to"))
     try:
-        app = await _application(context, named)
-        most = context.services.most_endpoints(context.viewer.caller)
-        made = await manage.add_endpoint(context.store, context.services.guard, app, drafts.new(draft), most=most)
-    except (InvalidInput, BlockedAddress, Conflict) as error:
+        made = await endpoints.create(context.deps, context.by, app, drafts.new(draft))
+    except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
         return await _new_page(context, draft, named, fault(error, portal=context.viewer.portal))
     types = await context.store.event_types(context.org_id, Rows(limit=1), archived=False)
     onward = " Send it a test event, to see that it works." if types else ""
-    return done(context, made, f"The endpoint is there.{onward}", without_query(made.url))
-
-
-async def _application(context: PageContext, named: str) -> Application:
-    if context.app is not None:
-        return context.app
-    if not named:
-        raise InvalidInput("choose the application that the endpoint belongs to")
-    try:
-        return await context.application(named)
-    except NotFound as error:
-        raise InvalidInput(str(error)) from None
+    return Done(to=context.link(path(made)), notice=f"The endpoint is there.{onward}")
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,20 +128,17 @@ async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, wrong:
         body=body,
         aside=back(context, found),
         every=None,
-        status=422 if wrong else 200,
+        status=wrong.status if wrong else 200,
     )
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    found, draft = await find(context), drafts.read(form)
+    draft, decide = drafts.read(form), _decided(drafts.read(form), form.text("revision"))
     try:
-        decide = _decided(draft, form.text("revision"))
-        await manage.change_endpoint(
-            context.store, context.services.guard, found, decide, customer=context.viewer.caller.app is not None
-        )
+        changed = await endpoints.change(context.deps, context.by, ref(context), decide)
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _edit_page(context, await find(context), draft, fault(error, portal=context.viewer.portal))
-    return done(context, found, "Saved.")
+    return Done(to=context.link(path(changed)), notice="Saved.")
 
 
 def _decided(draft: Draft, seen: str) -> Callable[[Endpoint], EndpointChange]:
@@ -300,6 +288,6 @@ VIEWS = (
     View(path=f"{_ONE}/edit", show=show_edit, portal=True),
 )
 ACTIONS = (
-    Action(path="/endpoints/new", do=create, name="endpoint.create", portal=True),
-    Action(path=f"{_ONE}/edit", do=edit, name="endpoint.edit", portal=True),
+    Action(path="/endpoints/new", do=create, portal=True),
+    Action(path=f"{_ONE}/edit", do=edit, portal=True),
 )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.api.routes.endpoints import merged
 from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.endpoint.actions import done, find
+from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
-from hookline.errors import Conflict, InvalidInput
-from hookline.model import Endpoint, EndpointChange
+from hookline.errors import Conflict, HooklineError, InvalidInput
+from hookline.model import Endpoint
 from hookline.rules.guard import is_sensitive
-from hookline.services import manage
+from hookline.services import endpoints
+from hookline.services.errors import http_status
 from hookline.web.html import Child, Safe, tag
 
 BLANK = 3  # lines to add some
@@ -23,12 +23,12 @@ Line = tuple[str, str]  # name and value
 
 
 async def show(context: PageContext) -> Page:
-    return _page(context, manage.check_opened(await find(context)), [], None)
+    return _page(context, endpoints.check_opened(await find(context)), [], None)
 
 
-def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: str | None) -> Page:
+def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: HooklineError | None) -> Page:
     body: list[Child] = [
-        components.verdict("dead", error) if error else None,
+        components.verdict("dead", str(error)) if error else None,
         tag("p", "Sent with each request to ", components.ident(found.url, href=context.link(path(found)), most=80)),
         components.form(
             context,
@@ -45,7 +45,7 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: s
         body=body,
         aside=back(context, found),
         every=None,
-        status=422 if error else 200,
+        status=http_status(error),
     )
 
 
@@ -77,22 +77,13 @@ def _blank(typed: Sequence[Line]) -> list[Safe]:
 
 
 async def save(context: PageContext, form: Form) -> Done | Page:
-    found, typed = await find(context), _typed(form)
-
-    def decide(current: Endpoint) -> EndpointChange:
-        given: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
-        given |= dict(typed)
-        return EndpointChange(headers=merged(manage.check_opened(current).headers, given))
-
-    if any(not name for name, _ in typed):
-        return _page(context, found, typed, "One of them has a value and no name.")
+    typed = _typed(form)
+    removed: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
     try:
-        await manage.change_endpoint(context.store, context.services.guard, found, decide)
+        changed = await endpoints.set_headers(context.deps, context.by, ref(context), removed | dict(typed), merge=True)
     except (InvalidInput, Conflict) as error:
-        return _page(context, found, typed, str(error))
-    asked = {name.lower() for name in form.texts("remove")}
-    names = ", ".join([name for name, _ in typed] + [f"-{name}" for name in found.headers if name.lower() in asked])
-    return done(context, found, "Saved.", names[:500])
+        return _page(context, await find(context), typed, error)
+    return Done(to=context.link(path(changed)), notice="Saved.")
 
 
 def _typed(form: Form) -> list[Line]:
@@ -103,4 +94,4 @@ def _typed(form: Form) -> list[Line]:
 _PATH = "/endpoints/{endpoint_id}/headers"
 
 VIEWS = (View(path=_PATH, show=show, portal=True),)
-ACTIONS = (Action(path=_PATH, do=save, name="endpoint.headers", portal=True),)
+ACTIONS = (Action(path=_PATH, do=save, portal=True),)

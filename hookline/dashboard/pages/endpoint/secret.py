@@ -6,26 +6,24 @@ from datetime import timedelta
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.api.routes.endpoints import verified_with
 from hookline.dashboard import components, delivery_contract
-from hookline.dashboard.page import Action, Form, Page, ResultPage, View
+from hookline.dashboard.page import Action, Form, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.endpoint.actions import find
+from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import OVERLAPS
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint
-from hookline.services import manage
+from hookline.services import endpoints
 from hookline.web.html import Child, tag
 
 
-async def reveal(context: PageContext, _form: Form) -> ResultPage:
-    return _shown(
-        context, manage.check_opened(await find(context)), "Whoever has it can sign in our name: keep it as a password."
-    )
+async def reveal(context: PageContext, _form: Form) -> Page:
+    found = await endpoints.show_secret(context.deps, context.by, ref(context))
+    return _shown(context, found, "Whoever has it can sign in our name: keep it as a password.")
 
 
-async def rotate(context: PageContext, form: Form) -> ResultPage | Page:
+async def rotate(context: PageContext, form: Form) -> Page:
     found, overlap = await find(context), form.text("overlap")
     if overlap not in dict(OVERLAPS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
@@ -33,12 +31,11 @@ async def rotate(context: PageContext, form: Form) -> ResultPage | Page:
         return _not_again(context, found)
     if overlap == "0" and not form.flag("sure"):
         return _asked(context, found)
-    services = context.services
-    changed = await manage.rotate_secret(
-        context.store, services.guard, found, overlap=timedelta(seconds=int(overlap)), now=services.wall()
+    changed = await endpoints.rotate_secret(
+        context.deps, context.by, ref(context), overlap=timedelta(seconds=int(overlap))
     )
     kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
-    return _shown(context, changed, f"The new secret signs from now on. {kept}", detail=f"overlap {overlap} s")
+    return _shown(context, changed, f"The new secret signs from now on. {kept}")
 
 
 def _asked(context: PageContext, found: Endpoint) -> Page:
@@ -67,8 +64,8 @@ def _not_again(context: PageContext, found: Endpoint) -> Page:
     return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None, status=409)
 
 
-def _shown(context: PageContext, found: Endpoint, words: str, detail: str = "") -> ResultPage:
-    key = verified_with(found).key
+def _shown(context: PageContext, found: Endpoint, words: str) -> Page:
+    key = endpoints.receiver_key(found)
     body: list[Child] = [
         components.verdict("scheduled", words),
         tag("p", "Of ", components.ident(found.url, href=context.link(path(found)), most=80)),
@@ -76,15 +73,7 @@ def _shown(context: PageContext, found: Endpoint, words: str, detail: str = "") 
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return ResultPage(
-        title="Secret of the endpoint",
-        rail="endpoints",
-        body=body,
-        every=None,
-        subject=found.id,
-        detail=detail,
-        app_id=found.app_id,
-    )
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None)
 
 
 async def hidden(context: PageContext) -> Response:
@@ -99,6 +88,6 @@ VIEWS = (
     View(path=f"{_ONE}/secret/rotate", show=hidden, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/secret", do=reveal, name="endpoint.reveal_secret", portal=True),
-    Action(path=f"{_ONE}/secret/rotate", do=rotate, name="endpoint.rotate_secret", portal=True),
+    Action(path=f"{_ONE}/secret", do=reveal, portal=True),
+    Action(path=f"{_ONE}/secret/rotate", do=rotate, portal=True),
 )

@@ -8,9 +8,11 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Conflict, NoSuch, NotFound
-from hookline.model import Endpoint, Message
+from hookline.model import Message
 from hookline.model.states import OPEN, DeliveryState, EndpointStatus
-from hookline.services import dead_letters
+from hookline.services import dead_letters, messages
+from hookline.services.errors import http_status
+from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.protocols import MAX_DIGITS
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
@@ -26,11 +28,11 @@ async def offer_resend(context: PageContext) -> Page:
     return await _resend_page(context, message)
 
 
-async def _resend_page(context: PageContext, message: Message, chosen: str = "", wrong: str | None = None) -> Page:
+async def _resend_page(context: PageContext, message: Message, chosen: str = "", wrong: NoSuch | None = None) -> Page:
     found = await context.store.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
     open_ = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
     options, more = [(each.id, f"{each.url} ({each.id})") for each in open_], len(found) > MAX_OFFERED
-    body: list[Child] = [components.verdict("dead", wrong) if wrong else None]
+    body: list[Child] = [components.verdict("dead", str(wrong)) if wrong else None]
     if open_ or more:
         body.append(
             components.form(
@@ -56,37 +58,21 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
         rail="messages",
         body=body,
         aside=_back(context, message),
-        status=422 if wrong else 200,
+        status=http_status(wrong),
         every=None,
     )
 
 
 async def resend(context: PageContext, form: Form) -> Done | Page:
-    message = await context.message(context.path("message_id"))
-    endpoint = await _endpoint(context, message, form.text("endpoint"))
-    if endpoint is None:
-        return await _resend_page(context, message, wrong="Choose one of the endpoints of this message's application.")
-    if endpoint.status == EndpointStatus.DISABLED:
-        raise Conflict(f"{endpoint.id} is disabled, and nothing is sent to it: enable it first")
-    if message.payload is None or await context.store.resend(endpoint.no, message.id) is None:
-        raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
-    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
-    return Done(
-        to=context.link(f"/messages/{message.id}"),
-        notice=f"Sent again to {endpoint.url}.{held}",
-        subject=message.id,
-        detail=f"to {endpoint.id}",
-        app_id=message.app_id,
-    )
-
-
-async def _endpoint(context: PageContext, message: Message, endpoint_id: str) -> Endpoint | None:
-    """Of the message's own application."""
+    ref = MessageRef(context.path("message_id"))
     try:
-        found = await context.endpoint(endpoint_id)
-    except NotFound:
-        return None
-    return found if found.app_no == message.app_no else None
+        message, endpoint = await messages.resend(context.deps, context.by, ref, EndpointRef(form.text("endpoint")))
+    except NoSuch as error:
+        if error.kind != "endpoint":
+            raise
+        return await _resend_page(context, await context.message(ref.message), form.text("endpoint"), error)
+    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
+    return Done(to=context.link(f"/messages/{message.id}"), notice=f"Sent again to {endpoint.url}.{held}")
 
 
 # ── its dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,15 +141,13 @@ async def expunge(context: PageContext, form: Form) -> Done | Page:
     message = await context.message(context.path("message_id"))
     said = form.text("needed")
     agreed = int(said) if said.isascii() and said.isdigit() and len(said) <= MAX_DIGITS else 0
-    more = await _needed(context, message) > agreed
-    if more or not await context.store.expunge_message(message, force=agreed > 0):
+    if await _needed(context, message) > agreed:
         return await _expunge_page(context, message, "More deliveries need it by now: nothing was removed.")
-    return Done(
-        to=context.link(f"/messages/{message.id}"),
-        notice="The payload is removed.",
-        subject=message.id,
-        app_id=message.app_id,
-    )
+    try:
+        await messages.expunge(context.deps, context.by, MessageRef(message.id), force=agreed > 0)
+    except Conflict as error:
+        return await _expunge_page(context, message, str(error))
+    return Done(to=context.link(f"/messages/{message.id}"), notice="The payload is removed.")
 
 
 def _back(context: PageContext, message: Message) -> Safe:
@@ -178,7 +162,7 @@ VIEWS = (
     View(path=f"{_ONE}/expunge", show=ask_expunge, portal=True),
 )
 ACTIONS = (
-    Action(path=f"{_ONE}/resend", do=resend, name="message.resend", portal=True),
+    Action(path=f"{_ONE}/resend", do=resend, portal=True),
     Action(path=f"{_ONE}/replay", do=replay, portal=True),
-    Action(path=f"{_ONE}/expunge", do=expunge, name="message.expunge", portal=True),
+    Action(path=f"{_ONE}/expunge", do=expunge, portal=True),
 )

@@ -1,0 +1,134 @@
+"""Applications: create, change and delete them, and give access to their portal."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
+
+from hookline import ids
+from hookline.errors import Conflict, InvalidInput, NoSuch
+from hookline.model import Application, ApplicationChange, NewApplication, Scope
+from hookline.model.audit import NewAuditEntry
+from hookline.model.callers import Caller
+from hookline.rules.checks import catalogue
+from hookline.security.tokens import PORTAL_LIFETIME
+from hookline.services import audit, lookup, tokens
+from hookline.services.deps import Deps
+
+SHORTEST_PORTAL = 3600  # seconds
+
+
+async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
+    made = deps.store.create_application(by.org_id, catalogue.check_application(new))
+    return await audit.noted(deps, made, lambda app: _entry(by, "create", app, app.name[:200]))
+
+
+async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Application, bool]:
+    """The application with that uid, and whether it was created now. What is asked for is checked in either case."""
+    catalogue.check_application(new)
+    found = None if new.uid is None else await deps.store.application(by.org_id, new.uid)
+    if found is not None:
+        return found, False
+    try:
+        return await create(deps, by, new), True
+    except Conflict:  # another caller created it between the look and the insert
+        return await lookup.application(deps, by, new.uid or ""), False
+
+
+async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication | None) -> Application:
+    """The application that a request names. If there is none and the request describes it, it is created under that uid."""
+    found = await deps.store.application(by.org_id, ref) if lookup.storable(ref) else None
+    if found is not None:
+        return found
+    if new is None or ref.startswith(ids.APP):
+        raise NoSuch("application", ref)
+    if new.uid not in (None, ref):
+        raise InvalidInput("must be the one in the path, or be left out", field="application.uid")
+    made, _ = await get_or_create(deps, by, msgspec.structs.replace(new, uid=ref))
+    return made
+
+
+async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tuple[Application, bool]:
+    """Change the application, or create one whose uid is `ref`, unless the change names another. Whether it was created now."""
+    catalogue.check_application(change)
+    found = await deps.store.application(by.org_id, ref)
+    if found is None:
+        if ref.startswith(ids.APP):
+            raise NoSuch("application", ref)
+        given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+        uid = ref if given.get("uid") is None else change.uid
+        try:
+            return await create(deps, by, NewApplication(**given | {"uid": uid})), True
+        except Conflict:  # another caller created it between the look and the insert, or the uid in the change is taken
+            found = await deps.store.application(by.org_id, ref)
+            if found is None:
+                raise
+    return await _change(deps, by, found, change), False
+
+
+async def change(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> Application:
+    return await _change(deps, by, await lookup.application(deps, by, ref), change)
+
+
+async def _change(deps: Deps, by: Caller, found: Application, change: ApplicationChange) -> Application:
+    changing = deps.store.change_application(found.no, catalogue.check_application(change))
+    changed = await audit.noted(deps, changing, lambda app: _entry(by, "edit", app, audit.differences(found, app)))
+    deps.forget_application(changed)
+    return changed
+
+
+async def delete(deps: Deps, by: Caller, ref: str) -> Application:
+    """With its endpoints, for good."""
+    found = await lookup.application(deps, by, ref)
+    deleting = deps.store.delete_application(found.no)
+    await audit.noted(deps, deleting, lambda _: _entry(by, "delete", found, found.name[:200]))
+    deps.forget_application(found)
+    return found
+
+
+# ── portal ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PortalLink(Struct, frozen=True, kw_only=True):
+    app: Application
+    url: str  # signs in by itself: the token is in its fragment, which stays in the browser and out of every log
+    token: str
+
+    def __repr__(self) -> str:
+        return f"PortalLink(app={self.app.id!r}, …)"
+
+
+async def portal_link(
+    deps: Deps,
+    by: Caller,
+    ref: str,
+    address: str,
+    *,
+    lifetime: int = int(PORTAL_LIFETIME),
+    scope: Scope = Scope.FULL,
+    publish: bool = False,
+    new: NewApplication | None = None,
+) -> PortalLink:
+    """`address` is this server's, as browsers reach it. `new` describes the application, for the case that there is none."""
+    found = await lookup.application(deps, by, ref) if new is None else None
+    if not SHORTEST_PORTAL <= lifetime <= PORTAL_LIFETIME:
+        raise InvalidInput(f"takes {SHORTEST_PORTAL} to {PORTAL_LIFETIME:.0f} seconds", field="expiry")
+    app = found or await find_or_create(deps, by, ref, new)
+    token = tokens.sign(deps, app.org_id, app, lifetime=lifetime, scope=scope, portal=True, publish=publish)
+    login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
+    await audit.write(deps.store, _entry(by, "portal_link", app, f"{scope.value}, {lifetime} s"))
+    return PortalLink(app=app, url=f"{address}/login#key={login}", token=token)
+
+
+async def end_portal(deps: Deps, by: Caller, ref: str) -> Application:
+    """Every link with its sessions, and every API token of the application, is void. API keys stay."""
+    found = await lookup.application(deps, by, ref)
+    await audit.noted(deps, tokens.void(deps, by.org_id, found), lambda _: _entry(by, "end_portal", found))
+    return found
+
+
+def _entry(by: Caller, verb: str, app: Application, detail: str = "") -> NewAuditEntry:
+    return audit.entry(by, f"application.{verb}", app.id, app_id=app.id, detail=detail)

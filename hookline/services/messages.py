@@ -1,0 +1,175 @@
+"""Messages: publish them, send them again, and remove their content."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TypeVar
+
+from hookline import clock
+from hookline.errors import Conflict, InvalidInput, NoSuch, NotFound
+from hookline.model import Accepted, Application, BatchAccepted, Endpoint, IngestStatus, Message, NewBatch, NewMessage
+from hookline.model.audit import NewAuditEntry
+from hookline.model.callers import Caller
+from hookline.model.states import EndpointStatus
+from hookline.rules.checks.message import check_message
+from hookline.services import audit, lookup
+from hookline.services.deps import Deps
+from hookline.services.lookup import EndpointRef, MessageRef
+from hookline.services.schemas.payloads import TimeBudget
+
+T = TypeVar("T")
+
+TURN = 0.005  # seconds for which the messages of a batch are checked before other requests get their turn
+
+
+class KeyReused(InvalidInput):
+    """The idempotency key was used for another request."""
+
+    def __init__(self) -> None:
+        super().__init__("this idempotency key was used for another request")
+
+
+# ── publish ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def publish(
+    deps: Deps,
+    by: Caller,
+    app: Application,
+    new: NewMessage,
+    *,
+    decoded: bool = False,
+    unsupported: InvalidInput | None = None,
+) -> Accepted:
+    """Returns once the message is durable. A message that was accepted before under its idempotency key stays accepted, even
+    if it would be refused now.
+
+    The caller looks the application up: a server remembers it, so that a message costs no extra round trip. `decoded`: see
+    `check_message`. `unsupported`: the request asks for something that is not done here.
+    """
+    try:
+        if unsupported is not None:
+            raise unsupported
+        checked = await _checked(deps, by, new, TimeBudget(app.id), decoded)
+    except InvalidInput:
+        before = await _accepted_before(deps, new)
+        if before is None:
+            raise
+        return judged(before)
+    accepted = await deps.submit(checked)
+    if accepted.status == IngestStatus.NO_APPLICATION:
+        deps.forget_application(app)
+    return judged(accepted)
+
+
+async def publish_batch(
+    deps: Deps,
+    by: Caller,
+    app: Application,
+    items: Iterable[NewMessage | str],
+    *,
+    key: bytes | None = None,
+    body: bytes | None = None,
+) -> BatchAccepted:
+    """One transaction. Each item is a message, or a text that says why it is none; refused items do not stop the others.
+
+    `key` and `body` are the hashes of the idempotency key and of the request's body. `judged` tells what became of each message.
+    """
+    accepted: list[NewMessage] = []
+    faults: dict[int, str] = {}
+    budget = TimeBudget(app.id)
+    async for position, item in in_turns(enumerate(items)):
+        if isinstance(item, str):
+            faults[position] = item
+            continue
+        try:
+            accepted.append(await _checked(deps, by, item, budget, decoded=True))
+        except InvalidInput as error:
+            faults[position] = str(error)
+    batch = NewBatch(app_no=app.no, messages=tuple(accepted), faults=faults, idempotency_key=key, idempotency_body=body)
+    try:
+        made = await deps.submit_batch(batch)
+    except NotFound:
+        deps.forget_application(app)
+        raise
+    if made.status == IngestStatus.KEY_REUSED:
+        raise KeyReused
+    return made
+
+
+async def in_turns(items: Iterable[T], monotonic: Callable[[], float] = clock.monotonic) -> AsyncIterator[T]:
+    """Walk a long list while other requests wait for the event loop."""
+    until = monotonic() + TURN
+    for item in items:
+        if monotonic() > until:
+            await asyncio.sleep(0)
+            until = monotonic() + TURN
+        yield item
+
+
+async def _checked(deps: Deps, by: Caller, new: NewMessage, budget: TimeBudget, decoded: bool) -> NewMessage:
+    checked = check_message(new, now=deps.wall(), max_payload=deps.max_payload, decoded=decoded)
+    await deps.schemas.check(by.org_id, checked.event_type, checked.payload, budget)
+    return checked
+
+
+async def _accepted_before(deps: Deps, new: NewMessage) -> Accepted | None:
+    if new.idempotency_key is None or new.idempotency_body is None:
+        return None
+    return await deps.store.accepted_under(new.idempotency_key, new.idempotency_body)
+
+
+def judged(accepted: Accepted) -> Accepted:
+    """The same, if the message was accepted; else the error that says why it was not."""
+    match accepted.status:
+        case IngestStatus.ACCEPTED | IngestStatus.REPLAYED:
+            return accepted
+        case IngestStatus.KEY_REUSED:
+            raise KeyReused
+        case IngestStatus.EVENT_ID_TAKEN:
+            raise Conflict(f"the event id is taken by {accepted.message_id}")
+        case IngestStatus.NO_APPLICATION:
+            raise NotFound("the application is gone")
+
+
+# ── what has been published ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef) -> tuple[Message, Endpoint]:
+    """A delivery of its own, due at once, whatever became of those before."""
+    message = await lookup.message(deps, by, ref)
+    to = await lookup.endpoint(deps, by, endpoint)
+    if to.app_no != message.app_no:
+        raise NoSuch("endpoint", endpoint.endpoint)
+    if to.status == EndpointStatus.DISABLED:
+        raise Conflict(f"{to.id} is disabled, and nothing is sent to it: enable it first")
+    if message.payload is None or await deps.store.resend(to.no, message.id) is None:
+        raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
+    await audit.write(deps.store, _entry(by, "message.resend", message, f"to {to.id}"))
+    return message, to
+
+
+async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = False) -> Message:
+    """Remove the payload for good. Without `force`, no delivery is given up for it."""
+    found = await lookup.message(deps, by, ref)
+    if not await deps.store.expunge_message(found, force=force):
+        raise Conflict(
+            f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
+            "wait for them, resolve them, or expunge it with force=true"
+        )
+    if found.payload is not None:
+        await audit.write(deps.store, _entry(by, "message.expunge", found))
+    return found
+
+
+async def expunge_attempt(deps: Deps, by: Caller, ref: MessageRef, attempt_id: str) -> None:
+    """Remove the endpoint's answer, headers and body, for good."""
+    found = await lookup.message(deps, by, ref)
+    if not await deps.store.expunge_attempt(found, attempt_id):
+        raise NoSuch("attempt", attempt_id)
+    await audit.write(deps.store, _entry(by, "attempt.expunge", found, attempt_id))
+
+
+def _entry(by: Caller, action: str, message: Message, detail: str = "") -> NewAuditEntry:
+    return audit.entry(by, action, message.id, app_id=message.app_id, detail=detail)

@@ -1,0 +1,26 @@
+"""Organizations: most deployments have one, the default, and never name it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from hookline import ids
+from hookline.errors import NoSuch
+from hookline.model import Organization
+from hookline.store.protocols import Store
+
+
+async def open_or_create(store: Store, org_id: str, now: datetime) -> Organization:
+    """The organization. The default one is created on first use."""
+    found = await store.organization(org_id)
+    if found is not None:
+        return found
+    if org_id != ids.DEFAULT_ORG:
+        raise NoSuch("organization", org_id)
+    return await store.save_organization(Organization(id=org_id, name="default", created_at=now))
+
+
+async def check(store: Store, org_id: str) -> None:
+    """The default organization need not exist yet: it is empty then."""
+    if org_id != ids.DEFAULT_ORG and await store.organization(org_id) is None:
+        raise NoSuch("organization", org_id)

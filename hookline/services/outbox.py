@@ -1,0 +1,42 @@
+"""Outbox rows that could not become messages, and were set aside: retry or discard them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline.errors import NotFound
+from hookline.model import SetAside
+from hookline.model.audit import NewAuditEntry
+from hookline.model.callers import Caller
+from hookline.services import audit
+from hookline.services.deps import Deps
+from hookline.store.protocols import Page
+
+
+async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
+    """All of them, or `NotFound`."""
+    found = []
+    for row_id in sorted(set(ids)):
+        page = Page(limit=1, iterator=str(row_id - 1))
+        found += [row for row in await deps.store.set_aside(page) if row.id == row_id]
+    missing = sorted(set(ids) - {row.id for row in found})
+    if missing:
+        raise NotFound(f"no row {', '.join(map(str, missing))} is set aside; nothing was changed")
+    return found
+
+
+async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
+    """Put these rows (None: all) back into the outbox; how many there were."""
+    if ids is not None:
+        await find(deps, ids)
+    return await audit.noted(deps, deps.store.retry_set_aside(ids), lambda count: _entry(by, "retry", count))
+
+
+async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
+    """For good: nobody receives them. How many there were."""
+    found = [row.id for row in await find(deps, ids)]
+    return await audit.noted(deps, deps.store.discard_set_aside(found), lambda count: _entry(by, "discard", count))
+
+
+def _entry(by: Caller, verb: str, count: int) -> NewAuditEntry | None:
+    return audit.entry(by, f"outbox.{verb}", "outbox", detail=f"{count:,} rows") if count else None

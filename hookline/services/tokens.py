@@ -1,0 +1,91 @@
+"""API tokens: issue them, and make them void."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hookline.errors import Forbidden
+from hookline.model import Application, Scope
+from hookline.model.callers import Caller
+from hookline.security import tokens
+from hookline.services import audit, lookup
+from hookline.services.deps import Deps
+
+
+class Issued(Struct, frozen=True, kw_only=True):
+    token: str
+    app: Application | None
+    expires_at: datetime
+
+    def __repr__(self) -> str:
+        return f"Issued(expires_at={self.expires_at!r}, …)"
+
+
+async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float | None = None) -> Issued:
+    """A token for the organization, or for one application of it. The lifetime is in seconds."""
+    found = None if app is None else await lookup.application(deps, by, app)
+    if lifetime is None:
+        lifetime = tokens.ORG_LIFETIME if found is None else tokens.APP_LIFETIME
+    token = sign(deps, by.org_id, found, lifetime=lifetime)
+    await _note(deps, by, "token.create", found)
+    return Issued(token=token, app=found, expires_at=deps.wall() + timedelta(seconds=lifetime))
+
+
+async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
+    """The token of a link that signs in to the organization's dashboard, once and within minutes."""
+    now = deps.wall()
+    token = tokens.issue_link(deps.token_secret, by.org_id, now=now)
+    await _note(deps, by, "token.create", None, "sign-in link")
+    return Issued(token=token, app=None, expires_at=now + timedelta(seconds=tokens.LINK_LIFETIME))
+
+
+async def revoke(deps: Deps, by: Caller) -> None:
+    """The token that the caller acts with."""
+    if by.token is None or by.expires_at is None:
+        raise Forbidden("an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
+    if by.app is None:
+        raise Forbidden("an organization's token is not logged out by its holder: POST /api/v1/auth/revoke-tokens")
+    await deps.store.revoke_token(by.token, by.expires_at)
+    deps.forget_callers(lambda known: known.token == by.token)
+    await _note(deps, by, "token.revoke", by.app)
+
+
+async def revoke_all(deps: Deps, by: Caller, app: str | None = None) -> None:
+    """Every token of the organization, or of one application, that was issued until now. API keys stay."""
+    found = None if app is None else await lookup.application(deps, by, app)
+    await void(deps, by.org_id, found)
+    await _note(deps, by, "token.revoke_all", found)
+
+
+async def void(deps: Deps, org_id: str, app: Application | None) -> None:
+    await deps.store.revoke_tokens(org_id, None if app is None else app.no, deps.wall())
+    deps.forget_callers(lambda known: known.key_id is None and known.org_id == org_id)
+
+
+def sign(
+    deps: Deps,
+    org_id: str,
+    app: Application | None,
+    *,
+    lifetime: float,
+    scope: Scope = Scope.FULL,
+    portal: bool = False,
+    publish: bool = False,
+) -> str:
+    return tokens.issue(
+        deps.token_secret,
+        org_id,
+        app_id=None if app is None else app.id,
+        now=deps.wall(),
+        lifetime=lifetime,
+        scope=scope,
+        portal=portal,
+        publish=publish,
+    )
+
+
+async def _note(deps: Deps, by: Caller, action: str, app: Application | None, detail: str = "") -> None:
+    app_id = None if app is None else app.id
+    await audit.write(deps.store, audit.entry(by, action, app_id or by.org_id, app_id=app_id, detail=detail))
