@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from hookline import clock, dashboard
+from hookline.api import wire
 from hookline.api.app import create_app
 from hookline.config import SETTINGS, Config, Setting, parse, written
 from hookline.engine.ingest import GroupCommit
@@ -98,6 +99,7 @@ def web_context(
     )
     return WebContext(
         store=store,
+        dead_letter_document=wire.dead_letter,
         tally=tally,
         traces=traces,
         submit=ingest.submit,

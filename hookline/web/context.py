@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.requests import Request
 
+from hookline.model import DeadLetter
 from hookline.model.callers import Caller
 from hookline.observe.fleet_history import History
 from hookline.observe.tally import Tally
@@ -60,6 +61,7 @@ class WebContext(Deps, frozen=True, kw_only=True):
     limits: Limits
     answers: IdempotentResponses
     front: MiddlewareSettings
+    dead_letter_document: Callable[[DeadLetter], object]  # the JSON shape that the API gives a dead letter
     public_url: str | None  # of this server, as browsers reach it
     local: bool = False  # only this machine reaches the listener
     monotonic: Callable[[], float]

@@ -12,7 +12,7 @@ from hookline.clock import monotonic
 from hookline.model.measures import Snapshot
 from hookline.observe.process_reports import ProcessReports, Report, report, write
 from hookline.observe.tally import OTHER, Tally
-from hookline.server.process_reports import told
+from hookline.server.process_reports import reporting
 
 
 def accepted(found: Report) -> float:
@@ -135,7 +135,7 @@ def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int,
 async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path: Path) -> None:
     fleet, tally = ProcessReports(tmp_path), busy(1)
     path = fleet.born()
-    async with told(path, tally):
+    async with reporting(path, tally):
         async with asyncio.timeout(60):
             while not path.exists():
                 await asyncio.sleep(0.01)  # there is no event to await for it
@@ -144,6 +144,6 @@ async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path:
 
 
 async def test_a_file_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path) -> None:
-    async with told(tmp_path / "gone" / "1", Tally()):
+    async with reporting(tmp_path / "gone" / "1", Tally()):
         await asyncio.sleep(0)
     assert not (tmp_path / "gone").exists()

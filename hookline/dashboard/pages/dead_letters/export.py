@@ -8,7 +8,6 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from hookline.api import wire
 from hookline.dashboard import csv
 from hookline.dashboard.csv import BOM, Cell
 from hookline.dashboard.page_context import PageContext
@@ -44,7 +43,7 @@ _COLUMNS = (
 class _Format(msgspec.Struct, frozen=True, kw_only=True):
     media: str
     head: bytes
-    lines: Callable[[Sequence[DeadLetter]], bytes]
+    lines: Callable[[PageContext, Sequence[DeadLetter]], bytes]
     more: Callable[[str], bytes]  # said at the end of a file that is not all there is: from where it goes on
 
 
@@ -69,7 +68,7 @@ async def _file(context: PageContext, where: DeadFilter, after: str | None, form
             raise StoreUnavailable("the server stops")  # a file that breaks off is no whole one
         letters = await context.store.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
-            yield form.lines(letters)
+            yield form.lines(context, letters)
             after = death(letters[-1].died_at, letters[-1].id)
         if len(letters) < STEP:
             return
@@ -80,7 +79,7 @@ async def _file(context: PageContext, where: DeadFilter, after: str | None, form
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _csv(letters: Sequence[DeadLetter]) -> bytes:
+def _csv(_context: PageContext, letters: Sequence[DeadLetter]) -> bytes:
     return csv.lines(_row(letter) for letter in letters)
 
 
@@ -117,9 +116,10 @@ def _csv_more(after: str) -> bytes:
 # ── JSON lines ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _json(letters: Sequence[DeadLetter]) -> bytes:
-    """In the shape that the API has."""
-    return b"".join(msgspec.json.encode(wire.dead_letter(letter)) + b"\n" for letter in letters)
+def _json(context: PageContext, letters: Sequence[DeadLetter]) -> bytes:
+    """Write each dead letter as the API shows it."""
+    document = context.services.dead_letter_document
+    return b"".join(msgspec.json.encode(document(letter)) + b"\n" for letter in letters)
 
 
 def _json_more(after: str) -> bytes:
