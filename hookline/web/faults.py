@@ -1,4 +1,4 @@
-"""What msgspec and our own checks say of a request, in words for its sender: where the fault is, and what to give instead."""
+"""Turns errors of msgspec and of our own checks into messages for the caller: which field is wrong, and what is expected."""
 
 from __future__ import annotations
 
@@ -13,31 +13,29 @@ from msgspec import Struct, inspect
 
 INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
 UNSUPPORTED = "is not supported here: leave it out"
-NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
+NAME = r"^[a-zA-Z0-9\-_.]+$"  # the pattern of most names that callers choose
 
 _AT = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
-_NOTHING = re.compile(r"^Expected `null`")  # of a field that is declared only to be refused by name
+_NOTHING = re.compile(r"^Expected `null`")  # for a field that is declared only so that its error can name it
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
-_OWN = re.compile(r"^(?P<path>[A-Za-z]\w*(\.\w+)*): (?P<words>.*)$", re.DOTALL)
+_OWN_CHECK = re.compile(r"^(?P<path>[A-Za-z]\w*(\.\w+)*): (?P<words>.*)$", re.DOTALL)
 
+MAX_NAME = 64  # characters of an unknown name that an error message repeats; longer names get no suggestion
 
-MAX_NAME = 64  # characters of an unknown name that are repeated, or compared with others
-
-
-_info = lru_cache(maxsize=256)(inspect.type_info)  # a batch may have a thousand faults
+_info = lru_cache(maxsize=256)(inspect.type_info)  # cached, because one batch may have a thousand faults
 
 
 class Fault(Struct, frozen=True):
-    loc: tuple[str, ...]  # the steps to it, such as `policy`, `cap`
-    words: str
+    loc: tuple[str, ...]  # path of the field, such as `policy`, `cap`
+    words: str  # the message for the caller
 
 
 def of_shape(error: Exception, shape: Any = None) -> Fault:
-    """Of msgspec. Where `shape` is known, an enumeration's choices are told."""
+    """Return the fault that a msgspec error describes. With `shape`, the message lists the allowed values of an enumeration."""
     text = str(error)
     found = _AT.search(text)
     loc, text = ((), text) if found is None else (_steps(found["path"]), text[: found.start()])
@@ -49,7 +47,7 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
         return Fault((*loc, missing["name"]), "is required")
     if wrong := _NO_CHOICE.match(text):
         choices = [] if shape is None else _choices(_info(shape), list(loc))
-        if len(choices) == 1:  # what has no effect, of something that is not supported
+        if len(choices) == 1:  # an enumeration of one value stands for a feature that is not supported
             return Fault(loc, UNSUPPORTED)
         return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
     if _NO_INSTANT.match(text):
@@ -58,8 +56,8 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
 
 
 def of_check(error: Exception, *, in_body: bool) -> Fault:
-    """Of our own checks, which begin with the field: `deliver_at: more than 30 days ahead`. It stays, as callers spell it."""
-    found = _OWN.match(str(error))
+    """Return the fault that one of our checks reports. Its text begins with the field: `deliver_at: more than 30 days ahead`."""
+    found = _OWN_CHECK.match(str(error))
     if found is None:
         return Fault((), str(error))
     steps = tuple(_camel(step) if in_body else step for step in found["path"].split("."))
@@ -67,7 +65,7 @@ def of_check(error: Exception, *, in_body: bool) -> Fault:
 
 
 def unknown(name: str, known: Sequence[str], what: str) -> str:
-    """That there is no such field or parameter, and which one may have been meant."""
+    """Return the message for an unknown field or parameter, with a suggestion if a known name is similar."""
     near = nearest(name, known)
     return f"unknown {what}; did you mean {near}?" if near else f"unknown {what}"
 
@@ -76,7 +74,7 @@ def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
     known = () if shape is None else _field_names(_info(shape), list(loc))
     words = unknown(name, known, "field")
     if plain(name).startswith("transformation"):
-        words = "is not supported: nothing is transformed here"
+        words = "is not supported: Hookline does not transform payloads"
     return Fault((*loc, shortened(name)), words)
 
 
@@ -85,7 +83,7 @@ def shortened(name: str) -> str:
 
 
 class Unfit(msgspec.ValidationError):
-    """A body of another shape than the operation's, with the fault that msgspec found."""
+    """The body does not have the shape that the operation expects. `fault` is what msgspec found."""
 
     def __init__(self, error: msgspec.ValidationError, shape: Any) -> None:
         self.fault = of_shape(error, shape)
@@ -93,8 +91,8 @@ class Unfit(msgspec.ValidationError):
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """However it is spelt: `event_types` is near to `eventTypes`, and `filter` to `filterTypes`."""
-    if not name or len(name) > MAX_NAME:  # to compare takes time that grows with the square of the length
+    """Return the known name that is most similar. `event_types` finds `eventTypes`, and `filter` finds `filterTypes`."""
+    if not name or len(name) > MAX_NAME:  # the time to compare grows with the square of the length
         return None
     spelt = {plain(each): each for each in reversed(known)}
     longer = sorted((each for each in spelt if each.startswith(plain(name))), key=len)
@@ -116,7 +114,7 @@ def _camel(name: str) -> str:
 
 
 def _field_names(kind: inspect.Type, steps: list[str]) -> tuple[str, ...]:
-    """Of the object that the steps lead to."""
+    """Return the field names of the object at this path."""
     match kind:
         case inspect.Metadata():
             return _field_names(kind.type, steps)
@@ -133,7 +131,7 @@ def _field_names(kind: inspect.Type, steps: list[str]) -> tuple[str, ...]:
 
 
 def _choices(kind: inspect.Type, steps: list[str]) -> list[str]:
-    """The values of the enumeration that the steps lead to."""
+    """Return the values of the enumeration at this path."""
     match kind:
         case inspect.Metadata():
             return _choices(kind.type, steps)

@@ -16,7 +16,7 @@ from hookline.store import Store
 from hookline.web.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
-from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_KNOWN, Buckets, Limits, Rates
+from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_BUCKETS, Buckets, Limits, Rates
 from tests.api.conftest import JWT_SECRET, Client, serving
 from tests.api.test_hostile import read_to_end
 from tests.support import factory
@@ -68,7 +68,7 @@ def test_without_a_limit() -> None:
 def test_buckets_that_are_full_again_are_forgotten() -> None:
     at = Clock()
     buckets = Buckets(1, at)
-    for name in range(MAX_KNOWN):
+    for name in range(MAX_BUCKETS):
         buckets.wait(name)
     at.now += 2
     buckets.wait("one more")
@@ -156,10 +156,10 @@ def test_addresses_without_end_are_not_all_remembered() -> None:
     at = Clock()
     buckets = Buckets(1 / 3, at, burst=2)
     buckets.wait("the worst")
-    for name in range(MAX_KNOWN * 2):
+    for name in range(MAX_BUCKETS * 2):
         buckets.wait("the worst")
         buckets.wait(name)
-    assert len(buckets._full_at) <= MAX_KNOWN
+    assert len(buckets._full_at) <= MAX_BUCKETS
     assert buckets.wait("the worst") > 0
 
 

@@ -111,7 +111,7 @@ def test_no_other_site_signs_anybody_out(visitor: Visitor, world: World) -> None
         send = "there => { const form = document.createElement('form'); form.method = 'post'; form.action = there; "
         send += "document.body.append(form); form.submit() }"
         page.evaluate(send, f"{world.address}{door}/logout")
-        expect(page.get_by_role("alert")).to_contain_text("sent by another site")
+        expect(page.get_by_role("alert")).to_contain_text("another site sent this form")
     page.goto("/portal")
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 
