@@ -51,13 +51,13 @@ def style(color: str | None) -> str:
     return f":root {{ --accent: light-dark({legible(color, LIGHT)}, {legible(color, DARK)}); }}\n"
 
 
-def legible(color: str, grounds: tuple[str, ...], least: float = MIN_CONTRAST) -> str:
+def legible(color: str, grounds: tuple[str, ...]) -> str:
     """Return the most similar colour that has enough contrast on all these backgrounds: darker on light, lighter on dark."""
     found = _read(color)
     goal = (0, 0, 0) if _luminance(_read(grounds[0])) > 0.5 else (255, 255, 255)
     for step in range(101):
         tried = _mixed(found, goal, step / 100)
-        if all(contrast(_text(tried), ground) >= least for ground in grounds):
+        if all(contrast(_text(tried), ground) >= MIN_CONTRAST for ground in grounds):
             return _text(tried)
     raise ValueError(f"no colour has enough contrast on {grounds}")
 

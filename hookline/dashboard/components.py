@@ -102,28 +102,21 @@ def table(
     caption: str,
     keys: Sequence[str] | None = None,
     numeric: Sequence[int] = (),
-    prose: Sequence[int] = (),
 ) -> Safe:
-    """Show a table. `keys` identify the rows, so that live updates keep them. `numeric` columns are aligned right, and `prose`
-    columns are wider."""
+    """Show a table. `keys` identify the rows, so that live updates keep them. `numeric` columns are aligned right."""
     labels = [str(column) if not isinstance(column, Safe) else "" for column in columns]
-    head = tag(
-        "tr", *(tag("th", name, scope="col", class_=_class(at, numeric, prose)) for at, name in enumerate(columns))
-    )
+    kinds = ["num" if at in numeric else None for at in range(len(columns))]
+    head = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True)))
     lines = [
         tag(
             "tr",
-            *(tag("td", cell, data_label=labels[at], class_=_class(at, numeric, prose)) for at, cell in enumerate(row)),
+            *(tag("td", cell, data_label=labels[at], class_=kinds[at]) for at, cell in enumerate(row)),
             data_key=None if keys is None else keys[line],
         )
         for line, row in enumerate(rows)
     ]
     inner = join(tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *lines))
     return tag("div", tag("table", inner), class_="table")
-
-
-def _class(at: int, numeric: Sequence[int], prose: Sequence[int]) -> str | None:
-    return "num" if at in numeric else ("prose" if at in prose else None)
 
 
 def fields(pairs: Iterable[tuple[str, Child]]) -> Safe:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MAX_ARGUMENT = (
-    64 * 1024
-)  # bytes; Linux allows 128 KiB per argument. `printf` is built into the shell and has no such limit
+MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. `printf` is built into the shell and has no limit
 
 # `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, a body that begins with @ is not read
 # as a file name.

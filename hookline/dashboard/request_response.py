@@ -11,9 +11,7 @@ from hookline.dashboard.request_preview import Request
 from hookline.model import Attempt
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_FORMATTED = (
-    16 * 1024
-)  # bytes of a payload that is shown indented; of a larger one, the first bytes are shown unchanged
+MAX_FORMATTED = 16 * 1024  # bytes; a larger payload is not indented, and only its first bytes are shown
 MAX_INDENTED = 64 * 1024  # characters after indenting, because deep nesting makes a payload much longer
 
 # Control characters except line feeds and tabs, and characters that change the direction of text.

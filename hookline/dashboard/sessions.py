@@ -116,8 +116,7 @@ class Sessions:
 
     def check(self, request: Request, viewer: Viewer, form: Form) -> None:
         """Check that a form was made by this server for this session, and that a page of this server sent it."""
-        if not form_origin.is_own_page(request.headers, self._services.public_url):
-            raise Refused(403, OTHER_SITE)
+        self._check_origin(request)
         value = self._cookies.get(request, SESSION, portal=viewer.portal)
         if not self._proves(form, "form", value):
             raise Refused(403, "this form is out of date: go back, reload the page, and try again")
@@ -161,16 +160,14 @@ class Sessions:
             return None
 
     async def _enter(self, request: Request, *, portal: bool) -> Response:
-        form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
+        form = await self._form(request)
         asked = Asked(
             onward=form_origin.local_path(form.text("next")) or "",
             name=form.text("name")[:200],
             by_token=bool(form.text("token")),
         )
-        if not form_origin.is_own_page(request.headers, self._services.public_url):
-            raise Refused(403, OTHER_SITE)
         if not self._proven(request, form, portal=portal):
-            return self._error(request, asked, STALE, 403, portal=portal)
+            return self._sign_in_form(request, replace(asked, wrong=STALE), 403, portal=portal)
         try:
             signed_in = await self._authenticate(request, form, portal=portal)
             if (question := await self._question(request, form, signed_in, portal=portal)) is not None:
@@ -178,9 +175,10 @@ class Sessions:
                 return self._sign_in_form(request, replace(asked, news=question, key=key), 409, portal=True)
             return await self._begin(request, signed_in, asked.onward)
         except (SignatureError, NotFound) as error:
-            return self._error(request, asked, str(error), 401, portal=portal)
+            return self._sign_in_form(request, replace(asked, wrong=str(error)), 401, portal=portal)
         except Locked as error:
-            return self._error(request, asked, str(error), 429, portal=portal, retry_after=error.seconds)
+            asked = replace(asked, wrong=str(error))
+            return self._sign_in_form(request, asked, 429, portal=portal, retry_after=error.seconds)
 
     async def _authenticate(self, request: Request, form: Form, *, portal: bool) -> SignedIn:
         address = _address(request)
@@ -220,7 +218,7 @@ class Sessions:
         value = secrets.token_urlsafe(32)
         await self._store.add_session(_new_session(value, signed_in))
         await self._end(request, portal=portal)
-        await self._audit(request, signed_in)
+        await self._remember(request, signed_in)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=signed_in.lifetime)
@@ -229,20 +227,16 @@ class Sessions:
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 
-    async def _audit(self, request: Request, signed_in: SignedIn) -> None:
+    async def _remember(self, request: Request, arrival: SignedIn) -> None:
         viewer = Viewer(
-            caller=_as_caller(signed_in),
-            name="",
-            csrf="",
-            portal=signed_in.app is not None,
-            operator=signed_in.operator,
+            caller=_as_caller(arrival), name="", csrf="", portal=arrival.app is not None, operator=arrival.operator
         )
         entry = NewAuditEntry(
-            org_id=signed_in.org_id,
+            org_id=arrival.org_id,
             actor=viewer.actor,
             action="session.begin",
-            subject=signed_in.operator or signed_in.key_id or "",
-            app_id=None if signed_in.app is None else signed_in.app.id,
+            subject=arrival.operator or arrival.key_id or "",
+            app_id=None if arrival.app is None else arrival.app.id,
             address=_address(request),
         )
         await audit.remember(self._store, entry)
@@ -250,11 +244,7 @@ class Sessions:
     # ── sign-out ──
 
     async def _leave(self, request: Request, *, portal: bool) -> Response:
-        form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
-        if not form_origin.is_own_page(request.headers, self._services.public_url):
-            raise Refused(
-                403, OTHER_SITE
-            )  # browsers send this request without the cookie, and the response would delete it
+        form = await self._form(request)
         try:
             self.check(request, await self.viewer(request, portal=portal), form)
         except SignatureError:
@@ -264,6 +254,19 @@ class Sessions:
         answer = RedirectResponse(f"{PORTAL if portal else ''}/login?left=1", 303, headers())
         self._cookies.delete(answer, request, SESSION, portal=portal)
         return answer
+
+    async def _form(self, request: Request) -> Form:
+        """Read a form that a page of this server sent.
+
+        Browsers send a form of another site without the session cookie. It is refused, so that no site can sign a visitor out.
+        """
+        form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
+        self._check_origin(request)
+        return form
+
+    def _check_origin(self, request: Request) -> None:
+        if not form_origin.is_own_page(request.headers, self._services.public_url):
+            raise Refused(403, OTHER_SITE)
 
     async def _end(self, request: Request, *, portal: bool) -> None:
         """End the session that this browser has, if any."""
@@ -286,11 +289,6 @@ class Sessions:
                 return self._page(shown, status, portal=portal, retry_after=getattr(error, "retry_after", None))
 
         return guarded
-
-    def _error(
-        self, request: Request, asked: Asked, words: str, status: int, *, portal: bool, retry_after: int | None = None
-    ) -> Response:
-        return self._sign_in_form(request, replace(asked, wrong=words), status, portal=portal, retry_after=retry_after)
 
     def _sign_in_form(
         self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
@@ -357,14 +355,14 @@ def _new_session(value: str, signed_in: SignedIn) -> NewSession:
     )
 
 
-def _as_caller(signed_in: SignedIn) -> Caller:
+def _as_caller(arrival: SignedIn) -> Caller:
     return Caller(
-        org_id=signed_in.org_id,
-        app=signed_in.app,
-        scope=signed_in.role,
-        key_id=signed_in.key_id,
-        key_name=signed_in.key_name,
-        token=signed_in.token,
+        org_id=arrival.org_id,
+        app=arrival.app,
+        scope=arrival.role,
+        key_id=arrival.key_id,
+        key_name=arrival.key_name,
+        token=arrival.token,
     )
 
 

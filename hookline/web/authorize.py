@@ -52,7 +52,7 @@ async def identify(services: WebContext, scope: Scope) -> Caller:
     try:
         return await services.auth.caller(_authorization(scope))
     except SignatureError:
-        wait = services.limits.stranger(_address(scope))
+        wait = services.limits.take_bad_token(_address(scope))
         services.tally.stranger(429 if wait else 401)
         if not wait:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +46,7 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
     if missing := _MISSING.match(text):
         return Fault((*loc, missing["name"]), "is required")
     if wrong := _NO_CHOICE.match(text):
-        choices = [] if shape is None else _choices(_info(shape), list(loc))
+        choices = [] if shape is None else _choices(shape, loc)
         if len(choices) == 1:  # an enumeration of one value stands for a feature that is not supported
             return Fault(loc, UNSUPPORTED)
         return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
@@ -71,7 +71,7 @@ def unknown(name: str, known: Sequence[str], what: str) -> str:
 
 
 def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
-    known = () if shape is None else _field_names(_info(shape), list(loc))
+    known = () if shape is None else _field_names(shape, loc)
     words = unknown(name, known, "field")
     if plain(name).startswith("transformation"):
         words = "is not supported: Hookline does not transform payloads"
@@ -113,37 +113,37 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in others)
 
 
-def _field_names(kind: inspect.Type, steps: list[str]) -> tuple[str, ...]:
+def _field_names(shape: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
     """Return the field names of the object at this path."""
-    match kind:
-        case inspect.Metadata():
-            return _field_names(kind.type, steps)
-        case inspect.UnionType():
-            return next((found for each in kind.types if (found := _field_names(each, steps))), ())
-        case inspect.StructType() if not steps:
+    for kind in _types_at(_info(shape), steps):
+        if isinstance(kind, inspect.StructType):
             return tuple(field.encode_name for field in kind.fields)
-        case inspect.StructType():
-            fields = (field for field in kind.fields if field.encode_name == steps[0])
-            return next((_field_names(field.type, steps[1:]) for field in fields), ())
-        case inspect.ListType() | inspect.VarTupleType() if steps:
-            return _field_names(kind.item_type, steps[1:])
     return ()
 
 
-def _choices(kind: inspect.Type, steps: list[str]) -> list[str]:
+def _choices(shape: Any, steps: tuple[str, ...]) -> list[str]:
     """Return the values of the enumeration at this path."""
+    for kind in _types_at(_info(shape), steps):
+        if isinstance(kind, inspect.EnumType):
+            return [str(member.value) for member in kind.cls]
+        if isinstance(kind, inspect.LiteralType):
+            return [str(value) for value in kind.values]
+    return []
+
+
+def _types_at(kind: inspect.Type, steps: tuple[str, ...]) -> Iterator[inspect.Type]:
+    """Yield the types that the value at this path may have."""
     match kind:
         case inspect.Metadata():
-            return _choices(kind.type, steps)
+            yield from _types_at(kind.type, steps)
         case inspect.UnionType():
-            return next((found for each in kind.types if (found := _choices(each, steps))), [])
-        case inspect.EnumType() if not steps:
-            return [str(member.value) for member in kind.cls]
-        case inspect.LiteralType() if not steps:
-            return [str(value) for value in kind.values]
-        case inspect.StructType() if steps:
-            fields = (field for field in kind.fields if field.encode_name == steps[0])
-            return next((_choices(field.type, steps[1:]) for field in fields), [])
-        case inspect.ListType() | inspect.VarTupleType() if steps:
-            return _choices(kind.item_type, steps[1:])
-    return []
+            for each in kind.types:
+                yield from _types_at(each, steps)
+        case _ if not steps:
+            yield kind
+        case inspect.StructType():
+            for field in kind.fields:
+                if field.encode_name == steps[0]:
+                    yield from _types_at(field.type, steps[1:])
+        case inspect.ListType() | inspect.VarTupleType():
+            yield from _types_at(kind.item_type, steps[1:])

@@ -63,7 +63,7 @@ class Limits:
         self._portals = Buckets(rates.portal, monotonic)
         self._applications = Buckets(rates.application, monotonic)
         self._organizations = Buckets(rates.organization, monotonic)
-        self._strangers = Buckets(1 / BAD_TOKENS_EVERY, monotonic, burst=BAD_TOKENS)
+        self._bad_tokens = Buckets(1 / BAD_TOKENS_EVERY, monotonic, burst=BAD_TOKENS)
 
     def take(self, caller: Caller) -> None:
         """Count one request of this caller. Raise a 429 with the time to wait if a limit is exceeded."""
@@ -73,9 +73,9 @@ class Limits:
             _take(self._applications, caller.app.id, "from this application")
         _take(self._organizations, caller.org_id, "from this organization")
 
-    def stranger(self, address: str) -> float:
+    def take_bad_token(self, address: str) -> float:
         """Count one bad token from this address. Return 0, or the seconds to wait if there were too many."""
-        return self._strangers.wait(lockout.network(address))
+        return self._bad_tokens.wait(lockout.network(address))
 
 
 def _take(buckets: Buckets, name: Hashable, whose: str) -> None:

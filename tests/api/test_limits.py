@@ -166,14 +166,14 @@ def test_addresses_without_end_are_not_all_remembered() -> None:
 def test_neighbours_in_one_network_count_as_one() -> None:
     at = Clock()
     strangers = limits(at)
-    assert not any(strangers.stranger(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
-    assert strangers.stranger("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
-    assert not strangers.stranger("2001:db8:0:1::1")
-    assert not strangers.stranger("192.0.2.1")
+    assert not any(strangers.take_bad_token(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
+    assert strangers.take_bad_token("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
+    assert not strangers.take_bad_token("2001:db8:0:1::1")
+    assert not strangers.take_bad_token("192.0.2.1")
     at.now += BAD_TOKENS_EVERY
-    assert [strangers.stranger("2001:db8::ffff") > 0 for _ in range(2)] == [False, True]
+    assert [strangers.take_bad_token("2001:db8::ffff") > 0 for _ in range(2)] == [False, True]
     at.now += BAD_TOKENS * BAD_TOKENS_EVERY
-    assert not any(strangers.stranger("2001:db8::") for _ in range(BAD_TOKENS))
+    assert not any(strangers.take_bad_token("2001:db8::") for _ in range(BAD_TOKENS))
 
 
 async def test_too_many_bad_tokens(served: WebContext, token: str, app: Application) -> None:
