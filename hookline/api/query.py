@@ -45,15 +45,14 @@ def decode(params: QueryParams, shape: type[T]) -> T:
             raise InvalidQuery(fault) from None
         raise _unreadable(".".join(fault.loc), fault.words) from None
     for name in given:
-        if (
-            getattr(found, name) is None
-        ):  # msgspec reads the text `null` as None, which would drop the filter by mistake
+        # msgspec reads the text `null` as None, which would drop the filter by mistake.
+        if getattr(found, name) is None:
             raise _unreadable(name, "null is not a value; leave it out")
     return found
 
 
 def check_names(params: QueryParams, shape: type[Any] | None) -> None:
-    """Refuse unknown parameters: without a misspelt filter, the operation would apply to more rows than intended."""
+    """Refuse unknown parameters. If a misspelt filter were ignored, the operation would apply to too many rows."""
     known = () if shape is None else tuple(field.name for field in _fields(cast(Hashable, shape)))
     for name in params:
         if name not in known:

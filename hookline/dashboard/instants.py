@@ -1,4 +1,4 @@
-"""Reads the times that people enter. Browsers send them without a time zone, which means UTC."""
+"""Reads the times that people enter in forms. A time without a time zone is UTC."""
 
 from __future__ import annotations
 

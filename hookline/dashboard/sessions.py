@@ -38,7 +38,7 @@ from hookline.web.errors import UNAVAILABLE, Refused, beside, log_outage
 from hookline.web.html import Safe
 from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, token_of_link
 
-SESSION, PROOF, MARK = "session", "form", "browser"  # cookies
+SESSION, PROOF, MARK = "session", "form", "browser"  # names of cookies
 PROOF_SECONDS = 12 * 3600.0
 MARK_SECONDS = 365 * 86_400.0
 MAX_MARK = 200  # characters

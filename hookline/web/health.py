@@ -78,33 +78,23 @@ class StartupGate:
         self._open.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _ANSWERS.get(scope["path"].rstrip("/")) if scope["type"] == "http" else None
-        if answer is not None:
-            await (await answer(self._health, scope["method"]))(scope, receive, send)
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else None
+        if path in PATHS:
+            response = await self._health_response(path, scope["method"])
+            await response(scope, receive, send)
             return
         await self._open.wait()
         assert self._app is not None
         await self._app(scope, receive, send)
 
-
-async def _live(_health: Health, method: str) -> Response:
-    return _refuse_method(method) or _json(200, {"status": "live"})
-
-
-async def _ready(health: Health, method: str) -> Response:
-    refusal = _refuse_method(method)
-    if refusal is not None:
-        return refusal
-    reasons = await health.unready()
-    return _json(503, {"status": "not ready", "reasons": reasons}) if reasons else _json(200, {"status": "ready"})
-
-
-def _refuse_method(method: str) -> Response | None:
-    return None if method in ("GET", "HEAD") else Response(None, 405, {**_HEADERS, "allow": "GET, HEAD"})
+    async def _health_response(self, path: str, method: str) -> Response:
+        if method not in ("GET", "HEAD"):
+            return Response(None, 405, {**_HEADERS, "allow": "GET, HEAD"})
+        if path == LIVE:
+            return _json(200, {"status": "live"})
+        reasons = await self._health.unready()
+        return _json(503, {"status": "not ready", "reasons": reasons}) if reasons else _json(200, {"status": "ready"})
 
 
 def _json(status: int, body: dict[str, object]) -> Response:
     return Response(msgspec.json.encode(body), status, _HEADERS, media_type="application/json")
-
-
-_ANSWERS = {LIVE: _live, READY: _ready}

@@ -133,7 +133,7 @@ class IdempotentResponses:
                 continue  # the outage may end before the lease expires
 
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
-        """Store the response. The work is done, so a failure is only logged; a duplicate then runs the work again."""
+        """Store the response. The work is done, so a failure is only logged; a later duplicate may run the work again."""
         try:
             if await self._store.keep_answer(key, claim, response.status_code, _body(response)):
                 return

@@ -200,7 +200,7 @@ def _request_id(headers: Iterable[_Header]) -> str:
 
 
 def _without_trailing_slash(path: str) -> str:
-    """Treat `/app/` as `/app`. Older clients send the slash and do not follow redirects."""
+    """Treat `/app/` as `/app` without a redirect, because older clients send the slash."""
     return path.rstrip("/") or "/" if path.endswith("/") else path
 
 

@@ -77,7 +77,7 @@ EVENT_SHADES = {
 def stretches(
     events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime, probes: Iterable[Probe] = ()
 ) -> list[Stretch]:
-    """Return the parts of the band. `events` are newest first and begin at `since` or at the first known event."""
+    """Return the parts of the band. `events` are newest first and go back to `since`, or to the oldest known event."""
     return _with_probes(_between_events(events, lane, since, until), sorted(probes))
 
 
@@ -149,7 +149,7 @@ _ACTORS = {
 
 
 def by(actor: Actor | None, *, named: bool) -> str:
-    """Return who did it. With `named`, include the names of API keys and operators, which customers must not see."""
+    """Return the actor of an event as text. `named` adds names of API keys and operators, which customers must not see."""
     if actor is None:
         return ""
     name = actor.name if named or actor.kind == ActorKind.APPLICATION_KEY else None

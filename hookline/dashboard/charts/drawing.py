@@ -15,7 +15,7 @@ from hookline.web.html import Child, Safe, join, tag
 
 WIDE = 1000  # width of a path in its own units
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
-BELOW = 22  # pixels for the ticks of time
+BELOW = 22  # pixels for the labels of the time axis
 MAX_ROWS = 20  # rows of the table under a chart
 MIN_WIDTH = 4  # half the width, in units, that a single value is drawn with
 
@@ -56,7 +56,7 @@ def _runs(values: Values, at: Sequence[float], highest: float, height: int) -> l
 
 
 def _widened(run: _Run) -> _Run:
-    """Give a single value some width, because it would be invisible."""
+    """Give a single value some width. A line through one point would be invisible."""
     if len(run) > 1:
         return run
     [(x, y)] = run
