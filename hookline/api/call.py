@@ -70,7 +70,7 @@ class Call:
         if self._raw is None:
             tenant = self.caller.org_id if self.caller.app is None else self.caller.app.id
             gathering, seconds = self.services.gathering, self.services.body_time
-            self._raw = await body.gather(self.request, gathering, tenant, most=most, seconds=seconds)
+            self._raw = await body.read_large(self.request, gathering, tenant, limit=most, seconds=seconds)
         if len(self._raw) > most:
             raise body.too_large(most)
         return self._raw

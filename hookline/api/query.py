@@ -1,4 +1,4 @@
-"""What follows the `?`: text, read as the types of a `Query`. Lists may be repeated or separated by commas."""
+"""Decodes query parameters into the types of a `Query`. A list is given by repeating the parameter or by commas."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 NONE = QueryParams()
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# How msgspec words a value of the right type that is out of bounds.
+# The text of a msgspec error for a value that has the right type and is out of bounds.
 _BOUND = re.compile(r"^Expected .*(<=|>=|length|matching)")
-_DATE = re.compile(r"\d{4}-")  # msgspec would take seconds since 1970 too
+_DATE = re.compile(r"\d{4}-")  # required, because msgspec would also accept seconds since 1970
 
 
 class _Field(NamedTuple):
@@ -31,7 +31,7 @@ class _Field(NamedTuple):
 
 
 def decode(params: QueryParams, shape: type[T]) -> T:
-    """A value of the wrong type is a 400, one out of bounds a 422: as Svix's server has it."""
+    """Decode the parameters. A value of the wrong type is a 400 and a value out of bounds a 422, as in Svix's server."""
     given = {
         field.name: _read(field, values)
         for field in _fields(cast(Hashable, shape))
@@ -45,19 +45,20 @@ def decode(params: QueryParams, shape: type[T]) -> T:
             raise InvalidQuery(fault) from None
         raise _unreadable(".".join(fault.loc), fault.words) from None
     for name in given:
-        if getattr(found, name) is None:  # msgspec takes the text `null` for it; leaving a filter out must be meant
+        # msgspec reads the text `null` as None, which would drop the filter by mistake.
+        if getattr(found, name) is None:
             raise _unreadable(name, "null is not a value; leave it out")
     return found
 
 
 def check_names(params: QueryParams, shape: type[Any] | None) -> None:
-    """A misspelt filter would list, or act on, more than was meant."""
+    """Refuse unknown parameters. If a misspelt filter were ignored, the operation would apply to too many rows."""
     known = () if shape is None else tuple(field.name for field in _fields(cast(Hashable, shape)))
     for name in params:
         if name not in known:
             words = faults.unknown(name, known, "parameter")
             if not known:
-                words = f"{words}; this operation takes none"
+                words = f"{words}; this operation has no parameters"
             raise InvalidQuery(faults.Fault((faults.shortened(name),), words))
 
 
@@ -84,12 +85,12 @@ def _read(field: _Field, values: list[str]) -> str | list[str]:
 
 
 def _unreadable(name: str, words: str) -> Refused:
-    hint = "; a + is written %2B" if words == faults.INSTANT else ""
+    hint = "; write a + as %2B" if words == faults.INSTANT else ""
     return Refused(400, f"the query string: {name}: {words}{hint}")
 
 
 def without_controls(name: str, value: str) -> str:
-    """Nothing is named with them, PostgreSQL fails on a NUL, and answers and logs repeat what was asked for."""
+    """Refuse control characters. PostgreSQL fails on NUL, and responses and logs repeat the value."""
     if _CONTROL.search(value):
         raise Refused(400, f"{name} has a control character")
     return value

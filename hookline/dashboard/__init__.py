@@ -1,4 +1,4 @@
-"""The dashboard, and the portal of one application: server-rendered pages over the store. Read `page.py` and `app.py` first."""
+"""The dashboard for operators and the portal for customers: pages that the server renders. Read `page.py` and `app.py` first."""
 
 from __future__ import annotations
 

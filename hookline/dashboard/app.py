@@ -146,7 +146,7 @@ class Dashboard:
         async def handle(request: Request) -> Response:
             try:
                 context = await self._look(request, portal=portal)
-                raw = await body.read(request, most=MAX_FORM, seconds=self._services.body_time)
+                raw = await body.read(request, limit=MAX_FORM, seconds=self._services.body_time)
             except HooklineError as error:
                 return self._outside(request, error, portal=portal)
             try:

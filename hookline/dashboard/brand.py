@@ -1,4 +1,4 @@
-"""White label: the name, the colour and the logo of whoever runs this, for their customers."""
+"""White label: the operator's own name, colour and logo in the portal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hookline.web.context import Brand
 
 STYLE = "/portal/brand.css"
 MAX_LOGO = 256 * 1024  # bytes
-KEPT = {"cache-control": "public, max-age=300"}
+CACHED = {"cache-control": "public, max-age=300"}
 
-LEAST = 4.5  # contrast of text
-# What the accent is drawn on, and what is drawn on it, in style.css: `--ground`, `--raised`, `--sunken`, `--on-accent`.
+MIN_CONTRAST = 4.5  # contrast of text that WCAG requires
+# The background colours of the accent in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
 LIGHT = ("#ffffff", "#f6f7f9", "#eef0f3")
 DARK = ("#0f1216", "#161a20", "#1e242c")
 
@@ -31,45 +31,45 @@ def routes(brand: Brand) -> list[BaseRoute]:
     css = style(brand.color)
 
     async def show_style(_request: Request) -> Response:
-        return Response(css, headers={**SANDBOXED, **KEPT}, media_type="text/css")
+        return Response(css, headers={**SANDBOXED, **CACHED}, media_type="text/css")
 
     async def show_logo(_request: Request) -> Response:
         if logo is None:
-            return Response("there is no logo", 404, SANDBOXED, media_type="text/plain")
-        return Response(logo.content, headers={**SANDBOXED, **KEPT, "content-type": logo.kind})
+            return Response("no logo is configured", 404, SANDBOXED, media_type="text/plain")
+        return Response(logo.content, headers={**SANDBOXED, **CACHED, "content-type": logo.kind})
 
     return [Route(STYLE, show_style, methods=["GET"]), Route(LOGO, show_logo, methods=["GET"])]
 
 
-# ── the colour ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── colour ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def style(color: str | None) -> str:
-    """A sheet that comes after style.css."""
+    """Return a style sheet that is loaded after style.css."""
     if color is None:
         return ""
     return f":root {{ --accent: light-dark({legible(color, LIGHT)}, {legible(color, DARK)}); }}\n"
 
 
-def legible(color: str, grounds: tuple[str, ...], least: float = LEAST) -> str:
-    """The nearest to it that can be read on all of these, and they on it: darker on light ones, lighter on dark ones."""
+def legible(color: str, grounds: tuple[str, ...]) -> str:
+    """Return the most similar colour that has enough contrast on all these backgrounds: darker on light, lighter on dark."""
     found = _read(color)
-    goal = (0, 0, 0) if _light(_read(grounds[0])) > 0.5 else (255, 255, 255)
+    goal = (0, 0, 0) if _luminance(_read(grounds[0])) > 0.5 else (255, 255, 255)
     for step in range(101):
         tried = _mixed(found, goal, step / 100)
-        if all(contrast(_text(tried), ground) >= least for ground in grounds):
+        if all(contrast(_text(tried), ground) >= MIN_CONTRAST for ground in grounds):
             return _text(tried)
-    raise ValueError(f"nothing can be read on {grounds}")
+    raise ValueError(f"no colour has enough contrast on {grounds}")
 
 
 def contrast(one: str, other: str) -> float:
-    """From 1 to 21, as the WCAG count it."""
-    low, high = sorted((_light(_read(one)), _light(_read(other))))
+    """Return the contrast ratio of WCAG, from 1 to 21."""
+    low, high = sorted((_luminance(_read(one)), _luminance(_read(other))))
     return (high + 0.05) / (low + 0.05)
 
 
-def _light(color: _Color) -> float:
-    """Relative luminance."""
+def _luminance(color: _Color) -> float:
+    """Return the relative luminance of WCAG."""
     red, green, blue = (_linear(part / 255) for part in color)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -91,7 +91,7 @@ def _text(color: _Color) -> str:
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 
-# ── the logo ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── logo ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Logo(Struct, frozen=True):
@@ -100,7 +100,7 @@ class Logo(Struct, frozen=True):
 
 
 def read_logo(path: Path) -> Logo:
-    """By what is in it, whatever it is called."""
+    """Read the logo. Its content decides the media type, not its file name."""
     try:
         content = path.read_bytes() if path.stat().st_size <= MAX_LOGO else None
     except OSError as error:
@@ -109,12 +109,12 @@ def read_logo(path: Path) -> Logo:
         raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is larger than {MAX_LOGO // 1024} KiB")
     kind = picture(content)
     if kind is None:
-        raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is no PNG, SVG, JPEG or WebP picture")
+        raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is not a PNG, SVG, JPEG or WebP image")
     return Logo(content, kind)
 
 
 def picture(content: bytes) -> str | None:
-    """Its media type, by its first bytes."""
+    """Return the media type by the first bytes of the file, or None."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if content.startswith(b"\xff\xd8\xff"):

@@ -1,4 +1,4 @@
-"""Small parts that every page uses, so that the same thing looks the same everywhere. Pure."""
+"""Small parts of HTML that all pages share, so that the same thing looks the same everywhere."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ MARKS = {
 
 
 def state(name: str, words: Child = None) -> Safe:
-    """A state of the glossary with its mark and colour; never colour alone."""
+    """Show a delivery state with its symbol, colour and word, because colour alone is not accessible."""
     return tag("span", tag("span", MARKS[name], aria_hidden="true"), " ", words or name, class_=f"state {name}")
 
 
 def count(number: int, noun: str, more: bool = False) -> str:
-    """`1,204 deliveries`; with `more`, `at least 10,000 ...`."""
+    """Return a number with its noun: `1,204 deliveries`, or with `more` set `at least 10,000 deliveries`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
     return f"{'at least ' if more else ''}{number:,} {noun if number == 1 else plural}"
 
 
 def clock(at: datetime) -> Safe:
-    """An instant, in the viewer's zone: the script rewrites what is written here in UTC."""
+    """Show a time in UTC. A script rewrites it in the viewer's time zone."""
     text = f"{at:%Y-%m-%d %H:%M:%S}"
     return tag("time", f"{text} UTC", datetime=at.isoformat(), title=f"{at:%Y-%m-%d %H:%M:%S.%f} UTC", data_clock=True)
 
 
 def ago(at: datetime, now: datetime) -> Safe:
-    """`3 min ago`, `in 40 s`; the instant itself on hover and focus."""
+    """Show an age such as `3 min ago` or `in 40 s`, with the exact time as the tooltip."""
     return tag("time", when(at, now), datetime=at.isoformat(), title=f"{at:%Y-%m-%d %H:%M:%S} UTC", data_ago=True)
 
 
@@ -58,15 +58,15 @@ def when(at: datetime, now: datetime) -> str:
     return f"in {text}" if gap > 0 else f"{text} ago"
 
 
-def cut(text: str, most: int) -> str:
-    """In its middle: of ids and URLs, that says least."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
+def cut(text: str, limit: int) -> str:
+    """Shorten a text in the middle. The middle of ids and URLs matters least."""
+    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-(limit // 2 - 1) :]}"
 
 
 def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
-    """An id, a URL, anything that people copy: in monospace, cut in its middle, copied by its button.
+    """Show an id or a URL in monospace, shortened in the middle, with a button that copies it.
 
-    A text with characters that nobody sees has no button: pasted into a terminal, they may end the paste and run what follows.
+    A text with invisible characters gets no button: pasted into a terminal, they could run a command.
     """
     shown = cut(text, most)
     breakable = join(*(part if at == 0 else join("/", tag("wbr"), part) for at, part in enumerate(shown.split("/"))))
@@ -77,7 +77,7 @@ def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
 
 
 def code(text: str, *, name: str = "code") -> Safe:
-    """A block to read or to copy."""
+    """Show a block of code with a copy button."""
     copy = tag("button", "Copy", type="button", class_="copy", data_copy=text, aria_label=f"Copy the {name}")
     return tag("div", tag("pre", tag("code", text), tabindex="0"), copy, class_="code")
 
@@ -86,7 +86,7 @@ def code(text: str, *, name: str = "code") -> Safe:
 
 
 def number(shade: str, value: str, words: Child, *, href: str | None = None) -> Safe:
-    """One of the numbers at the top of a page, which leads to the list behind it."""
+    """Show one of the numbers at the top of a page. It links to the list that it counts."""
     inner = join(tag("b", value), tag("span", words, class_=f"state {shade}"))
     return tag("a", inner, href=href, class_="number") if href is not None else tag("div", inner, class_="number")
 
@@ -102,18 +102,15 @@ def table(
     caption: str,
     keys: Sequence[str] | None = None,
     numeric: Sequence[int] = (),
-    prose: Sequence[int] = (),
 ) -> Safe:
-    """`keys` name the rows, so that they stay the same rows when the table is updated; `numeric` columns are set right, and
-    `prose` columns are given some width."""
+    """Show a table. `keys` identify the rows, so that live updates keep them. `numeric` columns are aligned right."""
     labels = [str(column) if not isinstance(column, Safe) else "" for column in columns]
-    head = tag(
-        "tr", *(tag("th", name, scope="col", class_=_class(at, numeric, prose)) for at, name in enumerate(columns))
-    )
+    kinds = ["num" if at in numeric else None for at in range(len(columns))]
+    head = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True)))
     lines = [
         tag(
             "tr",
-            *(tag("td", cell, data_label=labels[at], class_=_class(at, numeric, prose)) for at, cell in enumerate(row)),
+            *(tag("td", cell, data_label=labels[at], class_=kinds[at]) for at, cell in enumerate(row)),
             data_key=None if keys is None else keys[line],
         )
         for line, row in enumerate(rows)
@@ -122,12 +119,8 @@ def table(
     return tag("div", tag("table", inner), class_="table")
 
 
-def _class(at: int, numeric: Sequence[int], prose: Sequence[int]) -> str | None:
-    return "num" if at in numeric else ("prose" if at in prose else None)
-
-
 def fields(pairs: Iterable[tuple[str, Child]]) -> Safe:
-    """Names and values."""
+    """Show a list of names and values."""
     return tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None))
 
 
@@ -137,33 +130,33 @@ def section(title: str, *children: Child, aside: Child = None, id_: str | None =
 
 
 def verdict(shade: str, *words: Child) -> Safe:
-    """The first line of sight: what is wrong, or that nothing is."""
+    """Show the summary at the top of a page: the problem, or that there is none."""
     return tag("p", tag("span", MARKS.get(shade, ""), aria_hidden="true"), " ", *words, class_=f"verdict state {shade}")
 
 
 def empty(words: Child, command: str | None = None, *more: Child) -> Safe:
-    """There is nothing yet: what to do so that there is."""
+    """Show that a list is empty, and what to do about it."""
     return tag("div", tag("p", words), code(command, name="command") if command else None, *more, class_="empty")
 
 
 def columns(*children: Child) -> Safe:
-    """Side by side where there is room: charts, sections."""
+    """Show charts or sections side by side if the window is wide enough."""
     return tag("div", *children, class_="columns")
 
 
 def actions(*children: Child) -> Safe | None:
-    """Buttons in a row. None if there are none."""
+    """Show buttons in a row. Return None if there are none."""
     return tag("div", *children, class_="actions") if any(child is not None for child in children) else None
 
 
 def tabs(label: str, found: Iterable[tuple[str, str, bool]]) -> Safe:
-    """Ways to look at the same thing: words, where it leads, whether it is what one looks at."""
+    """Show tabs. Each has its words, its link, and whether it is the current one."""
     links = (tag("a", words, href=href, aria_current="true" if here else None) for words, href, here in found)
     return tag("nav", *links, class_="tabs", aria_label=label)
 
 
 def progress(done: int, total: int | None, label: str) -> Safe:
-    """A bar. `total` of None: how much there is to do is not known."""
+    """Show a progress bar. A `total` of None means that the amount of work is unknown."""
     if total is None:
         return tag("progress", aria_label=label)
     part = 100 * min(done, total) // total if total else 100
@@ -171,7 +164,7 @@ def progress(done: int, total: int | None, label: str) -> Safe:
 
 
 def more(context: PageContext, iterator: str | None, words: str = "Older", **query: str | int | None) -> Safe | None:
-    """The way on through a listing, where there is more of it."""
+    """Show the link to the next page of a listing, if there is one."""
     if iterator is None:
         return None
     return tag(
@@ -183,7 +176,7 @@ def more(context: PageContext, iterator: str | None, words: str = "Older", **que
 
 
 def form(context: PageContext, path: str, *children: Child, **attributes: str | bool | None) -> Safe:
-    """Posts to an action. `path` is made by `context.link`."""
+    """Return a form that posts to an action, with its CSRF token. `path` comes from `context.link`."""
     proof = tag("input", type="hidden", name="csrf", value=context.viewer.csrf)
     return tag("form", proof, *children, method="post", action=path, **attributes)
 
@@ -197,7 +190,7 @@ def button(
     hidden: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> Safe | None:
-    """A form with nothing to fill in. `kind`: "" plain, "main", "danger". None for those who may only read."""
+    """Return a form with only a button, or None if the viewer may only read. `kind` is "" (plain), "main" or "danger"."""
     if not context.may_change:
         return None
     kept = (tag("input", type="hidden", name=name, value=value) for name, value in (hidden or {}).items())
@@ -206,7 +199,7 @@ def button(
 
 
 def link_button(href: str, words: str, *, kind: str = "", **attributes: str | bool | None) -> Safe:
-    """A link that looks like a button: to a form, or to a page that asks for confirmation."""
+    """Return a link that looks like a button. It leads to a form or to a page that asks for confirmation."""
     return tag("a", words, href=href, class_=f"button {kind}".strip(), **attributes)
 
 
@@ -220,7 +213,7 @@ def field(
     type_: str = "text",
     **attributes: str | bool | None,
 ) -> Safe:
-    """A field with its label, its hint and what is wrong with it."""
+    """Return an input field with its label, its hint and its error."""
     hints = [f"{name}-hint"] if hint else []
     hints += [f"{name}-error"] if error else []
     described = " ".join(hints) or None
@@ -241,7 +234,7 @@ def field(
 def choice(
     name: str, words: str, options: Iterable[tuple[str, str]], value: str = "", *, hint: str | None = None
 ) -> Safe:
-    """A list of which one is chosen: value and words of each."""
+    """Return a drop-down list. Each option has a value and a text."""
     made = (tag("option", text, value=key, selected=key == value) for key, text in options)
     return tag(
         "div",
@@ -263,55 +256,55 @@ def chooser(
     hint: str = "",
     error: str | None = None,
 ) -> Safe:
-    """Likewise, of what there may be very many of: with `more` than these, any other can be typed.
+    """Return a drop-down list, or a text field with suggestions if there are `more` options than these.
 
-    `nothing` is what the list says where none is chosen; `hint` is for whoever types.
+    `nothing` is the text of the option that selects none. `hint` is shown beside the text field.
     """
     if not more and error is None:
         return choice(name, words, [*([] if nothing is None else [("", nothing)]), *options], value)
-    beyond = f"The first {len(options):,} are offered; type the id of any other. " if more else "Type its id. "
+    beyond = f"The list has the first {len(options):,}. Type the id to use another one. " if more else "Type its id. "
     entry = field(name, words, value, hint=beyond + hint, error=error, list=f"{name}-offered", autocomplete="off")
     return join(entry, offered(f"{name}-offered", options))
 
 
 def offered(name: str, options: Iterable[tuple[str, str]]) -> Safe:
-    """For a field with this `list`."""
+    """Return the suggestions for a field whose `list` is this name."""
     return tag("datalist", *(tag("option", text, value=key) for key, text in options), id=name)
 
 
 def moment(
     name: str, words: str, value: datetime | None = None, *, hint: str | None = None, error: str | None = None
 ) -> Safe:
-    """An instant to fill in: in UTC, or, where there are scripts, in the viewer's zone. It comes as `2025-11-15T20:41`, with
-    a `Z` behind it from a script; either way it is UTC."""
+    """Return a field for a date and time. Without scripts people enter UTC. With scripts they enter their local time, and the
+    script converts it to UTC. The form sends `2025-11-15T20:41`, and a script appends `Z`."""
     text = "" if value is None else f"{value:%Y-%m-%dT%H:%M}"
     label = join(words, " ", tag("span", "UTC", class_="quiet", data_zone=True))
     return field(name, label, text, hint=hint, error=error, type_="datetime-local")
 
 
 def pick(name: str, value: str, label: str) -> Safe:
-    """The box that selects a row. It belongs to the form around it."""
+    """Return the checkbox that selects a row. It belongs to the form around the table."""
     return tag("input", type="checkbox", name=name, value=value, aria_label=label, class_="pick", data_pick=True)
 
 
 def pick_all(label: str = "Select all rows of this page") -> Safe:
-    """At the head of the column; it is there only with scripts."""
+    """Return the checkbox in the table head that selects all rows. It is hidden without scripts."""
     return tag("input", type="checkbox", aria_label=label, class_="pick scripted", data_pick_all=True)
 
 
 def picked(*children: Child) -> Safe:
-    """What can be done with the selected rows: stays in sight while some are."""
+    """Return the bar of actions on the selected rows. It stays visible while rows are selected."""
     words = tag("span", data_picked=True, role="status", class_="scripted")
     return tag("div", words, *children, class_="picked", data_picked_bar=True)
 
 
 def filters(context: PageContext, *children: Child, press: str = "Filter") -> Safe:
-    """A form that only asks: its fields become parameters of this page's URL."""
+    """Return a filter form. Its fields become parameters of this page's URL."""
     kept = (
         tag("input", type="hidden", name=name, value=value)
         for name in ("app", "range")
         if (value := context.param(name)) is not None and not (name == "app" and context.viewer.portal)
     )
     path = context.request.url.path
-    ask = tag("button", press, class_="button")
-    return tag("form", *kept, *children, ask, method="get", action=path, class_="filters", role="search")
+    submit = tag("button", press, class_="button")
+    return tag("form", *kept, *children, submit, method="get", action=path, class_="filters", role="search")

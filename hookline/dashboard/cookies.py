@@ -1,7 +1,7 @@
-"""Cookies of the pages: no script reads them, and no plain connection carries those of an encrypted one.
+"""Cookies of the pages. Scripts cannot read them, and cookies set over TLS are never sent without TLS.
 
-The portal's have names of their own. Where other sites may show it in a frame they are sent there too, in a jar of their
-own for each site; elsewhere no browser sends any of them along with a request that another site makes.
+The cookies of the portal have other names than those of the dashboard. If other sites may show the portal in a frame, browsers
+send its cookies there too, partitioned by site. Otherwise browsers do not send any of them with requests of other sites.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cookies:
         ]
         answer.headers.append("set-cookie", "; ".join(parts))
 
-    def take_back(self, answer: Response, request: Request, name: str, *, portal: bool) -> None:
+    def delete(self, answer: Response, request: Request, name: str, *, portal: bool) -> None:
         self.give(answer, request, name, "", portal=portal, seconds=0)
 
     def _attributes(self, request: Request, *, portal: bool) -> tuple[str, ...]:
@@ -42,14 +42,13 @@ class Cookies:
         return ("SameSite=None", "Secure", "Partitioned") if portal and self._framed else ("SameSite=Lax", "Secure")
 
     def _name(self, request: Request, name: str, *, portal: bool) -> str:
-        """With this prefix, which asks for the path `/`, browsers take it from nobody but us: no other host of the domain, no
-        plain connection."""
+        """Return the cookie name. Browsers accept a `__Host-` cookie only over TLS, from this host and with the path `/`."""
         if not self.secure(request):
             return f"hookline_{'portal_' if portal else ''}{name}"
         return f"__Host-hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:
-        """Whether the browser came over TLS, also where somebody before us has ended it without a word."""
+        """Whether the browser uses TLS, even if a proxy terminates TLS and does not forward the scheme."""
         if request.url.scheme == "https":
             return True
         return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc.lower()

@@ -1,8 +1,8 @@
-"""CSV for spreadsheets, of texts that strangers wrote. Pure.
+"""CSV export that is safe to open in a spreadsheet, even if an attacker wrote the texts.
 
-A spreadsheet computes whatever begins like a formula, and some split cells at other marks than commas, whatever is quoted: a
-`;` in Germany, a tab when it is pasted. So a formula is disarmed by an apostrophe wherever a cell could begin, and every cell is
-quoted. Whoever needs the texts as they are takes JSON.
+A spreadsheet evaluates a cell that begins like a formula. Some programs also split quoted cells at other separators: at `;` in
+Germany, at a tab when text is pasted. So an apostrophe is inserted before a formula at every place where a cell could begin, and
+every cell is quoted. The JSON export has the texts unchanged.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-BOM = "\ufeff"  # without it, Excel reads UTF-8 as the code page of its country
+BOM = "\ufeff"  # without it, Excel reads the file in the local code page instead of UTF-8
 
-# Also the wide forms, which some programs take for the plain ones. What may stand between is no mark itself: or a long run of
-# marks would be walked anew from each of them.
+# The full-width signs are included, because some programs treat them as the plain ones. The middle group must not match a
+# separator: a long run of separators would otherwise take quadratic time.
 _FORMULA = re.compile(r"""(^|[,;|\t\r\n"'])([^\S\t\r\n]*)([=+\-@\u2212＝＋－＠])""")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff]")
 

@@ -1,24 +1,23 @@
-"""A request as a command for bash, zsh and any POSIX shell. Pure.
+"""Turns a request into a curl command for bash, zsh and any POSIX shell.
 
-Whatever the bytes are, the command has only printable characters and line ends: a terminal acts on others as it is pasted, a
-tab completes, an escape ends the paste. What a quoted argument cannot carry comes from `printf` by a pipe, byte for byte.
+The command contains only printable characters and line feeds. A terminal would interpret other characters during the paste: a
+tab completes a word, and an escape can end the paste. If the body has such bytes, `printf` writes it into a pipe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST = (
-    64 * 1024
-)  # bytes of an argument; Linux takes 128 KiB at most. What `printf` writes is no argument of a program
+MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. `printf` is built into the shell and has no limit
 
-# `--globoff`: brackets and braces of a URL are themselves. `--data-raw`: a body that begins with @ names no file.
+# `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, a body that begins with @ is not read
+# as a file name.
 _CURL = "curl --globoff --request POST"
 _NEXT = " \\\n  "
 
 
 def command(url: str, headers: Sequence[str], body: bytes) -> str:
-    """`headers` are whole lines."""
+    """Return the command. `headers` are whole header lines."""
     text = _quotable(body)
     if text is None:
         return f"printf {_format(body)} |{_NEXT}{_head(url, headers)}{_NEXT}--data-binary @-"
@@ -26,7 +25,7 @@ def command(url: str, headers: Sequence[str], body: bytes) -> str:
 
 
 def command_with_file(url: str, headers: Sequence[str], name: str) -> str:
-    """Likewise, with a body that was kept in a file of this directory."""
+    """Return the command for a body that was saved as a file in the current directory."""
     return f"{_head(url, headers)}{_NEXT}--data-binary {quoted(f'@./{name}')}"
 
 
@@ -36,31 +35,31 @@ def _head(url: str, headers: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """One word, of printable text and line ends."""
+    """Quote a text as one word of the shell."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _argument(text: str) -> str:
-    """`-H @name` would read a file; no header and no URL begins so, and neither has a line end."""
+    """Quote a header or URL. A leading @ is replaced, because curl would read it as a file name."""
     safe = "".join(char if char.isprintable() else "\ufffd" for char in text)
     return quoted(f"\ufffd{safe[1:]}" if safe.startswith("@") else safe)
 
 
 def _quotable(body: bytes) -> str | None:
-    """None: it has something that a terminal or an argument does not pass on as it is."""
-    if len(body) > LONGEST:
+    """Return the body as text, or None if a quoted argument cannot contain it."""
+    if len(body) > MAX_ARGUMENT:
         return None
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    if "\n" in text and "!" in text:  # older releases of bash look for history in the second line of a quoted text
+    if "\n" in text and "!" in text:  # older bash versions expand the history in the second line of a quoted text
         return None
     return text if text.replace("\n", "").isprintable() else None
 
 
 def _format(body: bytes) -> str:
-    """The first argument of `printf`. A `-` in front would be an option."""
+    """Return the format for `printf`. A leading `-` is escaped, because it would begin an option."""
     found = "".join(_BYTES[byte] for byte in body)
     return f"'\\055{found[1:]}'" if found.startswith("-") else f"'{found}'"
 

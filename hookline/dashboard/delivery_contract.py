@@ -1,4 +1,4 @@
-"""The delivery contract, and how to verify what arrives: what a customer must know to receive well."""
+"""The delivery contract and code that verifies signatures: everything that the author of a receiver must know."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ _TEXT_SCHEMES = (Scheme.HEX, Scheme.STRIPE, Scheme.GITHUB)
 
 
 def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
-    """What is promised, in the order in which it matters."""
+    """Show the rules of the contract, the most important first."""
     services = context.services
     seconds = lasting(services.request_timeout)
     return components.fields(
         [
             (
                 "Answer 2xx",
-                f"Within {seconds}, once you have the event safely. Do slow work afterwards. Any other answer is a failure.",
+                f"Within {seconds}, once you have stored the event. Do slow work afterwards. Any other answer is a failure.",
             ),
             (
                 "A stable id",
                 join(
-                    "Each event has one id (", tag("code", _id_header(found)), "), the same on every attempt and copy."
+                    "Each event has one id (",
+                    tag("code", _id_header(found)),
+                    "), the same on every attempt and duplicate.",
                 ),
             ),
             (
                 "Duplicates",
-                "An event may arrive more than once. Note the ids you have handled, and answer 2xx to copies.",
+                "An event may arrive more than once. Store the ids that you have handled, and answer 2xx to duplicates.",
             ),
             ("Order", _order(found)),
             ("Retries", _retries(found, services.retry)),
             (
-                "For good",
+                "Permanent failures",
                 join(
-                    "A 4xx (other than 408, 425 and 429) says that this event will never be taken: it becomes a dead letter at "
-                    "once, and can be replayed. A 410 also disables the endpoint. ",
+                    "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter at once and can "
+                    "be replayed. A 410 also disables the endpoint. The header ",
                     tag("code", "Retry-After"),
-                    " is honoured.",
+                    " is respected.",
                 ),
             ),
-            ("Redirects", "Are not followed: give the URL that answers."),
+            ("Redirects", "Redirects are not followed. Use the URL that answers itself."),
             (
                 "Signature",
-                "Verify each request over the bytes as they came, before they are parsed; answer 401 if it does not fit.",
+                "Verify the signature over the raw bytes of the body, before you parse it. Answer 401 if it does not match.",
             ),
         ]
     )
@@ -58,12 +60,10 @@ def _id_header(found: Endpoint | None) -> str:
 
 
 def _order(found: Endpoint | None) -> str:
-    none = (
-        "No order is promised: a later event may arrive first. Compare webhook-created-at, or fetch the current state."
-    )
+    none = "The order is not guaranteed: a later event may arrive first. Compare webhook-created-at, or fetch the current state."
     if found is None:
         return f"{none} Events with an ordering key arrive one at a time, in the order of their key."
-    behind = "; those behind a dead letter wait" if found.on_death == OnDeath.BLOCK else "; a dead letter is skipped"
+    behind = "; events after a dead letter wait" if found.on_death == OnDeath.BLOCK else "; a dead letter is skipped"
     match found.ordering:
         case Ordering.NONE:
             return none
@@ -78,14 +78,14 @@ def _retries(found: Endpoint | None, deployed: RetryPolicy) -> str:
     attempts = (own and own.max_attempts) or deployed.max_attempts
     age = (own and own.max_age) or deployed.max_age
     return (
-        "No answer, 3xx, 408, 425, 429 and 5xx are tried again, at growing intervals: up to "
-        f"{components.count(attempts, 'attempt')} in {lasting(age)}. Then the event is a dead letter, and can be replayed. "
-        "While an endpoint keeps failing its events are held, and sent gently once it answers again."
+        "No answer, 3xx, 408, 425, 429 and 5xx are retried at growing intervals: up to "
+        f"{components.count(attempts, 'attempt')} in {lasting(age)}. Then the event becomes a dead letter and can be replayed. "
+        "While an endpoint keeps failing, its events wait. They are sent slowly at first once it answers again."
     )
 
 
 def section(context: PageContext, found: Endpoint, key: str | None = None) -> Safe:
-    """Beside an endpoint: how to verify, with its own secret where it has been revealed."""
+    """Show how to verify requests to an endpoint. The snippets contain its secret if it was revealed."""
     ed25519 = bool(found.secrets) and found.secrets[0].key.startswith(PRIVATE_PREFIX)
     made = snippets(found.scheme, ed25519=ed25519, key=key, url=found.url)
     blocks = [
@@ -94,9 +94,9 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
     ]
     where: Child = None
     if key is None and context.may_change:
-        where = tag("p", "To have it with the secret filled in, reveal the secret above.", class_="quiet")
+        where = tag("p", "Reveal the secret above to see these snippets with the secret filled in.", class_="quiet")
     return join(
-        components.section("Verify what arrives", _weakness(found), where, *blocks, id_="verify"),
+        components.section("Verify requests", _weakness(found), where, *blocks, id_="verify"),
         tag("details", tag("summary", "The delivery contract"), rules(context, found), open=context.viewer.portal),
     )
 
@@ -104,5 +104,9 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
 def _weakness(found: Endpoint) -> Safe | None:
     if found.scheme not in _TEXT_SCHEMES:
         return None
-    old = " It has no timestamp either: an old request can be sent again." if found.scheme == Scheme.GITHUB else ""
-    return tag("p", f"This scheme does not sign the id.{old}", class_="quiet")
+    replay = (
+        " It does not sign a timestamp either, so an attacker can replay an old request."
+        if found.scheme == Scheme.GITHUB
+        else ""
+    )
+    return tag("p", f"This scheme does not sign the id.{replay}", class_="quiet")

@@ -1,4 +1,4 @@
-"""How an endpoint is, in the same words on every page, and what mends it. Pure."""
+"""The health of an endpoint, in the same words on every page."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from hookline.model import Lane, LaneView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
 
-# The sickest first: their order in a listing.
+# From worst to best. Listings are sorted in this order.
 WORDS = {
     "open": "circuit open",
     "half_open": "circuit half-open, probing",
     "disabled": "disabled",
-    "held": "asked to be left alone",
+    "held": "paused by Retry-After",
     "paused": "paused",
     "failing": "failing",
     "recovering": "recovering",
     "slowed": "slowed by 429s",
-    "well": "well",
+    "well": "healthy",
 }
-SICK = tuple(name for name in WORDS if name != "well")
-HELD = ("open", "half_open", "disabled", "held", "paused")  # nothing is sent
+HELD = ("open", "half_open", "disabled", "held", "paused")  # conditions in which nothing is sent
 _SHADES = dict.fromkeys(HELD, "held") | dict.fromkeys(("failing", "recovering", "slowed"), "scheduled")
 
 
@@ -34,7 +33,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
     @property
     def shade(self) -> str:
-        """The state whose colour and mark it has."""
+        """Return the delivery state whose colour and symbol are used."""
         return _SHADES.get(self.name, "delivered")
 
     @property
@@ -74,7 +73,7 @@ def _named(name: str, since: datetime | None = None) -> Condition:
 
 
 def sickest(view: LaneView, now: datetime) -> tuple[int, int, datetime, str]:
-    """To sort by: those that are sick, then those behind which most waits, and for longest."""
+    """Return a sort key: worst condition first, then the largest backlog, then the oldest delivery."""
     return condition(view.lane, now).rank, -view.depth, view.oldest_due or now, view.endpoint_id
 
 
@@ -83,21 +82,21 @@ def depth(view: LaneView) -> str:
 
 
 def limits(lane: Lane) -> list[str]:
-    """What bounds how fast it is sent to, in words."""
+    """Return the limits of the endpoint's delivery rate, as texts."""
     found = []
     if lane.throttle_rate is not None:
         found.append(f"{lane.throttle_rate:g}/s")
     if lane.app_rate is not None:
-        found.append(f"{lane.app_rate:g}/s with its application's others")
+        found.append(f"{lane.app_rate:g}/s for the whole application")
     if lane.concurrency is not None:
         found.append(f"{lane.concurrency:,} in flight")
     if lane.pace is not None:
         found.append(f"slowed to {lane.pace:.3g}/s by 429s")
     if lane.window is not None:
-        found.append(f"{lane.window} in flight while it recovers")
+        found.append(f"{lane.window} in flight while recovering")
     return found
 
 
 def ages(at: datetime | None, now: datetime) -> str:
-    """`12 min 4 s`; for sentences that are not rewritten by a script."""
+    """Return the age as text, such as `12 min 4 s`. Scripts do not update this text."""
     return "" if at is None else lasting(max(1.0, (now - at).total_seconds()))

@@ -1,4 +1,4 @@
-"""Whether a form was sent by a page of ours. Pure."""
+"""Checks whether a page of this server sent a form, and which paths are safe to redirect to."""
 
 from __future__ import annotations
 
@@ -6,42 +6,49 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 
-def ours(headers: Mapping[str, str], public_url: str | None) -> bool:
-    """By what the browser says of itself, which no page can make it say. One that says nothing still needs the form's proof."""
+def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
+    """Whether a page of this server sent the form, by headers that no page can set.
+
+    Without these headers the answer is True: the form's CSRF token is checked in any case.
+    """
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
     origin = headers.get("origin")
     if origin is None:
         return True
-    # Of either scheme: whoever ends TLS before us need not tell us that there was any. Sandboxed frames are called `null`.
-    hosts = {headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
+    # Both schemes are accepted: a proxy that terminates TLS may not forward the scheme. A sandboxed frame sends `null`.
+    hosts = _own_hosts(headers, public_url)
     return origin in {f"{scheme}://{host.lower()}" for scheme in ("https", "http") for host in hosts}
 
 
-def elsewhere(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another origin has led here; over plain http browsers do not say."""
+def _own_hosts(headers: Mapping[str, str], public_url: str | None) -> set[str]:
+    return {headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
+
+
+def is_cross_site(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another origin linked here. Over plain HTTP browsers do not send this header."""
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def came_from(headers: Mapping[str, str], public_url: str | None) -> str | None:
-    """The page of ours that somebody was on, if the browser says."""
+    """Return the path of the Referer header, if it is a page of this server."""
     try:
         page = urlsplit(headers.get("referer", ""))
     except ValueError:
         return None
-    if page.netloc not in {headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}:
+    if page.netloc not in _own_hosts(headers, public_url):
         return None
-    return inside(page._replace(scheme="", netloc="", fragment="").geturl())
+    return local_path(page._replace(scheme="", netloc="", fragment="").geturl())
 
 
 def framed(headers: Mapping[str, str]) -> bool:
-    """Whether a page is asked for to be shown inside of another one."""
+    """Whether the browser requests the page for a frame of another page."""
     return headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object", "fencedframe")
 
 
-def inside(path: str) -> str | None:
-    """Where to go after signing in, if it is a page of ours and not somebody else's address."""
+def local_path(path: str) -> str | None:
+    """Return the path if it is safe to redirect to after sign-in: a page of this server, and not the sign-in page."""
     if len(path) > 2000 or not path.startswith("/") or path.startswith("//"):
         return None
     if "\\" in path or any(ord(letter) <= 32 or ord(letter) == 127 for letter in path):

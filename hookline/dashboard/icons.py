@@ -1,4 +1,4 @@
-"""Icons: a few strokes on a grid of 16. Words always stand beside them."""
+"""Icons as SVG paths on a 16 by 16 grid. Each icon is shown beside a word or has a label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instants that people type. A browser sends them without a zone: that is UTC, unless the page's script says which."""
+"""Reads the times that people enter in forms. A time without a time zone is UTC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hookline.rules.checks import text as text_checks
 
 
 def read(name: str, text: str) -> datetime:
-    """`2026-03-01T12:30`, with an offset or in UTC."""
+    """Read a time such as `2026-03-01T12:30`. Without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

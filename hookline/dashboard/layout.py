@@ -1,4 +1,4 @@
-"""What is around every page: rail, application switcher, range, notice. Pure."""
+"""The frame of every page: navigation, application switcher, time range, notice."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Entry(Struct, frozen=True):
     key: str
     words: str
     path: str
-    letter: str  # after `g`, it leads there
-    portal: bool = False
-    deployment: bool = False  # for those who run it
-    full: bool = False  # for those who may change something
+    letter: str  # keyboard shortcut: `g` and this letter open the page
+    portal: bool = False  # customers see it too
+    deployment: bool = False  # only operators of the default organization see it
+    full: bool = False  # only viewers who may change something see it
 
 
 RAIL = (
@@ -42,7 +42,7 @@ RAIL = (
 
 
 class Switched(Struct, frozen=True):
-    """Applications that the switcher offers; with `more` than these, any other can be typed."""
+    """The applications in the switcher. If there are `more`, the switcher is a text field."""
 
     apps: Sequence[Application] = ()
     more: bool = False
@@ -61,7 +61,7 @@ def document(
     live: bool = False,
     now: datetime | None = None,
 ) -> Safe:
-    """The outermost frame, also of pages that nobody has signed in to. `now`: by which ages are counted."""
+    """Return the whole HTML document, also for pages without a session. Scripts count ages from `now`."""
     return page(
         tag(
             "html",
@@ -106,7 +106,7 @@ def _title(shown: Page) -> Safe:
 
 
 def _rail(context: PageContext, shown: Page) -> Safe:
-    entries = (entry for entry in RAIL if _leads(context, entry))
+    entries = (entry for entry in RAIL if _may_open(context, entry))
     links = (
         tag(
             "li",
@@ -130,10 +130,10 @@ def _rail(context: PageContext, shown: Page) -> Safe:
     )
 
 
-def _leads(context: PageContext, entry: Entry) -> bool:
-    """Whether this viewer would be let in there."""
-    mine = entry.portal or not context.viewer.portal
-    return mine and (context.whole or not entry.deployment) and (context.may_change or not entry.full)
+def _may_open(context: PageContext, entry: Entry) -> bool:
+    """Whether this viewer may open the page."""
+    in_portal = entry.portal or not context.viewer.portal
+    return in_portal and (context.whole or not entry.deployment) and (context.may_change or not entry.full)
 
 
 def _brand(context: PageContext) -> Safe:
@@ -143,13 +143,13 @@ def _brand(context: PageContext) -> Safe:
 
 
 def _top(context: PageContext, apps: Switched) -> Safe:
-    alive = tag("span", class_="alive scripted", role="status", data_alive=True)
-    where = tag("div", _switcher(context, apps), alive, class_="where")
-    return tag("header", where, _range(context) if context.timed else None, _tools(), _who(context), class_="top")
+    live_status = tag("span", class_="alive scripted", role="status", data_alive=True)
+    where = tag("div", _switcher(context, apps), live_status, class_="where")
+    return tag("header", where, _range(context) if context.timed else None, _tools(), _account(context), class_="top")
 
 
 def _tools() -> Safe:
-    """What scripts do; without them it is not there."""
+    """Return the buttons that need scripts. They are hidden without scripts."""
     theme = tag("button", icon("theme"), type="button", class_="tool", data_theme_next=True, aria_label="Light or dark")
     keys = tag("button", icon("help"), type="button", class_="tool", data_help=True, aria_label="Keyboard shortcuts")
     return tag("div", theme, keys, class_="tools scripted")
@@ -177,10 +177,8 @@ def _listed_switch(context: PageContext, apps: Switched) -> Safe:
 
 
 def _typed_switch(context: PageContext, apps: Switched) -> Safe:
-    """The name of the one that is chosen stands beside its id: a field cannot show both."""
-    words = (
-        f"The first {len(apps.apps):,} applications are offered; type the id or uid of any other. Empty: all of them."
-    )
+    """Return the text field of the switcher. The name of the current application is beside it, because the field shows the id."""
+    words = f"The list has the first {len(apps.apps):,} applications. Type the id or uid to use another one. Empty means all."
     entry = tag(
         "input",
         type="search",
@@ -209,11 +207,11 @@ def _range(context: PageContext) -> Safe:
         )
         for each in RANGES.values()
     )
-    return tag("nav", *links, class_="range", aria_label="Range of time")
+    return tag("nav", *links, class_="range", aria_label="Time range")
 
 
-def _who(context: PageContext) -> Safe:
-    leave = tag(
+def _account(context: PageContext) -> Safe:
+    sign_out = tag(
         "form",
         tag("input", type="hidden", name="csrf", value=context.viewer.csrf),
         tag("button", "Sign out", class_="button quiet"),
@@ -221,7 +219,7 @@ def _who(context: PageContext) -> Safe:
         action=context.link("/logout", app=None, range=None),
         class_="inline",
     )
-    return tag("div", tag("span", context.viewer.name, class_="quiet"), leave, class_="who")
+    return tag("div", tag("span", context.viewer.name, class_="quiet"), sign_out, class_="who")
 
 
 def _notice(notice: Notice | None) -> Safe:

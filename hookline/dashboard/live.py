@@ -1,7 +1,7 @@
-"""Parts of a page that update in place: the page's own URL, asked for as a stream of events, tells what changed.
+"""Live updates of a page: the page's own URL, requested as an event stream, sends the parts that changed.
 
-A page is read again every few seconds for as long as somebody looks at it. Streams are few and end by themselves; the browser
-asks anew, and meets whatever has changed: who may look, and what the page is made of.
+The server renders the page again every few seconds while a browser shows it. The number of streams is limited, and each stream
+ends after a while. The browser then reconnects, which checks the session again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from hookline.web.errors import Refused
 from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
-ALL = "all"  # whom every stream counts for
-MAX_STREAMS = 200  # of one process
-MAX_OF_ONE = 12  # of one session
-MAX_OF_APPLICATION = 30  # of its customers: a link of the portal opens any number of sessions
-MAX_OF_ORGANIZATION = 80  # of its operators; of all of its customers, likewise
-LONGEST = 300.0  # seconds; then the browser asks anew
-PATIENCE = 2.0  # seconds after which a browser asks anew
+ALL = "all"  # the holder that every stream counts for
+MAX_STREAMS = 200  # streams of one process
+MAX_PER_SESSION = 12  # streams of one session
+MAX_PER_APPLICATION = 30  # streams of one application's customers, because one portal link can create many sessions
+MAX_PER_ORGANIZATION = 80  # streams of an organization's operators, and as many of all its customers
+MAX_SECONDS = 300.0  # after this time a stream ends and the browser reconnects
+RECONNECT_SECONDS = 2.0  # pause of the browser before it reconnects
 
-# An age changes all the time, and its page counts it on by itself: that alone is nothing to send.
+# A script on the page updates ages, so a change of an age alone is not sent.
 _AGE = re.compile(r"(<time [^>]*data-ago>)[^<]*")
 
 Regions = dict[str, Safe]
@@ -42,18 +42,18 @@ def wanted(request: Request) -> bool:
 
 
 def holders(context: PageContext) -> dict[Hashable, int]:
-    """Whom a stream of this page counts for, each with how many it may have: nobody uses up those of others."""
-    found: dict[Hashable, int] = {context.viewer.csrf: MAX_OF_ONE}
+    """Return the holders that a stream of this page counts for, and the limit of each, so that nobody uses up all streams."""
+    found: dict[Hashable, int] = {context.viewer.csrf: MAX_PER_SESSION}
     if context.viewer.portal:
-        found["customers of", context.app_no] = MAX_OF_APPLICATION
-        found["customers", context.org_id] = MAX_OF_ORGANIZATION
+        found["customers of", context.app_no] = MAX_PER_APPLICATION
+        found["customers", context.org_id] = MAX_PER_ORGANIZATION
     else:
-        found["operators", context.org_id] = MAX_OF_ORGANIZATION
+        found["operators", context.org_id] = MAX_PER_ORGANIZATION
     return found
 
 
 class Streams:
-    """Of one process."""
+    """The event streams of this process."""
 
     def __init__(self, leaving: asyncio.Event, monotonic: Callable[[], float]) -> None:
         self._leaving = leaving
@@ -61,12 +61,12 @@ class Streams:
         self._open: Counter[Hashable] = Counter()
 
     def stream(self, holders: Mapping[Hashable, int], read: Read, every: float) -> Response:
-        """`holders` it counts for, each with how many it may have; `read` gives the live parts of the page as they are."""
-        bounds = {ALL: MAX_STREAMS, **holders}
-        if any(self._open[holder] >= most for holder, most in bounds.items()):
+        """Open a stream that counts for `holders`, each with its limit. `read` renders the live parts of the page."""
+        limits = {ALL: MAX_STREAMS, **holders}
+        if any(self._open[holder] >= limit for holder, limit in limits.items()):
             raise Refused(429, "too many pages are open", retry_after=30)
         return StreamingResponse(
-            self._events(tuple(bounds), read, every),
+            self._events(tuple(limits), read, every),
             media_type=MEDIA,
             headers={"cache-control": "no-store", "x-accel-buffering": "no", "vary": "accept"},
         )
@@ -74,25 +74,25 @@ class Streams:
     async def _events(self, holders: Sequence[Hashable], read: Read, every: float) -> AsyncIterator[bytes]:
         with self._counted(holders):
             shown: dict[str, str] = {}
-            yield f"retry: {PATIENCE * 1000:.0f}\n\n".encode()
-            until = self._monotonic() + LONGEST
+            yield f"retry: {RECONNECT_SECONDS * 1000:.0f}\n\n".encode()
+            until = self._monotonic() + MAX_SECONDS
             while self._monotonic() < until:
                 try:
                     found = await read()
                 except HooklineError:
-                    return  # signed out, or gone: the browser asks anew, and is told so
+                    return  # the session ended or the page is gone: the browser reconnects and gets the error
                 ageless = {name: _AGE.sub(r"\1", html) for name, html in found.items()}
                 changed = {name: str(html) for name, html in found.items() if shown.get(name) != ageless[name]}
                 shown = ageless
-                # Sent also where nothing changed: whoever has left is noticed by it.
+                # A comment is sent even if nothing changed: writing it shows whether the browser is still connected.
                 yield (
                     b"event: parts\ndata: " + msgspec.json.encode(changed) + b"\n\n" if changed else b": still here\n\n"
                 )
-                if await self._left(every):
+                if await self._stopping(every):
                     return
 
-    async def _left(self, seconds: float) -> bool:
-        """Whether the server is about to stop within so many seconds."""
+    async def _stopping(self, seconds: float) -> bool:
+        """Wait up to `seconds`. Return True as soon as the server begins to stop."""
         try:
             async with asyncio.timeout(seconds):
                 await self._leaving.wait()
@@ -106,4 +106,4 @@ class Streams:
         try:
             yield
         finally:
-            self._open -= Counter(holders)  # those that have none are dropped
+            self._open -= Counter(holders)  # removes the holders whose count is zero

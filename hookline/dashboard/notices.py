@@ -1,4 +1,4 @@
-"""What an action has to say on the page that follows it: in a cookie of our own making, shown once."""
+"""The message that an action shows on the next page. It is stored in a signed cookie and shown once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hookline.web.context import WebContext
 
 COOKIE = "notice"
 SECONDS = 60.0
-MAX_WORDS = 300  # characters: some tell a URL, which may be as long as it likes; a cookie may not
-_LONGEST = 3000  # characters of a cookie: more than these words ever take
+MAX_WORDS = 300  # characters of a message; it may contain a long URL, and the size of cookies is limited
+_MAX_COOKIE = 3000  # characters of the cookie; a message of the maximum length needs less
 
 
 class Notices:
@@ -33,7 +33,7 @@ class Notices:
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
 
     def taken(self, request: Request, *, portal: bool) -> Notice | None:
-        raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_LONGEST].partition(".")
+        raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_MAX_COOKIE].partition(".")
         if not any(hmac.compare_digest(_signed(key, raw.encode()).encode(), proof.encode()) for key in self._keys):
             return None
         try:
@@ -42,7 +42,7 @@ class Notices:
             return None
 
     def forget(self, answer: Response, request: Request, *, portal: bool) -> None:
-        self._cookies.take_back(answer, request, COOKIE, portal=portal)
+        self._cookies.delete(answer, request, COOKIE, portal=portal)
 
 
 def _signed(key: bytes, raw: bytes) -> str:

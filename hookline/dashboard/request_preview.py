@@ -1,4 +1,4 @@
-"""The request of an attempt, as people see it: the very lines that a worker makes, without what lets somebody in. Pure."""
+"""Shows the request of an attempt with the same headers that a worker sends, but without credentials."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hookline.rules.guard import is_sensitive
 from hookline.rules.request import Target
 
 HIDDEN = "(not shown)"
-ANEW = "(made anew for each attempt)"
+ANEW = "(new for each attempt)"
 SIGNATURES = frozenset({"webhook-signature", "svix-signature", "stripe-signature", "x-hub-signature-256"})
 
-_OURS = (f"User-Agent: {USER_AGENT}", "Accept: */*")
-_NOBODYS = (Secret(key=signing.HMAC_PREFIX + b64encode(bytes(32)).decode()),)
+_COMMON = (f"User-Agent: {USER_AGENT}", "Accept: */*")
+_DUMMY_SECRETS = (Secret(key=signing.HMAC_PREFIX + b64encode(bytes(32)).decode()),)
 
 
 class Request(Struct, frozen=True, kw_only=True):
     url: str
-    lines: list[str]  # of the headers
+    lines: list[str]  # the header lines
     signed: bool
 
 
 def request(endpoint: Endpoint, message: Message, *, number: int, at: datetime, signed: bool = False) -> Request:
-    """Of attempt `number`, at that instant. Only a signed one comes near the endpoint's secrets.
+    """Return the request of attempt `number` at the time `at`. The endpoint's secrets are used only if `signed` is set.
 
-    Custom headers whose names say that they let somebody in keep their names alone.
+    The values of custom headers that look like credentials are hidden.
     """
     if signed and message.payload is not None:
         try:
             return _made(endpoint, message, number, at, signed=True)
         except SignatureError:
-            pass  # its secrets cannot be opened here
+            pass  # the secrets cannot be decrypted here
     return _made(endpoint, message, number, at, signed=False)
 
 
@@ -47,9 +47,9 @@ def _made(endpoint: Endpoint, message: Message, number: int, at: datetime, *, si
     shown = replace(
         endpoint,
         headers={name: HIDDEN if is_sensitive(name) else value for name, value in endpoint.headers.items()},
-        secrets=endpoint.secrets if signed else _NOBODYS,
+        secrets=endpoint.secrets if signed else _DUMMY_SECRETS,
     )
-    found = [*_OURS, *Target(shown).headers(_job(endpoint, message, number), at)]
+    found = [*_COMMON, *Target(shown).headers(_delivery(endpoint, message, number), at)]
     return Request(url=endpoint.url, lines=found if signed else list(_unsigned(found)), signed=signed)
 
 
@@ -59,8 +59,8 @@ def _unsigned(lines: Iterable[str]) -> Iterable[str]:
         yield f"{name}: {ANEW}" if name.lower() in SIGNATURES else line
 
 
-def _job(endpoint: Endpoint, message: Message, number: int) -> LeasedDelivery:
-    """What a worker would have leased; nothing but its headers is made of it."""
+def _delivery(endpoint: Endpoint, message: Message, number: int) -> LeasedDelivery:
+    """Return the delivery that a worker would have leased. Only its headers are used."""
     at = message.created_at
     return LeasedDelivery(
         delivery_id=0,

@@ -1,4 +1,4 @@
-"""What every page carries against the rest of the web."""
+"""Security headers of every page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def policy(frames: Sequence[str] = ()) -> str:
-    """Nothing from elsewhere, no script and no style but our files: a tenant's text on a page can do nothing."""
+    """Allow only scripts, styles and images of this server, so that injected text cannot run or load anything."""
     ancestors = " ".join(frames) or "'none'"
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -15,11 +15,11 @@ def policy(frames: Sequence[str] = ()) -> str:
 
 
 def headers(frames: Sequence[str] = ()) -> dict[str, str]:
-    """`frames`: the origins whose pages may show this one inside of them."""
+    """Return the headers of a page. `frames` are the origins that may show the page in a frame."""
     return {
         "content-security-policy": policy(frames),
         "x-content-type-options": "nosniff",
-        "referrer-policy": "same-origin",  # not `no-referrer`: browsers would hide the origin of our own forms too
+        "referrer-policy": "same-origin",  # with `no-referrer`, browsers would also hide the origin of our own forms
         "cache-control": "no-store",
     }
 
@@ -28,4 +28,4 @@ SANDBOXED = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
     "x-content-type-options": "nosniff",
 }
-"""Of a file that somebody else made: whatever is in it, opened by itself it can do nothing."""
+"""Headers of an untrusted file. Even if it is opened alone, it cannot run scripts or load anything."""

@@ -1,7 +1,7 @@
-"""Who comes in: sign-in and sign-out, sessions, the proof that a form is ours.
+"""Sign-in, sign-out, sessions, and the CSRF check of forms.
 
-A session is a random text in a cookie, of which the store keeps the hash. It is asked for anew with every request, so that one
-that was ended, wherever and however, opens nothing from that moment on.
+A session is a random text in a cookie; the store has its hash. Every request looks the session up in the store. So a session
+that was ended, in any process and in any way, stops working at once.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from hookline.web.callers import TOUCHED, RecentCache
 from hookline.web.context import WebContext
 from hookline.web.errors import UNAVAILABLE, Refused, beside, log_outage
 from hookline.web.html import Safe
-from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, linked
+from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, token_of_link
 
-SESSION, PROOF, MARK = "session", "form", "browser"  # cookies
+SESSION, PROOF, MARK = "session", "form", "browser"  # names of cookies
 PROOF_SECONDS = 12 * 3600.0
 MARK_SECONDS = 365 * 86_400.0
-LONGEST_MARK = 200
-MAX_FORM = 16 * 1024
-LONGEST_COOKIE = 100
-STALE = "this page was open for too long, or your browser keeps no cookies of it: try again"
-STRANGE = "this form was sent by another site, and nothing was done"
+MAX_MARK = 200  # characters
+MAX_FORM = 16 * 1024  # bytes
+MAX_COOKIE = 100  # characters
+STALE = "this page was open for too long, or your browser does not accept cookies: try again"
+OTHER_SITE = "another site sent this form, so nothing was done"
 
 log = structlog.get_logger(__name__)
 
@@ -75,12 +75,12 @@ class Sessions:
             ]
         return found
 
-    # ── who is in ──
+    # ── the current session ──
 
     async def viewer(self, request: Request, *, portal: bool) -> Viewer:
-        """`SignatureError` if nobody has signed in, or may no longer."""
+        """Return who is signed in. Raise `SignatureError` if there is no valid session."""
         value = self._cookies.get(request, SESSION, portal=portal)
-        if not value or len(value) > LONGEST_COOKIE:
+        if not value or len(value) > MAX_COOKIE:
             raise SignatureError("sign in")
         session = await self._store.session(_hashed(value))
         if session is None or (session.app_id is not None) != portal:
@@ -116,23 +116,24 @@ class Sessions:
         )
 
     def check(self, request: Request, viewer: Viewer, form: Form) -> None:
-        """The form was made by us, for this session, and sent from a page of ours."""
-        if not form_origin.ours(request.headers, self._services.public_url):
-            raise Refused(403, STRANGE)
+        """Check that a form was made by this server for this session, and that a page of this server sent it."""
+        self._check_origin(request)
         value = self._cookies.get(request, SESSION, portal=viewer.portal)
         if not self._proves(form, "form", value):
             raise Refused(403, "this form is out of date: go back, reload the page, and try again")
 
     def signed_out(self, request: Request, *, portal: bool) -> Response:
-        """Where to go, for those who are not signed in."""
+        """Redirect a visitor without a session to the sign-in page."""
         if live.wanted(request):
             return Response("sign in", 401, headers(), media_type="text/plain")
-        looking = request.method == "GET"
+        is_get = request.method == "GET"
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         back = (
-            form_origin.inside(path) if looking else form_origin.came_from(request.headers, self._services.public_url)
+            form_origin.local_path(path)
+            if is_get
+            else form_origin.came_from(request.headers, self._services.public_url)
         )
-        given = [] if looking else ["ended=1"]
+        given = [] if is_get else ["ended=1"]
         if back is not None and back != (PORTAL if portal else "/"):
             given.append(f"next={quote(back, safe='/')}")
         query = f"?{'&'.join(given)}" if given else ""
@@ -142,84 +143,88 @@ class Sessions:
 
     async def _show(self, request: Request, *, portal: bool) -> Response:
         if not portal and form_origin.framed(request.headers):
-            # Operators sign in to no page inside of another. A portal's link does, and its fragment comes along.
+            # The sign-in page of operators never works in a frame. A portal link may be opened in one: the browser keeps
+            # the fragment of the link in this redirect.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
         asked = Asked(
-            onward=form_origin.inside(request.query_params.get("next", "")) or "",
+            onward=form_origin.local_path(request.query_params.get("next", "")) or "",
             news=_news(request.query_params),
-            inside=await self._inside(request),
-            strange=form_origin.elsewhere(request.headers),
+            inside=await self._signed_in_name(request),
+            strange=form_origin.is_cross_site(request.headers),
         )
-        return self._asked(request, asked, portal=portal)
+        return self._sign_in_form(request, asked, portal=portal)
 
-    async def _inside(self, request: Request) -> str | None:
+    async def _signed_in_name(self, request: Request) -> str | None:
         try:
             return (await self.viewer(request, portal=False)).name
         except SignatureError:
             return None
 
     async def _enter(self, request: Request, *, portal: bool) -> Response:
-        form = Form.read(await body.read(request, most=MAX_FORM, seconds=self._services.body_time))
+        form = await self._form(request)
         asked = Asked(
-            onward=form_origin.inside(form.text("next")) or "",
+            onward=form_origin.local_path(form.text("next")) or "",
             name=form.text("name")[:200],
             by_token=bool(form.text("token")),
         )
-        if not form_origin.ours(request.headers, self._services.public_url):
-            raise Refused(403, STRANGE)
         if not self._proven(request, form, portal=portal):
-            return self._wrong(request, asked, STALE, 403, portal=portal)
+            return self._sign_in_form(request, replace(asked, wrong=STALE), 403, portal=portal)
         try:
-            arrival = await self._arrival(request, form, portal=portal)
-            if (question := await self._question(request, form, arrival, portal=portal)) is not None:
+            signed_in = await self._authenticate(request, form, portal=portal)
+            if (question := await self._question(request, form, signed_in, portal=portal)) is not None:
                 key = form.text("key") or form.text("token")
-                return self._asked(request, replace(asked, news=question, key=key), 409, portal=True)
-            return await self._welcome(request, arrival, asked.onward)
+                return self._sign_in_form(request, replace(asked, news=question, key=key), 409, portal=True)
+            return await self._begin(request, signed_in, asked.onward)
         except (SignatureError, NotFound) as error:
-            return self._wrong(request, asked, str(error), 401, portal=portal)
+            return self._sign_in_form(request, replace(asked, wrong=str(error)), 401, portal=portal)
         except Locked as error:
-            return self._wrong(request, asked, str(error), 429, portal=portal, retry_after=error.seconds)
+            asked = replace(asked, wrong=str(error))
+            return self._sign_in_form(request, asked, 429, portal=portal, retry_after=error.seconds)
 
-    async def _arrival(self, request: Request, form: Form, *, portal: bool) -> SignedIn:
+    async def _authenticate(self, request: Request, form: Form, *, portal: bool) -> SignedIn:
         address = _address(request)
         if portal:
-            arrival = await self._sign_in.by_token(linked(form.text("key")), address)
-            if arrival.app is None:
+            signed_in = await self._sign_in.by_token(token_of_link(form.text("key")), address)
+            if signed_in.app is None:
                 raise SignatureError(NO_PORTAL)
-            return arrival
+            return signed_in
         if form.text("token"):
             return await self._sign_in.by_token(form.text("token").rpartition("#token=")[2], address)
-        mark = self._cookies.get(request, MARK, portal=False)[:LONGEST_MARK]
+        mark = self._cookies.get(request, MARK, portal=False)[:MAX_MARK]
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
-    async def _question(self, request: Request, form: Form, arrival: SignedIn, *, portal: bool) -> str | None:
-        """A link alone leads nobody out of the portal that they are in; in a frame, only a site that may has put it there."""
-        if arrival.app is None or form.flag("pressed") or form_origin.framed(request.headers):
+    async def _question(self, request: Request, form: Form, signed_in: SignedIn, *, portal: bool) -> str | None:
+        """Return a question if a link would switch the visitor to another portal. Only a click on the button may do that.
+
+        In a frame no question is needed: only the configured sites can show a portal in a frame.
+        """
+        if signed_in.app is None or form.flag("pressed") or form_origin.framed(request.headers):
             return None
-        if not portal:  # the portal's cookie is not sent here: which one they are in is not known
-            return f"This link leads into the portal of {arrival.app.name}: open it only if you expected that."
+        if not portal:  # browsers do not send the portal's cookie to this path, so the current portal is unknown
+            return f"This link opens the portal of {signed_in.app.name}. Continue only if you expected that."
         try:
             inside = (await self.viewer(request, portal=True)).caller.app
         except SignatureError:
             return None
-        if inside is None or inside.no == arrival.app.no:
+        if inside is None or inside.no == signed_in.app.no:
             return None
         return (
-            f"You are in the portal of {inside.name}. This link leads out of it, into that of {arrival.app.name}: "
-            "open it only if you expected that."
+            f"You are in the portal of {inside.name}. This link opens the portal of {signed_in.app.name} instead. "
+            "Continue only if you expected that."
         )
 
-    async def _welcome(self, request: Request, arrival: SignedIn, onward: str) -> Response:
-        portal = arrival.app is not None
+    async def _begin(self, request: Request, signed_in: SignedIn, onward: str) -> Response:
+        """Create the session, set its cookies and redirect to the page."""
+        portal = signed_in.app is not None
         value = secrets.token_urlsafe(32)
-        await self._store.add_session(_new_session(value, arrival))
+        await self._store.add_session(_new_session(value, signed_in))
         await self._end(request, portal=portal)
-        await self._remember(request, arrival)
+        await self._remember(request, signed_in)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
-        self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
-        if arrival.operator is not None and arrival.password is not None:
-            mark = lockout.mark(self._key, arrival.operator, arrival.password, secrets.token_urlsafe(16))
+        self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=signed_in.lifetime)
+        if signed_in.operator is not None and signed_in.password is not None:
+            mark = lockout.mark(self._key, signed_in.operator, signed_in.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 
@@ -236,24 +241,35 @@ class Sessions:
     # ── sign-out ──
 
     async def _leave(self, request: Request, *, portal: bool) -> Response:
-        form = Form.read(await body.read(request, most=MAX_FORM, seconds=self._services.body_time))
-        if not form_origin.ours(request.headers, self._services.public_url):
-            raise Refused(403, STRANGE)  # it comes without the cookie, which would be taken from those who have it
+        form = await self._form(request)
         try:
             self.check(request, await self.viewer(request, portal=portal), form)
         except SignatureError:
-            pass  # it is over already: the cookie goes too
+            pass  # the session has ended already; the cookie is deleted below
         else:
             await self._end(request, portal=portal)
         answer = RedirectResponse(f"{PORTAL if portal else ''}/login?left=1", 303, headers())
-        self._cookies.take_back(answer, request, SESSION, portal=portal)
+        self._cookies.delete(answer, request, SESSION, portal=portal)
         return answer
 
+    async def _form(self, request: Request) -> Form:
+        """Read a form that a page of this server sent.
+
+        Browsers send a form of another site without the session cookie. It is refused, so that no site can sign a visitor out.
+        """
+        form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
+        self._check_origin(request)
+        return form
+
+    def _check_origin(self, request: Request) -> None:
+        if not form_origin.is_own_page(request.headers, self._services.public_url):
+            raise Refused(403, OTHER_SITE)
+
     async def _end(self, request: Request, *, portal: bool) -> None:
-        """Whatever session this browser had here."""
+        """End the session that this browser has, if any."""
         value = self._cookies.get(request, SESSION, portal=portal)
         if value:
-            await self._store.end_session(_hashed(value[:LONGEST_COOKIE]))
+            await self._store.end_session(_hashed(value[:MAX_COOKIE]))
 
     # ── pages ──
 
@@ -271,17 +287,12 @@ class Sessions:
 
         return guarded
 
-    def _wrong(
-        self, request: Request, asked: Asked, words: str, status: int, *, portal: bool, retry_after: int | None = None
-    ) -> Response:
-        return self._asked(request, replace(asked, wrong=words), status, portal=portal, retry_after=retry_after)
-
-    def _asked(
+    def _sign_in_form(
         self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
     ) -> Response:
-        """The form, with a proof that only this browser's cookie fits."""
+        """Render the sign-in form with a CSRF token that matches a cookie of this browser."""
         value = self._cookies.get(request, PROOF, portal=portal)
-        if not 0 < len(value) <= LONGEST_COOKIE:
+        if not 0 < len(value) <= MAX_COOKIE:
             value = secrets.token_urlsafe(32)
         asked = replace(asked, proof=_proof(self._key, "sign-in", value))
         shown = sign_in_page.customers(asked, self._brand) if portal else sign_in_page.operators(asked)
@@ -299,13 +310,13 @@ class Sessions:
         return bool(value) and self._proves(form, "sign-in", value)
 
     def _proves(self, form: Form, purpose: str, value: str) -> bool:
-        """Also a form that was made before the secret was replaced."""
+        """Check the CSRF token. Forms made before the secret was replaced stay valid."""
         return any(_same(form.text("csrf"), _proof(key, purpose, value)) for key in self._keys)
 
     # ── last use ──
 
     def _touch(self, hashed: bytes) -> None:
-        """Beside the request, never in its way."""
+        """Record the use of a session in the background, so that the request does not wait for it."""
         if self._touched.get(hashed):
             return
         self._touched.put(hashed, True)
@@ -326,18 +337,18 @@ def unavailable(request: Request, error: StoreUnavailable) -> Response:
     return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
 
 
-def _new_session(value: str, arrival: SignedIn) -> NewSession:
+def _new_session(value: str, signed_in: SignedIn) -> NewSession:
     return NewSession(
         hash=_hashed(value),
-        org_id=arrival.org_id,
-        role=arrival.role,
-        lifetime=arrival.lifetime,
-        app_no=None if arrival.app is None else arrival.app.no,
-        operator=arrival.operator,
-        password=arrival.password,
-        key_id=arrival.key_id,
-        token=arrival.token,
-        token_issued_at=arrival.token_issued_at,
+        org_id=signed_in.org_id,
+        role=signed_in.role,
+        lifetime=signed_in.lifetime,
+        app_no=None if signed_in.app is None else signed_in.app.no,
+        operator=signed_in.operator,
+        password=signed_in.password,
+        key_id=signed_in.key_id,
+        token=signed_in.token,
+        token_issued_at=signed_in.token_issued_at,
     )
 
 
@@ -353,7 +364,7 @@ def _actor(entered: Session | SignedIn, *, portal: bool) -> Actor:
 
 
 def _hashed(value: str) -> bytes:
-    """There are 256 random bits in it: it needs no salt."""
+    """Hash a session value. It has 256 random bits, so it needs no salt."""
     return hashlib.sha256(value.encode()).digest()
 
 
@@ -362,10 +373,10 @@ def _proof(key: bytes, purpose: str, value: str) -> str:
 
 
 def _news(query: Mapping[str, str]) -> str | None:
-    """Why somebody is at the door who was inside."""
+    """Return the message for a visitor who was signed in before."""
     if "left" in query:
         return "You have signed out."
-    return "Your session has ended, and what you asked for was not done." if "ended" in query else None
+    return "Your session has ended. Your last action was not done." if "ended" in query else None
 
 
 def _same(given: str, wanted: str) -> bool:

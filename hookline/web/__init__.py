@@ -1,1 +1,1 @@
-"""The HTTP that the API and the dashboard share."""
+"""HTTP code that the API and the dashboard share: middleware, authentication, limits, errors, health checks."""

@@ -53,7 +53,7 @@ async def identify(services: WebContext, scope: Scope) -> Caller:
     try:
         return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:
-        wait = services.limits.stranger(_address(scope))
+        wait = services.limits.take_bad_token(_address(scope))
         services.tally.bad_credentials(429 if wait else 401)
         if not wait:
             raise

@@ -1,4 +1,4 @@
-"""A request's body, read within bounds of size and time, and decoded."""
+"""Read a request body within limits of size and time, and decode it."""
 
 from __future__ import annotations
 
@@ -18,94 +18,97 @@ from hookline.web.faults import Unfit
 
 T = TypeVar("T")
 
-
-SMALL = 64 * 1024  # bytes of a body that needs no room of its own
-MAX_GATHERED = 256 * 1024 * 1024  # bytes of larger ones that are read at a time ...
-MAX_OF_ONE = 64 * 1024 * 1024  # ... and of one tenant's
+SMALL = 64 * 1024  # bytes; a body up to this size does not count as large
+MAX_IN_MEMORY = 256 * 1024 * 1024  # bytes that all large bodies may take in memory together
+MAX_PER_TENANT = 64 * 1024 * 1024  # bytes that the large bodies of one tenant may take in memory
 
 
 class BodyMemory:
-    """Room in memory for large bodies that are being read. A sender can hold one back before its last byte, so a tenant has a
-    share of it, and the rest of a tenant's bodies wait unread."""
+    """Limits the memory for large bodies that are being read.
 
-    def __init__(self, most: int = MAX_GATHERED, of_one: int = MAX_OF_ONE) -> None:
-        self._most, self._of_one = most, of_one
-        self._held: Counter[str] = Counter()
+    A slow sender occupies its memory until the last byte arrives. So each tenant has a limit of its own, and further bodies of
+    that tenant wait unread.
+    """
+
+    def __init__(self, limit: int = MAX_IN_MEMORY, per_tenant: int = MAX_PER_TENANT) -> None:
+        self._limit, self._per_tenant = limit, per_tenant
+        self._reserved: Counter[str] = Counter()
         self._freed = asyncio.Event()
 
     @asynccontextmanager
-    async def room(self, tenant: str, size: int, seconds: float) -> AsyncIterator[None]:
-        size = min(size, self._of_one)
+    async def reserve(self, tenant: str, size: int, seconds: float) -> AsyncIterator[None]:
+        """Reserve `size` bytes for a tenant. Raise `Busy` if they do not become free within `seconds`."""
+        size = min(size, self._per_tenant)
         try:
             async with asyncio.timeout(seconds):
                 await self._wait(tenant, size)
         except TimeoutError:
             raise Busy("too many large bodies are being read; try again in a moment") from None
-        self._held[tenant] += size
+        self._reserved[tenant] += size
         try:
             yield
         finally:
             self._free(tenant, size)
 
     async def _wait(self, tenant: str, size: int) -> None:
-        while self._held[tenant] + size > self._of_one or self._held.total() + size > self._most:
+        while self._reserved[tenant] + size > self._per_tenant or self._reserved.total() + size > self._limit:
             await self._freed.wait()
 
     def _free(self, tenant: str, size: int) -> None:
-        self._held[tenant] -= size
-        self._held += Counter()  # forgets those that hold nothing
+        self._reserved[tenant] -= size
+        self._reserved += Counter()  # removes the tenants whose count is zero
         self._freed.set()
         self._freed = asyncio.Event()
 
 
-async def gather(request: Request, gathering: BodyMemory, tenant: str, *, most: int, seconds: float) -> bytes:
-    """A body that may be large."""
-    expected = _expected(request, most)
+async def read_large(request: Request, memory: BodyMemory, tenant: str, *, limit: int, seconds: float) -> bytes:
+    """Read a body that may be large: reserve memory for it first."""
+    expected = _expected_size(request, limit)
     if expected <= SMALL:
-        return await read(request, most=most, seconds=seconds)
-    async with gathering.room(tenant, expected, seconds):
-        return await read(request, most=most, seconds=seconds)
+        return await read(request, limit=limit, seconds=seconds)
+    async with memory.reserve(tenant, expected, seconds):
+        return await read(request, limit=limit, seconds=seconds)
 
 
-async def read(request: Request, *, most: int, seconds: float) -> bytes:
-    """Whatever the headers promise; what they announce as too large is not even read."""
-    _expected(request, most)
+async def read(request: Request, *, limit: int, seconds: float) -> bytes:
+    """Read a body of at most `limit` bytes. A Content-Length above the limit is refused before the body is read."""
+    _expected_size(request, limit)
     try:
         async with asyncio.timeout(seconds):
-            return await _read(request, most)
+            return await _read(request, limit)
     except TimeoutError:
-        raise Refused(408, f"the body did not come within {seconds:g} seconds") from None
-    except ClientDisconnect:  # nobody is left to read this answer
-        raise Refused(400, "the connection was closed before the body had come") from None
+        raise Refused(408, f"the body did not arrive within {seconds:g} seconds") from None
+    except ClientDisconnect:  # the client is gone, so it does not see this answer
+        raise Refused(400, "the connection was closed before the whole body arrived") from None
 
 
-def _expected(request: Request, most: int) -> int:
-    """Bytes, at most."""
+def _expected_size(request: Request, limit: int) -> int:
+    """Return the Content-Length, or `limit` if the request does not have one."""
     announced = request.headers.get("content-length", "")
     if not announced.isdigit():
-        return most
-    if len(announced) > MAX_DIGITS or int(announced) > most:
-        raise too_large(most)
+        return limit
+    if len(announced) > MAX_DIGITS or int(announced) > limit:
+        raise too_large(limit)
     return int(announced)
 
 
-async def _read(request: Request, most: int) -> bytes:
+async def _read(request: Request, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > most:
-            raise too_large(most)
+        if size > limit:
+            raise too_large(limit)
         parts.append(part)
     return b"".join(parts)
 
 
-def too_large(most: int) -> Refused:
-    return Refused(413, f"the body is larger than {most} bytes")
+def too_large(limit: int) -> Refused:
+    return Refused(413, f"the body is larger than {limit} bytes")
 
 
 def decode(raw: bytes, shape: type[T]) -> T:
-    """Bytes that are not JSON at all are for `errors.answer`, in msgspec's words."""
+    """Decode JSON into `shape`. `errors.answer` handles the error that msgspec raises for bytes that are not JSON."""
     if not raw:
         raise Refused(400, "the body is empty: send JSON")
     try:

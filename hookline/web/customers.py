@@ -1,7 +1,7 @@
-"""Customers, who are confined to one application: what they may read, and how much of the server one of them may take.
+"""Limits for customers. A customer is a caller who can access only one application.
 
-All that their requests read of the store has only texts that a customer may read. One customer's slow reads wait for each other,
-and their answers take at most a quarter of the event loop's time: after each, its place stays empty three times as long.
+Everything that a customer reads from the store is redacted. The slow reads of one customer wait for each other. The responses for
+one customer use at most a quarter of the event loop's time: after a response, its slot stays empty three times as long.
 """
 
 from __future__ import annotations
@@ -20,64 +20,68 @@ from hookline.rules.redaction import for_customer
 from hookline.store.protocols import Store
 from hookline.web.errors import Refused
 
-MAX_AT_ONCE = 2  # calls of the store for one application; fewer than the store has readers
-PLACES = 2  # answers that are made for one application at a time
-REST = 3.0  # times as long as an answer took, its place stays empty ...
-LONGEST_REST = 10.0  # ... but no more seconds
-MAX_WAITING = 100  # requests of one application that wait for a place
+MAX_STORE_CALLS = 2  # concurrent store calls for one application; less than the number of the store's readers
+SLOTS = 2  # responses that are made for one application at the same time
+REST_FACTOR = 3.0  # a slot stays empty for this many times as long as its response took
+MAX_REST = 10.0  # seconds that a slot stays empty at most
+MAX_WAITING = 100  # requests of one application that may wait for a slot
 
 
 class Customers:
-    """One per process."""
+    """Holds the limits of all customers. There is one instance per process."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._store_calls: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
     async def place_for(self, app: Application | None) -> AsyncIterator[None]:
-        """While a page or an answer is made that reads. `Refused` if too many wait."""
+        """Occupy a slot of the application while a response is made. Raise `Refused` if too many requests wait."""
         if app is None:
             yield
             return
-        place = self._places.setdefault(app.id, asyncio.Semaphore(PLACES))
-        await self._wait(app.id, place)
+        slot = self._slots.setdefault(app.id, asyncio.Semaphore(SLOTS))
+        await self._wait(app.id, slot)
         started = clock.monotonic()
         try:
             yield
         finally:
-            rest = min(REST * (clock.monotonic() - started), LONGEST_REST)
-            asyncio.get_running_loop().call_later(rest, place.release)
+            rest = min(REST_FACTOR * (clock.monotonic() - started), MAX_REST)
+            asyncio.get_running_loop().call_later(rest, slot.release)
 
-    async def _wait(self, app_id: str, place: asyncio.Semaphore) -> None:
+    async def _wait(self, app_id: str, slot: asyncio.Semaphore) -> None:
         if self._waiting[app_id] >= MAX_WAITING:
-            raise Refused(429, "too many requests of this application wait for their answers", retry_after=1)
+            raise Refused(
+                429, "too many requests of this application are waiting; try again in a moment", retry_after=1
+            )
         self._waiting[app_id] += 1
         try:
-            await place.acquire()
+            await slot.acquire()
         finally:
             self._waiting[app_id] -= 1
-            self._waiting += Counter()  # forgets those who wait for nothing
+            self._waiting += Counter()  # removes the applications whose count is zero
 
     def store_for(self, app: Application | None, store: Store) -> Store:
-        """`app`: the only application that the caller reaches; None for those who run the deployment."""
+        """Return the store for a caller who can access only `app`. Callers without such a limit get the store itself."""
         if app is None:
             return store
-        turns = self._turns.setdefault(app.id, asyncio.Semaphore(MAX_AT_ONCE))
-        return cast(Store, _Customer(store, turns))
+        calls = self._store_calls.setdefault(app.id, asyncio.Semaphore(MAX_STORE_CALLS))
+        return cast(Store, _CustomerStore(store, calls))
 
 
-class _Customer:
-    def __init__(self, store: Store, turns: asyncio.Semaphore) -> None:
+class _CustomerStore:
+    """Passes every call on to the store, and redacts each result for the customer."""
+
+    def __init__(self, store: Store, calls: asyncio.Semaphore) -> None:
         self._store = store
-        self._turns = turns
+        self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return self._discreet(found) if callable(found) else found
+        return self._redacting(found) if callable(found) else found
 
-    def _discreet(self, method: Any) -> Any:
+    def _redacting(self, method: Any) -> Any:
         def call(*given: Any, **named: Any) -> Any:
             answer = method(*given, **named)
             return self._read(answer) if inspect.isawaitable(answer) else for_customer(answer)
@@ -85,5 +89,5 @@ class _Customer:
         return call
 
     async def _read(self, answer: Awaitable[Any]) -> Any:
-        async with self._turns:
+        async with self._calls:
             return for_customer(await answer)

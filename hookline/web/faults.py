@@ -1,10 +1,10 @@
-"""What msgspec and our own checks say of a request, in words for its sender: where the fault is, and what to give instead."""
+"""Turns errors of msgspec and of our own checks into messages for the caller: which field is wrong, and what is expected."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,31 +15,29 @@ from hookline.errors import AboutField
 
 INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
 UNSUPPORTED = "is not supported here: leave it out"
-NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
+NAME = r"^[a-zA-Z0-9\-_.]+$"  # the pattern of most names that callers choose
 
 _AT = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
-_NOTHING = re.compile(r"^Expected `null`")  # of a field that is declared only to be refused by name
+_NOTHING = re.compile(r"^Expected `null`")  # for a field that is declared only so that its error can name it
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
 _PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field that the body or the query has; others are words for people
 
+MAX_NAME = 64  # characters of an unknown name that an error message repeats; longer names get no suggestion
 
-MAX_NAME = 64  # characters of an unknown name that are repeated, or compared with others
-
-
-_info = lru_cache(maxsize=256)(inspect.type_info)  # a batch may have a thousand faults
+_info = lru_cache(maxsize=256)(inspect.type_info)  # cached, because one batch may have a thousand faults
 
 
 class Fault(Struct, frozen=True):
-    loc: tuple[str, ...]  # the steps to it, such as `policy`, `cap`
-    words: str
+    loc: tuple[str, ...]  # path of the field, such as `policy`, `cap`
+    words: str  # the message for the caller
 
 
 def of_shape(error: Exception, shape: Any = None) -> Fault:
-    """Of msgspec. Where `shape` is known, an enumeration's choices are told."""
+    """Return the fault that a msgspec error describes. With `shape`, the message lists the allowed values of an enumeration."""
     text = str(error)
     found = _AT.search(text)
     loc, text = ((), text) if found is None else (_steps(found["path"]), text[: found.start()])
@@ -50,8 +48,8 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
     if missing := _MISSING.match(text):
         return Fault((*loc, missing["name"]), "is required")
     if wrong := _NO_CHOICE.match(text):
-        choices = [] if shape is None else _choices(_info(shape), list(loc))
-        if len(choices) == 1:  # what has no effect, of something that is not supported
+        choices = [] if shape is None else _choices(shape, loc)
+        if len(choices) == 1:  # an enumeration of one value stands for a feature that is not supported
             return Fault(loc, UNSUPPORTED)
         return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
     if _NO_INSTANT.match(text):
@@ -60,7 +58,7 @@ def of_shape(error: Exception, shape: Any = None) -> Fault:
 
 
 def of_check(error: AboutField, *, in_body: bool) -> Fault:
-    """Of our own checks: `deliverAt: more than 30 days ahead`. The field is spelled as callers spell it."""
+    """Return the fault that one of our checks reports. The field is spelled as callers spell it."""
     field = error.field.replace(" ", "_")
     if not _PATH.fullmatch(field):
         return Fault((), str(error))
@@ -69,16 +67,16 @@ def of_check(error: AboutField, *, in_body: bool) -> Fault:
 
 
 def unknown(name: str, known: Sequence[str], what: str) -> str:
-    """That there is no such field or parameter, and which one may have been meant."""
+    """Return the message for an unknown field or parameter, with a suggestion if a known name is similar."""
     near = nearest(name, known)
     return f"unknown {what}; did you mean {near}?" if near else f"unknown {what}"
 
 
 def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
-    known = () if shape is None else _field_names(_info(shape), list(loc))
+    known = () if shape is None else _field_names(shape, loc)
     words = unknown(name, known, "field")
     if plain(name).startswith("transformation"):
-        words = "is not supported: nothing is transformed here"
+        words = "is not supported: Hookline does not transform payloads"
     return Fault((*loc, shortened(name)), words)
 
 
@@ -87,7 +85,7 @@ def shortened(name: str) -> str:
 
 
 class Unfit(msgspec.ValidationError):
-    """A body of another shape than the operation's, with the fault that msgspec found."""
+    """The body does not have the shape that the operation expects. `fault` is what msgspec found."""
 
     def __init__(self, error: msgspec.ValidationError, shape: Any) -> None:
         self.fault = of_shape(error, shape)
@@ -95,8 +93,8 @@ class Unfit(msgspec.ValidationError):
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """However it is spelt: `event_types` is near to `eventTypes`, and `filter` to `filterTypes`."""
-    if not name or len(name) > MAX_NAME:  # to compare takes time that grows with the square of the length
+    """Return the known name that is most similar. `event_types` finds `eventTypes`, and `filter` finds `filterTypes`."""
+    if not name or len(name) > MAX_NAME:  # the time to compare grows with the square of the length
         return None
     spelt = {plain(each): each for each in reversed(known)}
     longer = sorted((each for each in spelt if each.startswith(plain(name))), key=len)
@@ -117,37 +115,37 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in others)
 
 
-def _field_names(kind: inspect.Type, steps: list[str]) -> tuple[str, ...]:
-    """Of the object that the steps lead to."""
-    match kind:
-        case inspect.Metadata():
-            return _field_names(kind.type, steps)
-        case inspect.UnionType():
-            return next((found for each in kind.types if (found := _field_names(each, steps))), ())
-        case inspect.StructType() if not steps:
+def _field_names(shape: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the field names of the object at this path."""
+    for kind in _types_at(_info(shape), steps):
+        if isinstance(kind, inspect.StructType):
             return tuple(field.encode_name for field in kind.fields)
-        case inspect.StructType():
-            fields = (field for field in kind.fields if field.encode_name == steps[0])
-            return next((_field_names(field.type, steps[1:]) for field in fields), ())
-        case inspect.ListType() | inspect.VarTupleType() if steps:
-            return _field_names(kind.item_type, steps[1:])
     return ()
 
 
-def _choices(kind: inspect.Type, steps: list[str]) -> list[str]:
-    """The values of the enumeration that the steps lead to."""
+def _choices(shape: Any, steps: tuple[str, ...]) -> list[str]:
+    """Return the values of the enumeration at this path."""
+    for kind in _types_at(_info(shape), steps):
+        if isinstance(kind, inspect.EnumType):
+            return [str(member.value) for member in kind.cls]
+        if isinstance(kind, inspect.LiteralType):
+            return [str(value) for value in kind.values]
+    return []
+
+
+def _types_at(kind: inspect.Type, steps: tuple[str, ...]) -> Iterator[inspect.Type]:
+    """Yield the types that the value at this path may have."""
     match kind:
         case inspect.Metadata():
-            return _choices(kind.type, steps)
+            yield from _types_at(kind.type, steps)
         case inspect.UnionType():
-            return next((found for each in kind.types if (found := _choices(each, steps))), [])
-        case inspect.EnumType() if not steps:
-            return [str(member.value) for member in kind.cls]
-        case inspect.LiteralType() if not steps:
-            return [str(value) for value in kind.values]
-        case inspect.StructType() if steps:
-            fields = (field for field in kind.fields if field.encode_name == steps[0])
-            return next((_choices(field.type, steps[1:]) for field in fields), [])
-        case inspect.ListType() | inspect.VarTupleType() if steps:
-            return _choices(kind.item_type, steps[1:])
-    return []
+            for each in kind.types:
+                yield from _types_at(each, steps)
+        case _ if not steps:
+            yield kind
+        case inspect.StructType():
+            for field in kind.fields:
+                if field.encode_name == steps[0]:
+                    yield from _types_at(field.type, steps[1:])
+        case inspect.ListType() | inspect.VarTupleType():
+            yield from _types_at(kind.item_type, steps[1:])

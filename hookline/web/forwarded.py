@@ -1,8 +1,8 @@
-"""Who has called, and over which scheme, where a proxy has called for them.
+"""Client address and scheme of requests that come through a proxy.
 
-Anybody can write `X-Forwarded-For` and `X-Forwarded-Proto`. They are believed when they come from a proxy that was named
-(`HOOKLINE_TRUSTED_PROXIES`), and of the addresses only the right-most one that no proxy of ours has: what stands left of it was
-written by the caller. `Forwarded` is not read: most proxies pass on the one that their caller wrote.
+Any client can send `X-Forwarded-For` and `X-Forwarded-Proto`. So these headers are used only if a trusted proxy sent them
+(`HOOKLINE_TRUSTED_PROXIES`). The client is the right-most address that is not a trusted proxy; the client itself may have
+written everything left of it. The header `Forwarded` is ignored, because most proxies pass it on unchanged.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hookline.rules.guard import Network
 
-MAX_PROXIES = 32  # one behind the other, that are looked at
-MAX_TOLD = 16  # peers whose headers were passed over, with a log line each
+MAX_PROXIES = 32  # addresses of X-Forwarded-For that are read, from the right
+MAX_WARNED = 16  # peers for which a warning about ignored headers is logged
 
 _FOR, _PROTO = b"x-forwarded-for", b"x-forwarded-proto"
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Proxies:
-    """The networks that were named."""
+    """The networks of the trusted proxies."""
 
     def __init__(self, networks: Iterable[Network] = ()) -> None:
         self._networks = tuple(networks)
@@ -34,7 +34,7 @@ class Proxies:
         return found is not None and any(found in network for network in self._networks)
 
     def caller(self, peer: str, forwarded: str) -> str:
-        """The right-most address that none of them has; if all are theirs, or one is no address, the last good one."""
+        """Return the right-most address that is not a trusted proxy. If there is none, return the last valid address."""
         found = peer
         for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
             address = _parsed(_without_port(text.strip(" \t")))
@@ -57,31 +57,31 @@ def _parsed(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _without_port(text: str) -> str:
-    """`192.0.2.7:4711`, `[2001:db8::7]` and `[2001:db8::7]:4711`, as some proxies write them."""
+    """Remove the port. Some proxies write `192.0.2.7:4711`, `[2001:db8::7]` or `[2001:db8::7]:4711`."""
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0] if text.count(":") == 1 else text
 
 
 class Forwarded:
-    """In front of everything that asks who has called."""
+    """Middleware that sets the client address and scheme. It must run before any code that reads them."""
 
     def __init__(self, app: ASGIApp, proxies: Proxies) -> None:
         self._app = app
         self._proxies = proxies
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = {name for name, _ in scope.get("headers", ())} & {_FOR, _PROTO}
         if given and scope["client"] is not None:
             peer = scope["client"][0]
             if peer in self._proxies:
-                self._believe(scope, peer)
+                self._apply(scope, peer)
             else:
-                self._tell(peer, given)
+                self._warn(peer, given)
         await self._app(scope, receive, send)
 
-    def _believe(self, scope: Scope, peer: str) -> None:
+    def _apply(self, scope: Scope, peer: str) -> None:
         forwarded = _joined(scope, _FOR)
         if forwarded:
             scope["client"] = (self._proxies.caller(peer, forwarded), 0)
@@ -89,19 +89,19 @@ class Forwarded:
         if scheme in ("http", "https"):
             scope["scheme"] = scheme
 
-    def _tell(self, peer: str, given: set[bytes]) -> None:
-        """Once for each, so that people with a proxy find the setting."""
-        if peer in self._told or len(self._told) >= MAX_TOLD:
+    def _warn(self, peer: str, given: set[bytes]) -> None:
+        """Log a warning once per peer, so that people who use a proxy find the setting."""
+        if peer in self._warned or len(self._warned) >= MAX_WARNED:
             return
-        self._told.add(peer)
+        self._warned.add(peer)
         log.warning(
             "forwarded_headers_ignored",
             peer=peer,
             headers=sorted(name.decode() for name in given),
-            hint=f"if this is a proxy of yours, set HOOKLINE_TRUSTED_PROXIES={peer}",
+            hint=f"if this is your proxy, set HOOKLINE_TRUSTED_PROXIES={peer}",
         )
 
 
 def _joined(scope: Scope, wanted: bytes) -> str:
-    """One header on several lines is one list."""
+    """Return the values of all headers of this name as one list, separated by commas."""
     return ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == wanted)

@@ -1,6 +1,6 @@
-"""Whether the process lives, and whether it is of use: `/health/live` and `/health/ready`, for whoever restarts and routes.
+"""Liveness and readiness: `/health/live` and `/health/ready`, for supervisors and load balancers.
 
-They are answered from the first moment on, before migrations, and until the process ends.
+The process answers both from its start, before migrations have run, until it ends.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from hookline.errors import StoreUnavailable
 from hookline.store.protocols import SCHEMA_VERSION, Store
 
 LIVE, READY = PATHS = "/health/live", "/health/ready"
-FRESH = 1.0  # seconds that one look at the database is good for: strangers may ask as often as they like
-PATIENCE = 5.0  # seconds for one look
+FRESH = 1.0  # seconds for which the result of a database check is reused, because anybody may request it often
+TIMEOUT = 5.0  # seconds for one database check
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Health:
-    """Of one process. Live is whoever can answer; ready is whoever has opened its store and is not asked to stop."""
+    """The health of this process. It is live if it answers. It is ready if its store is open and it is not shutting down."""
 
     def __init__(self, leaving: asyncio.Event) -> None:
         self._leaving = leaving
         self._store: Store | None = None
-        self._look: asyncio.Task[str | None] | None = None
-        self._looked_at = 0.0
+        self._check: asyncio.Task[str | None] | None = None
+        self._checked_at = 0.0
 
     def opened(self, store: Store) -> None:
-        """Its migrations are done."""
+        """Note that the store is open and migrated."""
         self._store = store
 
     async def unready(self) -> list[str]:
-        """Why; empty: it is ready."""
+        """Return the reasons why the process is not ready. The list is empty if it is ready."""
         reasons = ["the process is shutting down"] if self._leaving.is_set() else []
         if self._store is None:
-            return [*reasons, "the process is starting: the database is being opened and migrated"]
-        trouble = await self._database(self._store)
-        return reasons if trouble is None else [*reasons, trouble]
+            return [*reasons, "the process is starting: the database is not open and migrated yet"]
+        problem = await self._database_problem(self._store)
+        return reasons if problem is None else [*reasons, problem]
 
-    async def _database(self, store: Store) -> str | None:
-        """One look for all who ask at the same time, and a moment after it."""
-        if self._look is None or (self._look.done() and monotonic() - self._looked_at > FRESH):
-            self._looked_at = monotonic()
-            self._look = asyncio.create_task(_trouble(store))
-        return await asyncio.shield(self._look)
+    async def _database_problem(self, store: Store) -> str | None:
+        """Check the database. Requests at the same time, or within `FRESH` seconds, share one check."""
+        if self._check is None or (self._check.done() and monotonic() - self._checked_at > FRESH):
+            self._checked_at = monotonic()
+            self._check = asyncio.create_task(_check_database(store))
+        return await asyncio.shield(self._check)
 
 
-async def _trouble(store: Store) -> str | None:
-    """Without what the database says itself: that is for the log, this is for everybody."""
+async def _check_database(store: Store) -> str | None:
+    """Return the problem, without the text of the database error: anybody may read this response."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             version = await store.version()
     except TimeoutError:
-        return f"the database does not answer within {PATIENCE:.0f} s"
+        return f"the database does not answer within {TIMEOUT:.0f} s"
     except StoreUnavailable:
-        return "the database is away"
+        return "the database is not available"
     if version < SCHEMA_VERSION:
         return f"the database is at version {version}, this release needs {SCHEMA_VERSION}: run `hookline migrate`"
     return None
 
 
 class StartupGate:
-    """The outermost application: it answers for the health at once, and lets everybody else wait until there is an app."""
+    """The outermost application. It answers health checks at once; other requests wait until the real application is set."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
@@ -78,33 +78,23 @@ class StartupGate:
         self._open.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _ANSWERS.get(scope["path"].rstrip("/")) if scope["type"] == "http" else None
-        if answer is not None:
-            await (await answer(self._health, scope["method"]))(scope, receive, send)
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else None
+        if path in PATHS:
+            response = await self._health_response(path, scope["method"])
+            await response(scope, receive, send)
             return
         await self._open.wait()
         assert self._app is not None
         await self._app(scope, receive, send)
 
-
-async def _live(_health: Health, method: str) -> Response:
-    return _reading(method) or _said(200, {"status": "live"})
-
-
-async def _ready(health: Health, method: str) -> Response:
-    refusal = _reading(method)
-    if refusal is not None:
-        return refusal
-    reasons = await health.unready()
-    return _said(503, {"status": "not ready", "reasons": reasons}) if reasons else _said(200, {"status": "ready"})
+    async def _health_response(self, path: str, method: str) -> Response:
+        if method not in ("GET", "HEAD"):
+            return Response(None, 405, {**_HEADERS, "allow": "GET, HEAD"})
+        if path == LIVE:
+            return _json(200, {"status": "live"})
+        reasons = await self._health.unready()
+        return _json(503, {"status": "not ready", "reasons": reasons}) if reasons else _json(200, {"status": "ready"})
 
 
-def _reading(method: str) -> Response | None:
-    return None if method in ("GET", "HEAD") else Response(None, 405, {**_HEADERS, "allow": "GET, HEAD"})
-
-
-def _said(status: int, body: dict[str, object]) -> Response:
+def _json(status: int, body: dict[str, object]) -> Response:
     return Response(msgspec.json.encode(body), status, _HEADERS, media_type="application/json")
-
-
-_ANSWERS = {LIVE: _live, READY: _ready}

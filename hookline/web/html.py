@@ -1,8 +1,8 @@
-"""HTML by construction: every text and every attribute is escaped; only what `tag` made is taken as it is.
+"""Builds HTML that is safe: every text and every attribute is escaped, except markup that `tag` made.
 
-Texts are to be seen, attributes and what is edited are to be used: characters that turn the order of writing around would let
-one tenant's text rewrite what stands beside it, and are shown as one that cannot be shown. Letters that are written from right
-to left need none of them.
+Unicode has control characters that change the direction of text. With them, the text of one tenant could visually reorder the
+text beside it. So visible text shows U+FFFD instead of each of them. Attributes and the content of text areas keep them,
+because those values are used and not only shown. Arabic and Hebrew letters do not need these control characters.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import cache
 
 
 class Safe(str):
-    """Markup that needs no escaping. Made by `tag` and `join` alone."""
+    """Markup that is already escaped. Only this module creates it."""
 
     __slots__ = ()
 
 
 Child = Safe | str | int | None
 
-_SPECIAL = re.compile("""[&<>"']""")  # what `html.escape` replaces: most texts have none of it
-_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_SPECIAL = re.compile("""[&<>"']""")  # the characters that `html.escape` replaces; most texts have none
+_DIRECTION_CONTROLS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 
@@ -30,11 +30,11 @@ def join(*children: Child) -> Safe:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Safe:
-    """`tag("td", text, class_="num")`. A trailing underscore in a name is dropped, others become hyphens."""
+    """Return an element, as in `tag("td", text, class_="num")`. A trailing underscore is dropped; others become hyphens."""
     head = f"<{name}{''.join([_attribute(key, value) for key, value in attributes.items()])}>"
     if name in _VOID:
         return Safe(head)
-    inner = _edited(children) if name == "textarea" else join(*children)
+    inner = _editable(children) if name == "textarea" else join(*children)
     return Safe(f"{head}{inner}</{name}>")
 
 
@@ -42,7 +42,7 @@ def page(*children: Child) -> Safe:
     return Safe(f"<!doctype html>{join(*children)}")
 
 
-def _edited(children: tuple[Child, ...]) -> str:
+def _editable(children: tuple[Child, ...]) -> str:
     return "".join(_escaped(str(child)) for child in children if child is not None)
 
 
@@ -52,7 +52,7 @@ def _text(child: Child) -> str:
     if isinstance(child, Safe):
         return child
     text = str(child)
-    return _escaped(text if text.isascii() else _TURNS.sub("\ufffd", text))
+    return _escaped(text if text.isascii() else _DIRECTION_CONTROLS.sub("\ufffd", text))
 
 
 def _escaped(text: str) -> str:

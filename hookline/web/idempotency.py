@@ -1,8 +1,8 @@
-"""One effect for POSTs that come more than once under the same `Idempotency-Key`.
+"""Runs POST requests with the same `Idempotency-Key` only once.
 
-The first takes the key in the store, under a lease; its answer is kept there. Whoever comes meanwhile waits: in the same
-process for an event, in another one by looking again, never with a database connection in hand. Only success is kept: an
-error has changed nothing, so the next one may try again.
+The first request acquires a lease on the key in the store, and its response is stored there. Duplicates wait meanwhile. In the
+same process they wait for an event; another process polls the store. A waiting request never occupies a database connection.
+Only successful responses are stored: a failed request changed nothing, so the next one may try again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADER = "idempotency-key"
 MAX_KEY = 256
 REPLAYED = {"idempotent-replayed": "true"}
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at what another process is doing
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between polls for the response of another process
 
 log = structlog.get_logger(__name__)
 
@@ -31,76 +31,77 @@ Work = Callable[[], Awaitable[Response]]
 
 
 def key_of(given: str, *scope: str) -> bytes:
-    """The stored form of a key: another organization, application, method or path makes it another one."""
+    """Return the hash under which a key is stored. Organization, application, method and path are part of it."""
     if not 1 <= len(given) <= MAX_KEY:
         raise InvalidHeader(HEADER, f"must be 1 to {MAX_KEY} characters long")
     return hashlib.sha256("\0".join([*scope, given]).encode()).digest()
 
 
 def request_of(query: bytes, body: bytes) -> bytes:
+    """Return a hash of the request, which shows whether a key was reused for a different request."""
     return hashlib.sha256(hashlib.sha256(query).digest() + body).digest()
 
 
 class _InProgress:
-    """One that is under way in this process."""
+    """A request that this process is working on."""
 
     def __init__(self, request: bytes) -> None:
         self.request = request
-        self.over = asyncio.Event()
-        self.answer: KeptAnswer | None = None  # None when it is over: nothing came of it
+        self.finished = asyncio.Event()
+        self.answer: KeptAnswer | None = None  # still None after `finished`: the request failed
 
 
 class IdempotentResponses:
-    """One per process."""
+    """Stores and replays responses. There is one instance per process."""
 
     def __init__(self, store: Store, *, wait: float = 10.0, hold: float = 30.0) -> None:
-        """`wait`: how long a twin waits before its 409. `hold`: a lease, renewed while the work goes on."""
+        """`wait`: seconds until a waiting duplicate gets a 409. `hold`: seconds of the lease, which is renewed during work."""
         self._store = store
         self._wait = wait
         self._hold = hold
-        self._going: dict[bytes, _InProgress] = {}
+        self._in_progress: dict[bytes, _InProgress] = {}
 
     async def once(self, key: bytes, request: bytes, work: Work) -> Response:
-        """The answer of `work`, which runs once for this key and request; `work` raises what is to be an error."""
-        until = asyncio.get_running_loop().time() + self._wait
-        while (ahead := self._going.get(key)) is not None:
-            found = await self._follow(ahead, request, until)
+        """Return the response of `work`, which runs once for this key and request. If `work` raises, it may run again."""
+        deadline = asyncio.get_running_loop().time() + self._wait
+        while (other := self._in_progress.get(key)) is not None:
+            found = await self._wait_for(other, request, deadline)
             if found is not None:
-                return _again(found)
-        going = self._going[key] = _InProgress(request)
+                return _replayed(found)
+        own = self._in_progress[key] = _InProgress(request)
         try:
-            return await self._lead(key, going, work)
+            return await self._run_first(key, own, work)
         finally:
-            del self._going[key]
-            going.over.set()
+            del self._in_progress[key]
+            own.finished.set()
 
-    async def _follow(self, ahead: _InProgress, request: bytes, until: float) -> KeptAnswer | None:
-        if ahead.request != request:
+    async def _wait_for(self, other: _InProgress, request: bytes, deadline: float) -> KeptAnswer | None:
+        if other.request != request:
             raise reused()
         try:
-            async with asyncio.timeout_at(until):
-                await ahead.over.wait()
+            async with asyncio.timeout_at(deadline):
+                await other.finished.wait()
         except TimeoutError:
             raise _busy() from None
-        return ahead.answer
+        return other.answer
 
-    async def _lead(self, key: bytes, going: _InProgress, work: Work) -> Response:
+    async def _run_first(self, key: bytes, own: _InProgress, work: Work) -> Response:
         try:
-            found = await self._hold_or_wait(key, going.request)
+            found = await self._hold_or_wait(key, own.request)
         except VaultError as fault:
-            raise Conflict(f"the answer to this idempotency key cannot be opened: {fault}") from fault
-        if found.request != going.request:
+            raise Conflict(f"the stored response for this idempotency key cannot be decrypted: {fault}") from fault
+        if found.request != own.request:
             raise reused()
         if found.claim is None:
-            going.answer = found
-            return _again(found)
+            own.answer = found
+            return _replayed(found)
         response = await self._work(key, found.claim, work)
         if response.status_code < 300:
-            going.answer = KeptAnswer(request=going.request, status=response.status_code, response=_body(response))
+            own.answer = KeptAnswer(request=own.request, status=response.status_code, response=_body(response))
         return response
 
     async def _hold_or_wait(self, key: bytes, request: bytes) -> KeptAnswer:
-        """Ours to do, or answered by another process."""
+        """Acquire the lease, or wait until another process has stored its response."""
         found = await self._store.hold_answer(key, request, self._hold)
         for pause in _pauses(self._wait):
             if found.claim is not None or found.status is not None or found.request != request:
@@ -110,7 +111,7 @@ class IdempotentResponses:
         raise _busy()
 
     async def _work(self, key: bytes, claim: int, work: Work) -> Response:
-        """A process that is killed here leaves the lease, which lapses."""
+        """Run the work and renew the lease meanwhile. If the process is killed, the lease expires."""
         renewing = asyncio.create_task(self._renew(key, claim))
         try:
             response = await work()
@@ -129,10 +130,10 @@ class IdempotentResponses:
             try:
                 held = await self._store.renew_answer(key, claim, self._hold)
             except StoreUnavailable:
-                continue  # the lease may outlive the outage
+                continue  # the outage may end before the lease expires
 
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
-        """The work is done and its caller hears of it, even where the next one cannot."""
+        """Store the response. The work is done, so a failure is only logged; a later duplicate may run the work again."""
         try:
             if await self._store.keep_answer(key, claim, response.status_code, _body(response)):
                 return
@@ -145,7 +146,7 @@ class IdempotentResponses:
         try:
             await self._store.drop_answer(key, claim)
         except StoreUnavailable:
-            return  # the lease lapses
+            return  # the lease expires by itself
 
 
 def _pauses(total: float) -> Iterator[float]:
@@ -156,7 +157,7 @@ def _pauses(total: float) -> Iterator[float]:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _again(kept: KeptAnswer) -> Response:
+def _replayed(kept: KeptAnswer) -> Response:
     assert kept.status is not None
     media = "application/json" if kept.response else None
     return Response(kept.response, kept.status, REPLAYED, media_type=media)
@@ -171,4 +172,6 @@ def reused() -> InvalidHeader:
 
 
 def _busy() -> Refused:
-    return Refused(409, "a request with this idempotency key is still under way; try again in a moment", retry_after=1)
+    return Refused(
+        409, "a request with this idempotency key is still in progress; try again in a moment", retry_after=1
+    )

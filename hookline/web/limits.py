@@ -1,4 +1,4 @@
-"""How many requests a second one caller, application or organization may make of this process; and how many with a bad token."""
+"""Rate limits: requests per second of a caller, an application or an organization, and bad tokens of an address."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from hookline.model.callers import Caller
 from hookline.security import lockout
 from hookline.web.errors import Refused
 
-ROUNDING = 1e-6  # seconds
-MAX_KNOWN = 10_000  # buckets; those that are full again, or will be soonest, are forgotten first
-BAD_TOKENS = 20  # that one address may try at once ...
-BAD_TOKENS_EVERY = 3.0  # ... and seconds until it may try one more
+ROUNDING = 1e-6  # seconds of tolerance for rounding errors
+MAX_BUCKETS = 10_000  # buckets in memory; beyond it, those that are full or nearly full are dropped
+BAD_TOKENS = 20  # bad tokens that one address may send in a burst
+BAD_TOKENS_EVERY = 3.0  # seconds until the address may send one more bad token
 
 
 class Buckets:
-    """Token buckets, each kept as the instant at which it will be full again."""
+    """Token buckets. Each bucket is stored as the time at which it will be full again."""
 
     def __init__(self, rate: float, monotonic: Callable[[], float], *, burst: float | None = None) -> None:
-        """`rate` a second; 0: without limit. A bucket holds `burst`, or one second's worth."""
+        """Refill each bucket with `rate` tokens per second; 0 means no limit. A bucket holds `burst` tokens, or `rate`."""
         self._step = 1 / rate if rate else 0.0
-        # How far ahead of now the bucket may be.
+        # The largest distance from now to `full_at` at which the bucket still has a token.
         self._room = (max(1.0, rate if burst is None else burst) - 1) * self._step + ROUNDING
         self._monotonic = monotonic
         self._full_at: dict[Hashable, float] = {}
 
     def wait(self, name: Hashable) -> float:
-        """0 if there is a token, which is taken; else the seconds until there will be one."""
+        """Take a token and return 0. If the bucket is empty, return the seconds until it has a token."""
         if not self._step:
             return 0.0
         now = self._monotonic()
@@ -37,24 +37,24 @@ class Buckets:
         if full_at - now > self._room:
             return full_at - now - self._room
         self._full_at[name] = full_at + self._step
-        if len(self._full_at) > MAX_KNOWN:
+        if len(self._full_at) > MAX_BUCKETS:
             self._forget(now)
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """At least half of them, so that this is not done for each one that comes."""
+        """Drop at least half of the buckets, so that the next requests do not have to do this again."""
         kept = [(at, name) for name, at in self._full_at.items() if at > now]
         kept.sort(key=lambda each: each[0])
-        self._full_at = {name: at for at, name in kept[-(MAX_KNOWN // 2) :]}
+        self._full_at = {name: at for at, name in kept[-(MAX_BUCKETS // 2) :]}
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """Requests a second; 0: without limit."""
+    """Allowed requests per second; 0 means no limit."""
 
-    caller: float = 0  # one token or key
-    portal: float = 0  # one of a portal, or one session there
-    application: float = 0  # all tokens, keys and sessions that are for this application alone
-    organization: float = 0  # all of them
+    caller: float = 0  # for one token or API key
+    portal: float = 0  # for one portal token or portal session
+    application: float = 0  # for all tokens, keys and sessions of one application together
+    organization: float = 0  # for all callers of one organization together
 
 
 class Limits:
@@ -63,19 +63,19 @@ class Limits:
         self._portals = Buckets(rates.portal, monotonic)
         self._applications = Buckets(rates.application, monotonic)
         self._organizations = Buckets(rates.organization, monotonic)
-        self._strangers = Buckets(1 / BAD_TOKENS_EVERY, monotonic, burst=BAD_TOKENS)
+        self._bad_tokens = Buckets(1 / BAD_TOKENS_EVERY, monotonic, burst=BAD_TOKENS)
 
     def take(self, caller: Caller) -> None:
-        """One request of this token or key; 429 with the time to wait if it is one too many."""
+        """Count one request of this caller. Raise a 429 with the time to wait if a limit is exceeded."""
         own = self._portals if caller.portal else self._callers
         _take(own, caller.holder, "with this token or key")
         if caller.app is not None:
             _take(self._applications, caller.app.id, "from this application")
         _take(self._organizations, caller.org_id, "from this organization")
 
-    def stranger(self, address: str) -> float:
-        """One request from there with a token or key that is no good. 0, or the seconds to wait if it is one too many."""
-        return self._strangers.wait(lockout.network(address))
+    def take_bad_token(self, address: str) -> float:
+        """Count one bad token from this address. Return 0, or the seconds to wait if there were too many."""
+        return self._bad_tokens.wait(lockout.network(address))
 
 
 def _take(buckets: Buckets, name: Hashable, whose: str) -> None:

@@ -1,4 +1,4 @@
-"""`GET /metrics`: for Prometheus, and for those who may read it."""
+"""`GET /metrics` for Prometheus, and the check of who may read it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from hookline.web.errors import problem
 from hookline.web.public_url import is_loopback, name_of
 
 PATH = "/metrics"
-FRESH = 0.5  # seconds that one reading is given again: whoever may read may do so as often as they like
-_LEVEL = 4  # of gzip
+FRESH = 0.5  # seconds for which a rendered text is reused, so that frequent scrapes cost little
+_LEVEL = 4  # gzip compression level
 
-_PROXIES = frozenset({"forwarded", "x-real-ip", "via", "cf-connecting-ip", "true-client-ip", "x-client-ip"})
+_PROXY_HEADERS = frozenset({"forwarded", "x-real-ip", "via", "cf-connecting-ip", "true-client-ip", "x-client-ip"})
 
 CLOSED = (
-    "metrics are open only to this machine, under its name localhost: set HOOKLINE_METRICS_TOKEN and present it as "
-    "`Authorization: Bearer ...`, or set HOOKLINE_METRICS_PORT and keep that port to yourself"
+    "metrics can be read only from this machine, at the host localhost: set HOOKLINE_METRICS_TOKEN and send it as "
+    "`Authorization: Bearer ...`, or set HOOKLINE_METRICS_PORT and do not expose that port"
 )
 
 
 class Metrics:
-    """What there is to show. Made in a thread: thousands of lines take longer than a webhook may wait for the loop."""
+    """Renders the metrics in a thread: thousands of lines would block the event loop for too long."""
 
     def __init__(
         self,
@@ -49,31 +49,31 @@ class Metrics:
         self._engine = engine
         self._fleet = fleet
         self._fresh = fresh
-        self._made: dict[bool, tuple[float, asyncio.Task[bytes]]] = {}
+        self._rendered: dict[bool, tuple[float, asyncio.Task[bytes]]] = {}
 
     async def text(self, *, as_openmetrics: bool) -> bytes:
-        """One reading for all who ask at the same time, and a moment after it."""
-        made = self._made.get(as_openmetrics)
-        if made is None or (made[1].done() and monotonic() - made[0] >= self._fresh):
-            made = self._made[as_openmetrics] = (monotonic(), asyncio.create_task(self._make(as_openmetrics)))
-        return await asyncio.shield(made[1])
+        """Return the metrics. Requests at the same time, or within `fresh` seconds, share one rendering."""
+        rendered = self._rendered.get(as_openmetrics)
+        if rendered is None or (rendered[1].done() and monotonic() - rendered[0] >= self._fresh):
+            rendered = self._rendered[as_openmetrics] = (monotonic(), asyncio.create_task(self._render(as_openmetrics)))
+        return await asyncio.shield(rendered[1])
 
-    async def _make(self, as_openmetrics: bool) -> bytes:
+    async def _render(self, as_openmetrics: bool) -> bytes:
         own, sample = report(self._tally), self._sampler.last()
 
         def work() -> bytes:
-            all_of = own if self._fleet is None else self._fleet.together(own)
-            view = View(report=all_of, sample=sample, version=self._version, engine=self._engine)
+            total = own if self._fleet is None else self._fleet.together(own)
+            view = View(report=total, sample=sample, version=self._version, engine=self._engine)
             return render(view, as_openmetrics=as_openmetrics)
 
         return await asyncio.to_thread(work)
 
 
 class MetricsAccess:
-    """Who may read."""
+    """Decides who may read the metrics."""
 
     def __init__(self, token: str | None, *, is_open: bool) -> None:
-        """Without a token: everybody where it `is_open`, else whoever calls from this machine."""
+        """With a token, callers must send it. Without one, `is_open` admits everybody; otherwise only this machine may read."""
         self._token = token
         self._is_open = is_open
 
@@ -82,24 +82,28 @@ class MetricsAccess:
             kind, _, given = request.headers.get("authorization", "").partition(" ")
             if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode()):
                 return None
-            return problem(401, "give the token of HOOKLINE_METRICS_TOKEN: `Authorization: Bearer ...`")
+            return problem(401, "send the token of HOOKLINE_METRICS_TOKEN: `Authorization: Bearer ...`")
         return None if self._is_open or _is_local(request) else problem(403, CLOSED)
 
 
 def _is_local(request: Request) -> bool:
-    """A proxy on this machine is not its callers, and neither is a browser on it that a stranger's name has led here."""
+    """Whether the request was made on this machine itself.
+
+    A request that a local proxy forwards does not count. A request for another host name does not count either: DNS
+    rebinding can make a local browser send one.
+    """
     return (
         request.client is not None
         and is_loopback(request.client.host)
         and is_loopback(name_of(request.headers.get("host", "localhost")))
-        and request.scope["http_version"] != "1.0"  # nginx's, to what is behind it
-        and not any(name in _PROXIES or name.startswith("x-forwarded-") for name in request.headers)
+        and request.scope["http_version"] != "1.0"  # nginx sends HTTP/1.0 to its upstreams by default
+        and not any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers)
     )
 
 
-def route(metrics: Metrics, gate: MetricsAccess) -> Route:
+def route(metrics: Metrics, access: MetricsAccess) -> Route:
     async def read(request: Request) -> Response:
-        refusal = gate.refusal(request)
+        refusal = access.refusal(request)
         if refusal is not None:
             return refusal
         as_openmetrics = wants_openmetrics(request.headers.get("accept", ""))

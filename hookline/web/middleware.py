@@ -1,4 +1,4 @@
-"""Around every request, of the API and of the pages: its id, its path's one form, what every answer carries, one log line."""
+"""Middleware of every request, of the API and of the pages: request id, normalized path, common headers, one log line."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ RECORD = "hookline.visit"
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 
-_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 _Header = tuple[bytes, bytes]
 
-_EVERYWHERE: tuple[_Header, ...] = (
+_COMMON_HEADERS: tuple[_Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-_OF_API: tuple[_Header, ...] = (
-    *_EVERYWHERE,
+_API_HEADERS: tuple[_Header, ...] = (
+    *_COMMON_HEADERS,
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-# A page that needs less, or more, says so itself.
-_OF_PAGES: tuple[_Header, ...] = (
-    *_EVERYWHERE,
+# A page that needs another policy sets the header itself.
+_PAGE_HEADERS: tuple[_Header, ...] = (
+    *_COMMON_HEADERS,
     (b"content-security-policy", b"object-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
 )
 _PREFLIGHT = {
@@ -50,32 +50,32 @@ _PREFLIGHT = {
 
 _METHODS = {
     method: method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-}  # callers may invent some
+}  # the label of a metric: other methods count as `other`, because callers can send any text
 
 log = structlog.get_logger(__name__)
 
 
 class MiddlewareSettings(Struct, frozen=True, kw_only=True):
-    access_log: str = "debug"  # the level of a request's line, or `off`
-    portal_origins: tuple[str, ...] = ()  # whose scripts may call the API with an application's token
+    access_log: str = "debug"  # log level of the line that is written for each request, or `off`
+    portal_origins: tuple[str, ...] = ()  # origins whose scripts may call the API with an application's token
 
 
 class RequestRecord:
-    """What is known of one request by the time it is answered."""
+    """Facts about one request that are collected while it is handled."""
 
     __slots__ = ("accept", "caller", "request_id", "route", "status")
 
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self.caller: Caller | None = None
-        self.accept: Accept | None = None  # it brings messages, and is part of a trace
-        self.route: str | None = None  # its template; never the path itself, which may hold anything
-        self.status = 0  # 0: nothing was sent yet
+        self.accept: Accept | None = None  # the trace span, if the request publishes messages
+        self.route: str | None = None  # the path template; never the path itself, which may contain secrets
+        self.status = 0  # 0 until the response starts
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    visit: RequestRecord = scope[RECORD]
-    return visit
+    record: RequestRecord = scope[RECORD]
+    return record
 
 
 class RequestMiddleware:
@@ -87,11 +87,11 @@ class RequestMiddleware:
         monotonic: Callable[[], float],
         tally: Tally,
     ) -> None:
-        """`routes` has the template of each endpoint that the router may find."""
+        """`routes` maps each handler to its path template."""
         self._app = app
         self._routes = routes
         self._origins = frozenset(origin.encode() for origin in settings.portal_origins)
-        self._tell = _teller(settings.access_log)
+        self._write_log = _log_method(settings.access_log)
         self._monotonic = monotonic
         self._tally = tally
 
@@ -101,32 +101,32 @@ class RequestMiddleware:
             return
         began = self._monotonic()
         headers: Iterable[_Header] = scope["headers"]
-        visit = scope[RECORD] = RequestRecord(_request_id(headers))
-        scope["path"] = _one_form(scope["path"])
-        origin = self._portal(scope["path"], headers)
+        record = scope[RECORD] = RequestRecord(_request_id(headers))
+        scope["path"] = _without_trailing_slash(scope["path"])
+        origin = self._portal_origin(scope["path"], headers)
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                visit.status = message["status"]
-                message = {**message, "headers": self._dress(scope, message["headers"], origin)}
+                record.status = message["status"]
+                message = {**message, "headers": self._with_common_headers(scope, message["headers"], origin)}
             await send(message)
 
-        bound = structlog.contextvars.bind_contextvars(request_id=visit.request_id)
+        bound = structlog.contextvars.bind_contextvars(request_id=record.request_id)
         try:
-            await self._answer(scope, receive, dressed, origin)
+            await self._answer(scope, receive, send_with_headers, origin)
         except Exception as error:
-            await self._crash(scope, receive, dressed, error)
+            await self._crash(scope, receive, send_with_headers, error)
         finally:
             seconds = self._monotonic() - began
-            self._tally.answered(_METHODS.get(scope["method"], "other"), self._route(scope), visit.status, seconds)
-            if visit.accept is not None:
-                visit.accept.answered(self._route(scope), visit.status)
-            if self._tell is not None:
+            self._tally.answered(_METHODS.get(scope["method"], "other"), self._route(scope), record.status, seconds)
+            if record.accept is not None:
+                record.accept.answered(self._route(scope), record.status)
+            if self._write_log is not None:
                 self._log(scope, seconds)
             structlog.contextvars.reset_contextvars(**bound)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, origin: bytes | None) -> None:
-        refusal = _too_many(scope["headers"])
+        refusal = _too_many_headers(scope["headers"])
         if refusal is not None:
             await refusal(scope, receive, send)
         elif origin is not None and _is_preflight(scope):
@@ -139,23 +139,23 @@ class RequestMiddleware:
         if not record_of(scope).status:
             await answer(error)(scope, receive, send)
 
-    # ── what every answer carries ──
+    # ── headers of every response ──
 
-    def _dress(self, scope: Scope, headers: Iterable[_Header], origin: bytes | None) -> list[_Header]:
-        dressed = list(headers)
-        has = {name for name, _ in dressed}
-        of_api = scope["path"].startswith(PREFIX)
-        dressed += [header for header in (_OF_API if of_api else _OF_PAGES) if header[0] not in has]
-        dressed.append((b"x-request-id", record_of(scope).request_id.encode()))
-        if of_api and self._origins:
-            dressed.append((b"vary", b"origin"))
-            if origin is not None and not _is_wide(record_of(scope).caller):
-                dressed.append((b"access-control-allow-origin", origin))
-                dressed.append((b"access-control-expose-headers", b"x-request-id, retry-after"))
-        return dressed
+    def _with_common_headers(self, scope: Scope, headers: Iterable[_Header], origin: bytes | None) -> list[_Header]:
+        found = list(headers)
+        has = {name for name, _ in found}
+        is_api = scope["path"].startswith(PREFIX)
+        found += [header for header in (_API_HEADERS if is_api else _PAGE_HEADERS) if header[0] not in has]
+        found.append((b"x-request-id", record_of(scope).request_id.encode()))
+        if is_api and self._origins:
+            found.append((b"vary", b"origin"))
+            if origin is not None and not _is_organization_wide(record_of(scope).caller):
+                found.append((b"access-control-allow-origin", origin))
+                found.append((b"access-control-expose-headers", b"x-request-id, retry-after"))
+        return found
 
-    def _portal(self, path: str, headers: Iterable[_Header]) -> bytes | None:
-        """The origin of the page whose script is calling, if it is the portal's."""
+    def _portal_origin(self, path: str, headers: Iterable[_Header]) -> bytes | None:
+        """Return the Origin header if it is a configured portal origin."""
         if not self._origins or not path.startswith(PREFIX):
             return None
         origin = _header(headers, b"origin")
@@ -164,15 +164,15 @@ class RequestMiddleware:
     # ── the log ──
 
     def _log(self, scope: Scope, seconds: float) -> None:
-        """Never a path, a query, a header or a body: any of them may hold a secret."""
-        visit = record_of(scope)
-        caller = visit.caller
-        assert self._tell is not None
-        self._tell(
+        """Write the log line. It never has the path, query, headers or body: any of them may contain a secret."""
+        record = record_of(scope)
+        caller = record.caller
+        assert self._write_log is not None
+        self._write_log(
             "request",
             method=scope["method"],
             route=self._route(scope),
-            status=visit.status,
+            status=record.status,
             ms=round(seconds * 1000, 2),
             organization=None if caller is None else caller.org_id,
             application=None if caller is None or caller.app is None else caller.app.id,
@@ -183,24 +183,24 @@ class RequestMiddleware:
         return record_of(scope).route or self._routes.get(scope.get("endpoint")) or "unknown"
 
 
-def _teller(level: str) -> Callable[..., None] | None:
-    """None where nobody would hear it: then a request does not pay for it either."""
+def _log_method(level: str) -> Callable[..., None] | None:
+    """Return the log method of this level, or None if the level is disabled, so that requests do not pay for it."""
     if level == "off" or not log.bind().is_enabled_for(getattr(logging, level.upper())):
         return None
-    told: Callable[..., None] = getattr(log, level)
-    return told
+    method: Callable[..., None] = getattr(log, level)
+    return method
 
 
 def _request_id(headers: Iterable[_Header]) -> str:
-    """The caller's own, if it is fit to be logged and repeated."""
+    """Return the caller's request id if it is safe to log, or else a new one."""
     given = _header(headers, b"x-request-id")
-    if given is not None and _SANE_ID.fullmatch(given):
+    if given is not None and _SAFE_ID.fullmatch(given):
         return given.decode()
     return f"req_{quick_chance.getrandbits(96):024x}"
 
 
-def _one_form(path: str) -> str:
-    """`/app/` is `/app`, without a redirect: older clients call it so."""
+def _without_trailing_slash(path: str) -> str:
+    """Treat `/app/` as `/app` without a redirect, because older clients send the slash."""
     return path.rstrip("/") or "/" if path.endswith("/") else path
 
 
@@ -211,7 +211,7 @@ def _header(headers: Iterable[_Header], wanted: bytes) -> bytes | None:
     return None
 
 
-def _too_many(headers: list[_Header]) -> Response | None:
+def _too_many_headers(headers: list[_Header]) -> Response | None:
     if len(headers) > MAX_HEADERS:
         return problem(431, f"there are more than {MAX_HEADERS} headers")
     if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
@@ -223,6 +223,6 @@ def _is_preflight(scope: Scope) -> bool:
     return scope["method"] == "OPTIONS" and _header(scope["headers"], b"access-control-request-method") is not None
 
 
-def _is_wide(caller: Caller | None) -> bool:
-    """An organization's token has no business in a browser: no script gets to read what it is answered."""
+def _is_organization_wide(caller: Caller | None) -> bool:
+    """Whether the token is for a whole organization. Such a token must not be used in a browser, so CORS is refused."""
     return caller is not None and caller.app is None

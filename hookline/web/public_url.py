@@ -1,7 +1,7 @@
-"""Where links lead: the address at which browsers reach this server. Pure.
+"""The base URL of links: the address at which browsers reach this server.
 
-The caller who asks for a link writes the request's Host header, and somebody else opens the link. So the header counts only if it
-names this machine and the server answers this machine alone.
+The caller who requests a link chooses the Host header, but another person opens the link. So the Host header is used only if it
+names this machine and the server listens only on this machine.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from hookline.errors import Conflict
 
 UNKNOWN = (
     "no link can be made: this server does not know the address at which browsers reach it. Set HOOKLINE_PUBLIC_URL, such as "
-    "https://hooks.example.com, and start it again"
+    "https://hooks.example.com, and restart the server"
 )
 
 _LOCAL = re.compile(r"(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?", re.A | re.I)
 
 
 def links_lead_to(public_url: str | None, *, local: bool, scheme: str, host: str) -> str:
-    """`local`: only this machine reaches the listener. `Conflict` says what to set: where the header names another host, a
-    proxy on this machine has passed it on, and a link to this machine would help nobody."""
+    """Return the base URL of links, or raise `Conflict` with the setting that is missing.
+
+    `local` means that the server listens only on this machine. If the Host header then names another host, a local proxy
+    forwarded the request, and a link to this machine would not work for the caller.
+    """
     if public_url is not None:
         return public_url
     if not local or not _names_this_machine(host):
@@ -36,7 +39,7 @@ def _names_this_machine(host: str) -> bool:
 
 
 def name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return the host name of a Host header, without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether somebody is who they say: by name and password, by an API key or a token, by the link of a portal."""
+"""Authenticates a person by name and password, by an API key or token, or by a portal link."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from hookline.security.lockout import Subjects
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
 
-LIFETIME = 7 * 86_400.0  # seconds of an operator's session; one that nobody uses ends sooner: `store.base.IDLE`
-PORTAL_LIFETIME = 86_400.0  # likewise, of a customer's
-MAX_CHECKED = 2  # passwords of strangers at a time: each takes 32 MiB and a core for a moment
-MAX_KNOWN_CHECKED = 1  # likewise, from browsers that have a mark
-MAX_WAITING = 300  # for each of these; beyond them, people are asked to come back ...
-MAX_OF_ONE = 30  # that wait from one address, of IPv6: from one network
-LONGEST_WAIT = 25.0  # ... and so are those who have waited for this many seconds: sooner than a proxy would give up
-LONGEST_KEY = 4096
-NO_PORTAL = "this opens the dashboard of operators, not a portal: sign in at /login"
-BUSY = "too many people are signing in at this moment: try again in a few seconds"
+LIFETIME = 7 * 86_400.0  # seconds that an operator's session lasts; an idle session ends sooner
+PORTAL_LIFETIME = 86_400.0  # seconds that a customer's session lasts
+CHECK_THREADS = 2  # password checks at the same time, for unknown browsers; each needs 32 MiB and one core for a moment
+KNOWN_CHECK_THREADS = 1  # password checks at the same time, for browsers from which somebody has signed in before
+MAX_WAITING = 300  # sign-ins that may wait, for each of the two groups of threads
+MAX_WAITING_PER_NETWORK = 30  # sign-ins from one IPv4 address or one IPv6 network that may wait for a password check
+MAX_WAIT = 25.0  # seconds that a sign-in waits at most; proxies time out later than this
+MAX_KEY = 4096  # characters of a portal key
+NO_PORTAL = "this link or key is for the dashboard of operators, not for a portal: sign in at /login"
+BUSY = "too many people are signing in at the moment: try again in a few seconds"
 
 log = structlog.get_logger(__name__)
 
 
 class SignedIn(Struct, frozen=True, kw_only=True):
-    """Somebody who may come in."""
+    """A person whose credentials are valid. A session can be created from it."""
 
     org_id: str
     role: Scope
     lifetime: float  # seconds
     app: Application | None = None
     operator: str | None = None
-    password: str | None = None  # as it is kept: the session is not begun if it was changed meanwhile
+    password: str | None = None  # the stored hash; no session is created if it changed in the meantime
     key_id: str | None = None
     key_name: str | None = None
     token: bytes | None = None
@@ -53,28 +53,31 @@ class SignedIn(Struct, frozen=True, kw_only=True):
 
 
 class Locked(HooklineError):
-    """Too many guesses."""
+    """Sign-in is locked for a while after too many failed attempts."""
 
     def __init__(self, until: datetime, now: datetime) -> None:
-        super().__init__(f"too many tries: wait {lockout.wait(until, now)}, then try again")
+        super().__init__(f"too many attempts: wait {lockout.wait(until, now)}, then try again")
         self.seconds = max(1, round((until - now).total_seconds()))
 
 
 class PasswordThreads:
-    """Passwords are checked in threads of their own, so many at a time. A request that finds too many others
-    waiting, in all or from the same network, or that has waited for too long, is refused."""
+    """Checks passwords in a few threads of its own.
 
-    def __init__(self, at_once: int) -> None:
-        self._free = asyncio.Semaphore(at_once)
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="passwords")
-        self._waiting: Counter[str] = Counter()  # by network; only of those that have somebody waiting
+    A request is refused if too many others wait, in total or from the same network, or if it has waited for too long.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._free = asyncio.Semaphore(threads)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="passwords")
+        self._waiting: Counter[str] = Counter()  # number of waiting requests by network, without zeros
 
     async def matches(self, password: str, kept: str | None) -> bool:
-        """Within a turn."""
+        """Check a password in a thread. The caller must be inside `reserved`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, passwords.matches, password, kept)
 
     @asynccontextmanager
-    async def taken(self, address: str) -> AsyncIterator[None]:
+    async def reserved(self, address: str) -> AsyncIterator[None]:
+        """Wait for a free thread and reserve it."""
         await self._wait(lockout.network(address))
         try:
             yield
@@ -83,11 +86,11 @@ class PasswordThreads:
 
     async def _wait(self, network: str) -> None:
         waiting = self._waiting
-        if waiting[network] >= MAX_OF_ONE or waiting.total() >= MAX_WAITING:
+        if waiting[network] >= MAX_WAITING_PER_NETWORK or waiting.total() >= MAX_WAITING:
             raise Refused(429, BUSY, retry_after=5)
         waiting[network] += 1
         try:
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout(MAX_WAIT):
                 await self._free.acquire()
         except TimeoutError:
             raise Refused(429, BUSY, retry_after=5) from None
@@ -101,12 +104,12 @@ class SignIn:
     def __init__(self, services: WebContext) -> None:
         self._services = services
         self._store = services.store
-        self._strangers, self._known = PasswordThreads(MAX_CHECKED), PasswordThreads(MAX_KNOWN_CHECKED)
+        self._threads, self._known_threads = PasswordThreads(CHECK_THREADS), PasswordThreads(KNOWN_CHECK_THREADS)
 
     async def by_password(self, name: str, password: str, address: str, mark: str) -> SignedIn:
-        """`SignatureError` in the same words and after the same time, whether the name or the password is wrong.
+        """Check name and password. The error and the time it takes do not show which of the two is wrong.
 
-        `mark` is what the browser brings, if somebody has signed in from it before: see `lockout.mark`.
+        `mark` is the cookie that a browser has if somebody signed in from it before (see `lockout.mark`).
         """
         known = _canonical(name)
         found = await self._store.operator(known)
@@ -114,14 +117,15 @@ class SignIn:
         pages = self._services.pages
         own = lockout.renewed(pages.keys, known, kept or "", mark)
         subjects = lockout.password(pages.key, known, address, own, kept or "")
-        # Counted within the turn: a request that is sent away is no guess, and many right ones at once do not count together.
-        turns = self._known if subjects.marked else self._strangers
-        async with turns.taken(address):
+        # Count the attempt only once a thread is reserved. A request that is refused as busy must not count as a failed
+        # attempt, and several correct sign-ins at the same time must not add up.
+        threads = self._known_threads if subjects.marked else self._threads
+        async with threads.reserved(address):
             await self._take(subjects, address)
-            right = await turns.matches(password, kept)
-            if right:
+            correct = await threads.matches(password, kept)
+            if correct:
                 await self._store.forgive(subjects.forgiven)
-        if not right or found is None:
+        if not correct or found is None:
             log.warning("sign_in_refused", address=address, operator=None if found is None else found.name)
             raise SignatureError("the name or the password is wrong")
         return SignedIn(
@@ -129,8 +133,10 @@ class SignIn:
         )
 
     async def by_token(self, text: str, address: str) -> SignedIn:
-        """A sign-in link, an API key, or a token of an organization or of one application. Nobody guesses one: whoever has a
-        good one is let in, whatever others have tried from the same address."""
+        """Check a sign-in link, an API key, or a token of an organization or of one application.
+
+        Tokens are too long to guess. So a valid one is accepted even if others sent bad ones from the same address.
+        """
         auth = self._services.auth
         try:
             caller = await (auth.enter(text) if text.startswith(tokens.LINK_PREFIX) else auth.holder(text))
@@ -140,17 +146,17 @@ class SignIn:
             raise
         self._services.limits.take(caller)
         if caller.scope == Scope.PUBLISH:
-            raise SignatureError("this key may only publish messages: it opens no page")
-        return self._arrival(caller)
+            raise SignatureError("this key may only publish messages, so it cannot sign in to the dashboard")
+        return self._signed_in(caller)
 
-    def _arrival(self, caller: Caller) -> SignedIn:
-        longest = LIFETIME if caller.app is None else PORTAL_LIFETIME
+    def _signed_in(self, caller: Caller) -> SignedIn:
+        lifetime = LIFETIME if caller.app is None else PORTAL_LIFETIME
         if caller.expires_at is not None:
-            longest = min(longest, (caller.expires_at - self._services.wall()).total_seconds())
+            lifetime = min(lifetime, (caller.expires_at - self._services.wall()).total_seconds())
         return SignedIn(
             org_id=caller.org_id,
             role=caller.scope,
-            lifetime=longest,
+            lifetime=lifetime,
             app=caller.app,
             key_id=caller.key_id,
             key_name=caller.actor.name,
@@ -166,18 +172,18 @@ class SignIn:
 
 
 def _canonical(name: str) -> str:
-    """One that no operator can have is looked up and counted like any other."""
+    """Return the normalized name. A name that no operator can have is still looked up and counted like others."""
     try:
         return operator_name(name)
     except InvalidInput:
         return name.strip().lower()[:200]
 
 
-def linked(text: str) -> str:
-    """The token in a portal's link, in its fragment alone, or as it is."""
+def token_of_link(text: str) -> str:
+    """Return the token of a portal link. The text may be the link, its fragment, or the token itself."""
     key = text.strip().rpartition("#")[2].removeprefix("key=").removeprefix("token=")
-    if len(key) > LONGEST_KEY:
-        raise SignatureError("this is no link of ours")
+    if len(key) > MAX_KEY:
+        raise SignatureError("this is not a link of this server")
     if key.startswith(tokens.LINK_PREFIX):
         raise SignatureError(NO_PORTAL)
     if "." in key or key.startswith("hk_"):
@@ -186,7 +192,9 @@ def linked(text: str) -> str:
         raw = b64decode(key.encode() + b"=" * (-len(key) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(raw, type=_Link).token
     except (ValueError, msgspec.MsgspecError, RecursionError):
-        raise SignatureError("the link is cut short, or is none of ours: copy it again, all of it") from None
+        raise SignatureError(
+            "the link is incomplete, or is not a link of this server: copy the whole link again"
+        ) from None
 
 
 class _Link(Struct):

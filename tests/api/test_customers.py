@@ -12,7 +12,7 @@ import pytest
 from hookline import clock
 from hookline.model import Application
 from hookline.store import Store
-from hookline.web.customers import LONGEST_REST, MAX_AT_ONCE, MAX_WAITING, PLACES, Customers
+from hookline.web.customers import MAX_REST, MAX_STORE_CALLS, MAX_WAITING, SLOTS, Customers
 from hookline.web.errors import Refused
 
 
@@ -40,12 +40,12 @@ async def test_the_slow_reads_of_one_customer_wait_for_each_other(app: Applicati
     operator = asyncio.create_task(cast(Any, customers.store_for(None, cast(Store, slow))).read("operator"))
     while "quiet" not in slow.reading or "operator" not in slow.reading:
         await asyncio.sleep(0)
-    assert slow.reading.count("busy") == MAX_AT_ONCE
+    assert slow.reading.count("busy") == MAX_STORE_CALLS
     slow.end.set()
     assert await asyncio.gather(*many, one, operator) == ["busy"] * 20 + ["quiet", "operator"]
     del busy, quiet, many, one
     gc.collect()
-    assert not customers._turns  # nothing is kept of those who ask for nothing
+    assert not customers._store_calls  # nothing is kept of those who ask for nothing
 
 
 async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
@@ -58,7 +58,7 @@ async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
     rests: list[float] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_later", lambda rest, release: (rests.append(rest), release()))
-    for taken, rest in ((0.5, 1.5), (0.0, 0.0), (60.0, LONGEST_REST)):
+    for taken, rest in ((0.5, 1.5), (0.0, 0.0), (60.0, MAX_REST)):
         async with customers.place_for(app):
             now += taken
         assert rests.pop() == rest
@@ -67,11 +67,11 @@ async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
         async with customers.place_for(found):
             await asked.wait()
 
-    many = [asyncio.create_task(ask(app)) for _ in range(PLACES + MAX_WAITING)]
+    many = [asyncio.create_task(ask(app)) for _ in range(SLOTS + MAX_WAITING)]
     others = [asyncio.create_task(ask(found)) for found in (msgspec.structs.replace(app, id="app_other"), None)]
     while customers._waiting[app.id] < MAX_WAITING:
         await asyncio.sleep(0)
-    with pytest.raises(Refused, match="wait for their answers"):
+    with pytest.raises(Refused, match="are waiting"):
         await ask(app)
     asked.set()
     await asyncio.gather(*many, *others)

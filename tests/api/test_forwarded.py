@@ -18,7 +18,7 @@ from hookline.config import parse
 from hookline.errors import ConfigError
 from hookline.model import Application
 from hookline.web.context import WebContext
-from hookline.web.forwarded import MAX_TOLD, Forwarded, Proxies
+from hookline.web.forwarded import MAX_WARNED, Forwarded, Proxies
 from tests.api.conftest import Client, serving
 
 NAMED = Proxies(map(ip_network, ("127.0.0.1", "10.1.0.0/16", "2001:db8:1::/48")))
@@ -131,7 +131,7 @@ async def test_strangers_do_not_fill_the_log() -> None:
         for number in range(100):
             scope = {"type": "http", "client": (f"203.0.113.{number}", 1), "headers": [(FOR, b"1.2.3.4")]}
             await front(scope, None, None)  # type: ignore[arg-type]
-    assert len(logged) == MAX_TOLD
+    assert len(logged) == MAX_WARNED
 
 
 async def test_links_to_the_portal_have_the_scheme_that_browsers_use(

@@ -113,7 +113,7 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
     tokens = {
         each.id: sign(served, each.org_id, each, lifetime=600, portal=True, publish=True) for each in (app, other)
     }
-    gathering = BodyMemory(most=400_000, of_one=200_000)
+    gathering = BodyMemory(limit=400_000, per_tenant=200_000)
     done: list[str] = []
 
     async with serving(replace(served, gathering=gathering)) as address:
@@ -135,25 +135,25 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
         hold = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(send("held back", app.id, hold))
-            while not gathering._held:
+            while not gathering._reserved:
                 await asyncio.sleep(0)
             tasks.create_task(send("next", app.id))
             await send("another's", other.id)
             assert done == ["another's"]
             hold.set()
     assert done[1:] == ["held back", "next"]
-    assert not gathering._held
+    assert not gathering._reserved
 
 
 async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
-    gathering = BodyMemory(most=10, of_one=10)
-    async with gathering.room("a", 8, 60):
+    gathering = BodyMemory(limit=10, per_tenant=10)
+    async with gathering.reserve("a", 8, 60):
         with pytest.raises(Busy, match="try again"):
-            async with gathering.room("a", 3, 0.01):
+            async with gathering.reserve("a", 3, 0.01):
                 raise AssertionError
-        async with gathering.room("b", 2, 0.01):
+        async with gathering.reserve("b", 2, 0.01):
             pass
-    async with gathering.room("a", 1000, 0.01):  # more than anybody may have: it is read alone
+    async with gathering.reserve("a", 1000, 0.01):  # more than anybody may have: it is read alone
         pass
 
 

@@ -16,7 +16,7 @@ from hookline.security import api_keys, tokens
 from hookline.store import Store
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
-from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_KNOWN, Buckets, Limits, Rates
+from hookline.web.limits import BAD_TOKENS, BAD_TOKENS_EVERY, MAX_BUCKETS, Buckets, Limits, Rates
 from tests.api.conftest import JWT_SECRET, Client, serving
 from tests.api.test_hostile import read_to_end
 from tests.support import factory
@@ -68,7 +68,7 @@ def test_without_a_limit() -> None:
 def test_buckets_that_are_full_again_are_forgotten() -> None:
     at = Clock()
     buckets = Buckets(1, at)
-    for name in range(MAX_KNOWN):
+    for name in range(MAX_BUCKETS):
         buckets.wait(name)
     at.now += 2
     buckets.wait("one more")
@@ -156,24 +156,24 @@ def test_addresses_without_end_are_not_all_remembered() -> None:
     at = Clock()
     buckets = Buckets(1 / 3, at, burst=2)
     buckets.wait("the worst")
-    for name in range(MAX_KNOWN * 2):
+    for name in range(MAX_BUCKETS * 2):
         buckets.wait("the worst")
         buckets.wait(name)
-    assert len(buckets._full_at) <= MAX_KNOWN
+    assert len(buckets._full_at) <= MAX_BUCKETS
     assert buckets.wait("the worst") > 0
 
 
 def test_neighbours_in_one_network_count_as_one() -> None:
     at = Clock()
     strangers = limits(at)
-    assert not any(strangers.stranger(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
-    assert strangers.stranger("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
-    assert not strangers.stranger("2001:db8:0:1::1")
-    assert not strangers.stranger("192.0.2.1")
+    assert not any(strangers.take_bad_token(f"2001:db8::{number:x}") for number in range(BAD_TOKENS))
+    assert strangers.take_bad_token("2001:db8::ffff") == pytest.approx(BAD_TOKENS_EVERY, abs=1e-4)
+    assert not strangers.take_bad_token("2001:db8:0:1::1")
+    assert not strangers.take_bad_token("192.0.2.1")
     at.now += BAD_TOKENS_EVERY
-    assert [strangers.stranger("2001:db8::ffff") > 0 for _ in range(2)] == [False, True]
+    assert [strangers.take_bad_token("2001:db8::ffff") > 0 for _ in range(2)] == [False, True]
     at.now += BAD_TOKENS * BAD_TOKENS_EVERY
-    assert not any(strangers.stranger("2001:db8::") for _ in range(BAD_TOKENS))
+    assert not any(strangers.take_bad_token("2001:db8::") for _ in range(BAD_TOKENS))
 
 
 async def test_too_many_bad_tokens(served: WebContext, token: str, app: Application) -> None:

@@ -91,7 +91,9 @@ def test_the_field_that_was_meant_by_filter() -> None:
         ("filter",),
         "unknown field; did you mean filterTypes?",
     )
-    assert fault(endpoint.body, (), {"transformation": {}})[1] == "is not supported: nothing is transformed here"
+    assert (
+        fault(endpoint.body, (), {"transformation": {}})[1] == "is not supported: Hookline does not transform payloads"
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ async def test_requests_are_refused_and_do_nothing(client: Client, store: Store,
     [told] = (await client.get(f"{PREFIX}/app/{app.id}/msg?event_type=order.paid")).faults()
     assert (told["loc"], told["msg"]) == (["query", "event_type"], "unknown parameter; did you mean event_types?")
     answer = await client.request("DELETE", f"{base}/{endpoint.id}?dry_run=true", None, {})
-    assert answer.faults()[0]["msg"] == "unknown parameter; this operation takes none"
+    assert answer.faults()[0]["msg"] == "unknown parameter; this operation has no parameters"
     assert (await client.get(base)).json()["data"][0]["id"] == endpoint.id
     batch = {"messages": [{"eventType": "a", "payload": {}, "channel": "x"}, {"eventType": "a", "payload": {"any": 1}}]}
     first, second = (await client.post(f"{PREFIX}/app/{app.id}/msg/batch", batch)).json(202)["results"]

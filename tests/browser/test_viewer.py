@@ -99,7 +99,7 @@ def test_rows_stand_still_while_somebody_points_at_one(visitor: Visitor, world: 
     expect(rows).to_have_count(3)
 
 
-WAITS = "The list waits"
+WAITS = "Update paused"
 # As Firefox was until 121; queries that it does not know are errors there.
 WITHOUT_HAS = """() => {
     for (const { prototype } of [Document, Element]) {

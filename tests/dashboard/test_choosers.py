@@ -10,7 +10,7 @@ from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.scene import Scene
 
-BEYOND = "The first 1 are offered; type the id of any other."
+BEYOND = "The list has the first 1. Type the id to use another one."
 
 
 def typed(page: Node, name: str) -> Node:

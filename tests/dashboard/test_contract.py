@@ -19,9 +19,9 @@ async def test_the_contract_says_what_this_deployment_does(portal: Client) -> No
     for words in (
         "Within 17 s",
         "webhook-id",
-        "the same on every attempt and copy",
+        "the same on every attempt and duplicate",
         "may arrive more than once",
-        "No order is promised",
+        "The order is not guaranteed",
         "up to 9 attempts in 5 h",
     ):
         assert words in text
@@ -33,7 +33,7 @@ async def test_each_endpoint_has_its_own(portal: Client, operator: Client, scene
     )
     page = await portal.page(f"/portal/endpoints/{endpoint.id}")
     for words in (
-        "in the order in which they were accepted; those behind a dead letter wait",
+        "in the order in which they were accepted; events after a dead letter wait",
         "up to 2 attempts in 5 h",
     ):
         assert words in page.text

@@ -90,20 +90,22 @@ async def test_asking_for_a_page_changes_nothing(operator: Client) -> None:
 
 async def test_another_public_name_is_ours_too() -> None:
     headers = {"host": "10.0.0.7:8071", "origin": "https://hooks.example.com"}
-    assert form_origin.ours(headers, "https://hooks.example.com/")
-    assert not form_origin.ours(headers, "https://other.example.com")
-    assert not form_origin.ours(headers, None)
+    assert form_origin.is_own_page(headers, "https://hooks.example.com/")
+    assert not form_origin.is_own_page(headers, "https://other.example.com")
+    assert not form_origin.is_own_page(headers, None)
 
 
 @given(st.text())
 def test_no_other_text_is_our_origin(text: str) -> None:
-    assert not form_origin.ours({"host": "a.example", "origin": text}, None)
-    assert not form_origin.ours({"host": "a.example", "origin": f"https://a.example{text or '.'}b.example"}, None)
+    assert not form_origin.is_own_page({"host": "a.example", "origin": text}, None)
+    assert not form_origin.is_own_page(
+        {"host": "a.example", "origin": f"https://a.example{text or '.'}b.example"}, None
+    )
 
 
 @given(st.text() | st.from_regex(r"/[/\\a-z.:?#@\t\n ]*", fullmatch=True))
 def test_the_way_on_stays_here(path: str) -> None:
-    found = form_origin.inside(path)
+    found = form_origin.local_path(path)
     if found is not None:
         assert found.startswith("/")
         assert not found.startswith(("//", "/\\"))
@@ -112,4 +114,4 @@ def test_the_way_on_stays_here(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/messages?app=a&type=b", "/endpoints/ep_1", "/portal/messages?x=%2F%2Fevil"])
 def test_our_own_pages_are_a_way_on(path: str) -> None:
-    assert form_origin.inside(path) == path
+    assert form_origin.local_path(path) == path

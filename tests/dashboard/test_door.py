@@ -413,7 +413,7 @@ async def test_people_who_sign_in_at_the_same_moment_do_not_lock_each_other_out(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A right password is no guess, however many of them come before the first one is found right."""
-    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine takes
     clients = [Client(address) for _ in range(20)]
     answers = await asyncio.gather(*(client.sign_in(name="ada", password=RIGHT) for client in clients))
     assert [answer.status for answer in answers] == [303] * 20
@@ -426,9 +426,9 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
     """Strangers who fill every turn do not make a known browser wait."""
     owner = await known_browser(address)
     client = owner if known else Client(address)
-    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 0.01)
     working, done = held_passwords(monkeypatch, "wrong password")
-    strangers = [asyncio.create_task(wrong(Client(address), f"stranger-{n}")) for n in range(sign_in.MAX_CHECKED)]
+    strangers = [asyncio.create_task(wrong(Client(address), f"stranger-{n}")) for n in range(sign_in.CHECK_THREADS)]
     try:
         for _ in strangers:
             await working.get()
@@ -436,7 +436,7 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
         answer = await client.sign_in(name="ada", password=RIGHT)
         assert answer.status == (303 if known else 429)
         if not known:
-            assert "people are signing in at this moment" in answer.text
+            assert "people are signing in at the moment" in answer.text
             assert answer.headers["retry-after"] == "5"
             assert await raw.rows("SELECT count(*) AS many FROM guess") == before
     finally:
@@ -447,11 +447,11 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
 async def test_one_address_cannot_take_every_place_in_the_queue(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "LONGEST_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine takes
     monkeypatch.setattr(sign_in, "MAX_WAITING", 3)
-    monkeypatch.setattr(sign_in, "MAX_OF_ONE", 2)
+    monkeypatch.setattr(sign_in, "MAX_WAITING_PER_NETWORK", 2)
     _, done = held_passwords(monkeypatch, "wrong password")
-    taken = sign_in.MAX_CHECKED + 2
+    taken = sign_in.CHECK_THREADS + 2
     flood = [wrong(Client(address, source="127.0.0.2"), f"n-{n}") for n in range(taken + 2)]
     ended = asyncio.as_completed(flood)
     try:

@@ -60,7 +60,7 @@ async def test_the_sickest_come_first_and_say_what_mends_them(operator: Client, 
     assert rows[0][1].startswith("❚❚ circuit open for")
     assert "answered 503" in rows[0][1]
     assert rows[0][2].startswith(str(len(messages)))
-    assert [row[1] for row in rows[1:]] == ["❚❚ disabled", "❚❚ paused", "● well"]
+    assert [row[1] for row in rows[1:]] == ["❚❚ disabled", "❚❚ paused", "● healthy"]
     assert page.form(f"/endpoints/{sick.id}/circuit/close").text == "Close circuit"
     assert page.form(f"/endpoints/{paused.id}/resume").text == "Resume"
     assert page.has("a", href=f"/endpoints/{disabled.id}/enable")
@@ -73,7 +73,7 @@ async def test_one_that_asked_to_be_left_alone_is_held_until_then(operator: Clie
     (job,) = await scene.claim(1)
     until = job.claimed_at + timedelta(seconds=3000)
     await scene.record(factory.retry(job, after=3000, hold_until=until))
-    assert (await operator.page("/endpoints")).rows()[0][1].startswith("❚❚ asked to be left alone")
+    assert (await operator.page("/endpoints")).rows()[0][1].startswith("❚❚ paused by Retry-After")
     assert listed(await operator.page("/endpoints?state=held")) == [endpoint.id]
     await scene.age(3001)
     assert "left alone" not in (await operator.page("/endpoints")).first("tbody").text
@@ -87,7 +87,7 @@ async def test_what_each_did_is_drawn_and_counted(operator: Client, scene: Scene
     assert by_id[busy.id][3].endswith("70.0% delivered")
     assert by_id[idle.id][3] == "no attempts"
     [line] = page.all(class_="sparkline")
-    assert "7 delivered, 2 failed, tried again, 1 dead" in line["aria-label"]
+    assert "7 delivered, 2 failed, retrying, 1 dead" in line["aria-label"]
 
 
 async def test_limits_are_told(operator: Client, scene: Scene) -> None:

@@ -74,7 +74,7 @@ async def test_the_application_that_is_chosen_is_named_however_many_there_are(
         assert switcher.first("b").text == each.name
         assert switcher.first("input", name="app")["value"] == (each.uid or each.id)
         assert len(switcher.all("option")) == 1
-        assert "The first 1 applications are offered" in switcher.first("input", name="app")["title"]
+        assert "The list has the first 1 applications" in switcher.first("input", name="app")["title"]
         answer = await operator.submit(switcher, app="" if each == app else app.id)
         assert answer.status == 200
     assert (await operator.get("/endpoints?app=app_none")).status == 404

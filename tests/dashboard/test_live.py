@@ -131,7 +131,7 @@ async def streams(leaving: asyncio.Event) -> live.Streams:
 
 
 def events(streams: live.Streams, read: live.Read, holder: str = "somebody") -> AsyncIterator[bytes]:
-    answer = streams.stream({holder: live.MAX_OF_ONE}, read, 0.001)
+    answer = streams.stream({holder: live.MAX_PER_SESSION}, read, 0.001)
     assert isinstance(answer, StreamingResponse)
     return cast(AsyncIterator[bytes], answer.body_iterator)
 
@@ -190,7 +190,7 @@ async def test_it_ends_when_the_server_stops(streams: live.Streams, leaving: asy
     async def read() -> live.Regions:
         return {}
 
-    answer = streams.stream({"somebody": live.MAX_OF_ONE}, read, 3600)
+    answer = streams.stream({"somebody": live.MAX_PER_SESSION}, read, 3600)
     assert isinstance(answer, StreamingResponse)
     found = cast(AsyncIterator[bytes], answer.body_iterator)
     await anext(found)
@@ -204,7 +204,7 @@ async def test_nobody_has_too_many_and_those_that_end_make_room(streams: live.St
     async def read() -> live.Regions:
         return {"live-a": Safe("")}
 
-    opened = [events(streams, read) for _ in range(live.MAX_OF_ONE)]
+    opened = [events(streams, read) for _ in range(live.MAX_PER_SESSION)]
     for each in opened:
         await anext(each)
     with pytest.raises(Refused):
@@ -218,8 +218,8 @@ async def test_many_sessions_of_one_customer_leave_room_for_others(
     enter: Enter, operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One link opens any number of sessions."""
-    monkeypatch.setattr(live, "MAX_OF_APPLICATION", 2)
-    monkeypatch.setattr(live, "MAX_OF_ORGANIZATION", 3)
+    monkeypatch.setattr(live, "MAX_PER_APPLICATION", 2)
+    monkeypatch.setattr(live, "MAX_PER_ORGANIZATION", 3)
     async with AsyncExitStack() as opened:
 
         async def status(client: Client, path: str) -> str:

@@ -268,7 +268,7 @@ async def test_the_payload_pretty_raw_and_downloaded(operator: Client, scene: Sc
 def test_what_is_large_or_deep_is_not_laid_out() -> None:
     assert request_response.pretty(b"[" * 5000 + b"]" * 5000) is None
     assert request_response.pretty(b"[" * 500 + b",".join([b"1"] * 5000) + b"]" * 500) is None
-    assert request_response.pretty(b'"' + b"x" * request_response.PRETTY + b'"') is None
+    assert request_response.pretty(b'"' + b"x" * request_response.MAX_FORMATTED + b'"') is None
     assert request_response.pretty(b"{") is None
     assert request_response.pretty(b"{}") == "{}"
 
@@ -408,7 +408,7 @@ async def test_what_goes_nowhere_is_not_replayed(operator: Client, scene: Scene)
     await scene.store.delete_endpoint(endpoint.no)
     page = await operator.page(f"/messages/{message}")
     assert "Replay" not in buttons(page)
-    assert "The endpoint is gone." in page.text
+    assert "The endpoint was deleted." in page.text
     assert await scene.state(message) == DeliveryState.DEAD
 
 
@@ -498,7 +498,7 @@ async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
     for word in (attempt.id, endpoint.url, attempt.address, "422 dead", HOSTILE, f"x-answer: {HOSTILE}"):
         assert word in page.text, word
     assert f"webhook-timestamp: {int(attempt.started_at.timestamp())}" in page.text
-    assert "The endpoint was changed since" not in page.text
+    assert "The endpoint was changed after this attempt" not in page.text
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))

@@ -119,13 +119,12 @@ def test_a_table_says_what_each_cell_is() -> None:
             caption="Endpoints",
             keys=["ep_1"],
             numeric=(2,),
-            prose=(3,),
         )
     )
     assert made.first("caption").text == "Endpoints"
     cells = made.first("tbody").all("td")
     assert [cell["data-label"] for cell in cells] == ["", "Endpoint", "Waiting", "Why"]
-    assert [cell.get("class") for cell in cells] == [None, None, "num", "prose"]
+    assert [cell.get("class") for cell in cells] == [None, None, "num", None]
     assert cells[3].text == EVIL
     assert made.first("tbody").first("tr")["data-key"] == "ep_1"
     assert [head.get("scope") for head in made.first("thead").all("th")] == ["col"] * 4

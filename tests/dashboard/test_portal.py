@@ -103,7 +103,7 @@ async def test_nor_by_the_operators_door_where_nobody_knows_which_portal_they_ar
     forms = (await portal.page("/login")).all("form")
     form = next(each for each in forms if "token" in each.fields())
     page = (await portal.submit(form, token=token, pressed="")).page(409)
-    assert f"leads into the portal of {other_app.name}" in page.first(role="status").text
+    assert f"opens the portal of {other_app.name}" in page.first(role="status").text
     assert (await portal.submit(page.first("form"))).location == "/portal"
 
 
@@ -336,7 +336,7 @@ def test_what_is_no_picture_is_no_logo(tmp_path: Path) -> None:
     file = tmp_path / "logo.png"
     for content in (b"", b"<html><svg></svg></html>", b"GIF89a", b"\x89PNG", b"#!/bin/sh\n<svg"):
         file.write_bytes(content)
-        with pytest.raises(ConfigError, match="no PNG, SVG, JPEG or WebP"):
+        with pytest.raises(ConfigError, match="not a PNG, SVG, JPEG or WebP"):
             brand.read_logo(file)
     file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(brand.MAX_LOGO))
     with pytest.raises(ConfigError, match="larger than 256 KiB"):

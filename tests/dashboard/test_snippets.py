@@ -134,8 +134,8 @@ def in_shell(source: str, scheme: Scheme, headers: dict[str, str], body: bytes, 
     saved.write_bytes(body)
     given = [headers[name] for name in ARGUMENTS[scheme]]
     done = subprocess.run(["sh", script, *given, saved], cwd=directory, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) in [("signed by us\n", ""), ("not signed by us\n", "")]
-    assert (done.returncode == 0) == (done.stdout == "signed by us\n")
+    assert (done.stdout, done.stderr) in [("the signature is valid\n", ""), ("the signature does not match\n", "")]
+    assert (done.returncode == 0) == (done.stdout == "the signature is valid\n")
     assert sorted(each.name for each in directory.iterdir()) == ["body", "verify.sh"]  # nothing else was run
     return done.returncode == 0
 

@@ -93,7 +93,7 @@ async def test_migrations_that_are_missing_and_a_database_that_is_away() -> None
     assert await ready(SCHEMA_VERSION + 1) == []  # a newer release migrated it, and we still run
     assert "hookline migrate" in (await ready(SCHEMA_VERSION - 1))[0]
     (away,) = await ready(StoreUnavailable("postgres://user:password@host is gone"))
-    assert away == "the database is away"
+    assert away == "the database is not available"
 
 
 async def test_however_many_ask_the_database_is_looked_at_once() -> None:
@@ -120,7 +120,7 @@ async def test_a_database_that_went_away_and_came_back(tmp_path: Path) -> None:
             client = Client((await running.json_line())["address"].removeprefix("http://"))
             assert (await client.get("/health/ready")).json() == {"status": "ready"}
             postgres.stop()
-            await becomes(client, 503, "the database is away")
+            await becomes(client, 503, "the database is not available")
             assert (await client.get("/health/live")).status == 200
             postgres.start()
             await becomes(client, 200)

@@ -1,4 +1,4 @@
-"""The reference page at `/docs`. Rendered here, once, so that it works without scripts and without the internet."""
+"""The API reference at `/docs`. The server renders it once. It works without scripts and without internet access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from hookline.api.docs.page import Reference
 from hookline.api.openapi import describe
 
-# Its own style and its own script, both from here, and nothing else.
+# The page may load only the style sheet and the script of this server.
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -1,4 +1,4 @@
-"""Examples of JSON for the reference page, made from schemas: real enough to be copied and changed."""
+"""Makes JSON examples for the API reference from the schemas."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from hookline import ids
 from hookline.api.openapi.schemas import REF, Schema
 
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 _KSUID = "2fVbQ7w1m0uXo4GkS8rTnYcZq1D"
 
-# By the field's name; everything else is made from its type.
-_NAMED = {
+# Examples by field name. Other fields get an example of their type.
+_BY_NAME = {
     "address": "192.0.2.1",
     "appId": f"{ids.APP}{_KSUID}",
-    "cause": "they asked for it",
+    "cause": "requested by the customer",
     "channels": ["eu"],
     "description": "Orders of the shop",
     "endpointId": f"{ids.ENDPOINT}{_KSUID}",
@@ -43,8 +43,8 @@ _NAMED = {
     "url": "https://example.com/hooks",
 }
 
-# Where the same word names something else.
-_NAMED_IN = {
+# Examples for one shape, where the field name has another meaning.
+_BY_SHAPE_AND_NAME = {
     ("ApiKeyIn", "name"): "checkout service",
     ("ApiKeyMadeOut", "name"): "checkout service",
     ("ApiKeyOut", "name"): "checkout service",
@@ -52,8 +52,8 @@ _NAMED_IN = {
     ("EventTypeOut", "name"): "order.paid",
 }
 
-# Where nothing is required: what a caller would most likely give. Whatever is not listed begins with its first field.
-_OFFERED = ("reason", "readOnly", "gracePeriodSeconds")
+# Fields to show if a shape has no required field. If it has none of these, its first field is shown.
+_LIKELY = ("reason", "readOnly", "gracePeriodSeconds")
 
 _IDS = {
     "ApiKeyMadeOut": ids.API_KEY,
@@ -67,7 +67,7 @@ _IDS = {
     "MessageOut": ids.MESSAGE,
 }
 
-# Of an enumeration, what a reader would rather see.
+# Preferred examples of enumerations.
 _USUAL = ("active", "running", "success", "standard", "none", "full", "full_jitter")
 
 
@@ -76,7 +76,7 @@ class Examples:
         self._components = components
 
     def of(self, schema: Schema, *, required_only: bool = False) -> Any:
-        """`required_only` for what a caller sends: as little as will do, and something at least."""
+        """Return an example of a schema. With `required_only`, it has only the required fields, or one likely field."""
         return self._value(schema, "", "", 0, required_only)
 
     def _value(self, schema: Schema, name: str, shape: str, depth: int, brief: bool) -> Any:
@@ -95,19 +95,19 @@ class Examples:
         kinds = schema.get("type", [])
         kind = kinds if isinstance(kinds, str) else next(iter(kinds), None)
         if kind == "object" and "properties" in schema:
-            return self._object(schema, shape, depth, brief) if depth < _DEEPEST else {}
-        named = _NAMED_IN.get((shape, name), _NAMED.get(name))
-        if named is not None and _is(kind, named):
+            return self._object(schema, shape, depth, brief) if depth < _MAX_DEPTH else {}
+        named = _BY_SHAPE_AND_NAME.get((shape, name), _BY_NAME.get(name))
+        if named is not None and _has_type(kind, named):
             return named
         if kind == "array":
-            return [self._value(schema["items"], name, shape, depth + 1, brief)] if depth < _DEEPEST else []
+            return [self._value(schema["items"], name, shape, depth + 1, brief)] if depth < _MAX_DEPTH else []
         if kind == "string":
             return _text(schema, name, shape)
         return {"integer": schema.get("minimum", 1), "number": 1.0, "boolean": False, "object": {}}.get(kind or "")
 
     def _object(self, schema: Schema, shape: str, depth: int, brief: bool) -> dict[str, Any]:
         required = schema.get("required", [])
-        wanted = (required or [_offered(schema["properties"])]) if brief else schema["properties"]
+        wanted = (required or [_likely(schema["properties"])]) if brief else schema["properties"]
         return {
             name: self._value(found, name, shape, depth + 1, brief)
             for name, found in schema["properties"].items()
@@ -115,11 +115,11 @@ class Examples:
         }
 
 
-def _offered(properties: Schema) -> str:
-    return next((name for name in _OFFERED if name in properties), next(iter(properties)))
+def _likely(properties: Schema) -> str:
+    return next((name for name in _LIKELY if name in properties), next(iter(properties)))
 
 
-def _is(kind: str | None, value: object) -> bool:
+def _has_type(kind: str | None, value: object) -> bool:
     match value:
         case str():
             return kind == "string"

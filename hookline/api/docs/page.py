@@ -1,4 +1,4 @@
-"""The document for people: one page, from top to bottom."""
+"""Renders the OpenAPI document as one HTML page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hookline.web.html import Child, Safe, join, page, tag
 
 
 class Reference:
-    """The page of one document."""
+    """Renders one OpenAPI document."""
 
     def __init__(self, document: Schema) -> None:
         self._document = document
@@ -25,7 +25,7 @@ class Reference:
             for each in item.values()
             if "requestBody" in each
         ]
-        self._sent = self._named_in(bodies)
+        self._sent = self._shapes_in(bodies)  # shapes that callers send
 
     def page(self) -> Safe:
         info = self._document["info"]
@@ -78,9 +78,8 @@ class Reference:
             hidden=True,
         )
         groups = [self._group(each["name"]) for each in self._document["tags"]]
-        contents = tag(
-            "details", tag("summary", "Contents"), _general_links(), *groups, _last_links(), open=True, id="contents"
-        )
+        lists = (_links(_FIRST_LINKS), *groups, _links(_LAST_LINKS))
+        contents = tag("details", tag("summary", "Contents"), *lists, open=True, id="contents")
         return tag("nav", search, contents, aria_label="Operations")
 
     def _group(self, name: str) -> Safe:
@@ -132,6 +131,7 @@ class Reference:
 
     def _article(self, path: str, method: str, operation: Schema) -> Safe:
         name = operation["operationId"]
+        facts = (*self._parameters(operation), self._body(operation), self._responses(operation))
         return tag(
             "article",
             tag("h3", tag("a", operation["summary"], href=f"#{name}")),
@@ -139,9 +139,7 @@ class Reference:
             tag("p", parts.access(operation), class_="quiet"),
             tag(
                 "div",
-                tag(
-                    "div", *self._parameters(operation), self._body(operation), self._answers(operation), class_="facts"
-                ),
+                tag("div", *facts, class_="facts"),
                 tag("div", *self._samples(path, method, operation), class_="samples"),
                 class_="columns",
             ),
@@ -160,7 +158,7 @@ class Reference:
         return found
 
     def _parameter(self, given: Schema) -> Safe:
-        if given["in"] == "path":  # they are all required, and all names
+        if given["in"] == "path":  # path parameters are always required strings
             return self._field(given["name"], {"type": "string"}, None, given["description"])
         return self._field(
             given["name"], given["schema"], _REQUIRED if given["required"] else None, given["description"]
@@ -171,11 +169,11 @@ class Reference:
             return None
         body = operation["requestBody"]
         schema = self._resolve(body["content"]["application/json"]["schema"])
-        title = tag("h4", "Body", None if body["required"] else tag("span", " may be left out", class_="quiet"))
+        title = tag("h4", "Body", None if body["required"] else tag("span", " optional", class_="quiet"))
         return join(title, self._fields(schema, sent=True))
 
     def _fields(self, schema: Schema, *, sent: bool) -> Safe:
-        """Of what callers send, those that they must; of what they get, those that may be missing."""
+        """List the fields. If callers send the shape, required fields are marked; otherwise fields that may be missing."""
         if "properties" not in schema:
             return tag("p", self._type(schema), " ", parts.bounds(schema))
         required = schema.get("required", [])
@@ -194,10 +192,10 @@ class Reference:
             mark,
         )
         bounds = parts.bounds(self._bounded(schema))
-        told = join(parts.prose(description), " " if description and bounds else None, bounds)
-        return tag("div", term, tag("dd", told) if told else None)
+        text = join(parts.prose(description), " " if description and bounds else None, bounds)
+        return tag("div", term, tag("dd", text) if text else None)
 
-    def _answers(self, operation: Schema) -> Safe:
+    def _responses(self, operation: Schema) -> Safe:
         rows = [
             tag(
                 "div",
@@ -209,7 +207,7 @@ class Reference:
         ]
         problems = [status for status, answer in operation["responses"].items() if "$ref" in answer]
         other = tag("p", "Errors: ", tag("a", ", ".join(problems), href="#errors"), class_="quiet")
-        return join(tag("h4", "Answers"), tag("dl", *rows, class_="fields"), other)
+        return join(tag("h4", "Responses"), tag("dl", *rows, class_="fields"), other)
 
     def _shape_link(self, answer: Schema) -> Child:
         if "content" not in answer:
@@ -222,7 +220,7 @@ class Reference:
             if "$ref" not in answer and "content" in answer:
                 example = self._examples.of(answer["content"]["application/json"]["schema"])
                 if example:
-                    found.append(parts.sample(f"Answer {status}", parts.indented(example)))
+                    found.append(parts.sample(f"Response {status}", parts.indented(example)))
                 break
         return found
 
@@ -266,7 +264,7 @@ class Reference:
         return tag(
             "section",
             tag("h2", "Shapes"),
-            tag("p", "What bodies and answers are made of."),
+            tag("p", "The JSON shapes of request and response bodies."),
             *shapes,
             id="shapes",
             class_="tag",
@@ -274,16 +272,16 @@ class Reference:
 
     # ── schemas in words ──
 
-    def _named_in(self, node: Any) -> set[str]:
-        """The shapes that are referred to, and those that they refer to. None refers to itself."""
+    def _shapes_in(self, node: Any) -> set[str]:
+        """Return the names of all shapes that are referenced, directly or indirectly. No shape references itself."""
         if isinstance(node, list):
-            return set().union(*map(self._named_in, node))
+            return set().union(*map(self._shapes_in, node))
         if not isinstance(node, dict):
             return set()
         if "$ref" in node:
             name = node["$ref"].removeprefix(REF)
-            return {name} | self._named_in(self._shapes[name])
-        return self._named_in(list(node.values()))
+            return {name} | self._shapes_in(self._shapes[name])
+        return self._shapes_in(list(node.values()))
 
     def _resolve(self, node: Schema) -> Schema:
         if "$ref" not in node:
@@ -295,7 +293,7 @@ class Reference:
         return resolved
 
     def _bounded(self, schema: Schema) -> Schema:
-        """An enumeration is told where it is used."""
+        """Return the schema with the values of its enumeration, which are shown where the enumeration is used."""
         for each in (schema, *schema.get("anyOf", [])):
             resolved = self._resolve(each)
             if "enum" in resolved:
@@ -321,14 +319,16 @@ class Reference:
         return join(kind)
 
 
+_FIRST_LINKS = {"about": "About", "authentication-header": "Authentication", "errors": "Errors"}
+_LAST_LINKS = {"webhooks": "Webhooks", "shapes": "Shapes"}
 _REQUIRED = tag("span", " required", class_="required")
-_MAYBE = tag("span", " not always there", class_="type")
+_OPTIONAL = tag("span", " may be missing", class_="type")
 
 
 def _mark(required: bool, sent: bool) -> Safe | None:
     if sent:
         return _REQUIRED if required else None
-    return None if required else _MAYBE
+    return None if required else _OPTIONAL
 
 
 def _either(kinds: list[Safe]) -> Safe:
@@ -341,13 +341,7 @@ def _either(kinds: list[Safe]) -> Safe:
 # ── general sections ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _general_links() -> Safe:
-    links = {"about": "About", "authentication-header": "Authentication", "errors": "Errors"}
-    return tag("ul", *(tag("li", tag("a", title, href=f"#{name}")) for name, title in links.items()), class_="plain")
-
-
-def _last_links() -> Safe:
-    links = {"webhooks": "Webhooks", "shapes": "Shapes"}
+def _links(links: dict[str, str]) -> Safe:
     return tag("ul", *(tag("li", tag("a", title, href=f"#{name}")) for name, title in links.items()), class_="plain")
 
 
@@ -357,7 +351,7 @@ def _about(info: Schema) -> Safe:
 
 
 _FIRST = """\
-export HOOKLINE=http://127.0.0.1:8071    # where this server is
+export HOOKLINE=http://127.0.0.1:8071    # the address of this server
 export TOKEN=$(hookline token)
 curl "$HOOKLINE/api/v1/app" -H "Authorization: Bearer $TOKEN"\
 """
@@ -389,7 +383,5 @@ def _errors() -> Safe:
         )
         for status, problem in PROBLEMS.items()
     ]
-    about = parts.prose(
-        "Every error is JSON, also for a path that does not exist. A request that got a 4xx changed nothing."
-    )
+    about = parts.prose("Every error is JSON, also for an unknown path. A request with a 4xx response changed nothing.")
     return tag("section", tag("h2", "Errors"), tag("p", about), tag("dl", *rows, class_="fields"), id="errors")

@@ -1,4 +1,4 @@
-"""Small parts of the page: texts, samples, and the checks of a schema in words."""
+"""Small parts of the API reference: texts, code samples, and the limits of a schema in words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 import msgspec
 
 from hookline.api.openapi.schemas import Schema
+from hookline.web.faults import NAME
 from hookline.web.html import Child, Safe, join, tag
-
-NAME = r"^[a-zA-Z0-9\-_.]+$"  # of most of what callers name
 
 
 def method(method: str) -> Safe:
@@ -21,19 +20,19 @@ def title(name: str) -> str:
 
 
 def shape_name(name: str) -> str:
-    """`ListResponse_ApplicationOut_` is a list of them."""
+    """Write `ListResponse_ApplicationOut_` as `List of ApplicationOut`."""
     return re.sub(r"^ListResponse_(\w+)_$", r"List of \1", name)
 
 
 def breakable(path: str) -> Safe:
-    """An address may break after a slash."""
+    """Allow line breaks after each slash of a path."""
     return join(*(join(part, tag("wbr")) for part in re.findall(r"[^/]*/?", path) if part))
 
 
 def prose(text: str) -> Safe:
-    """Plain text with `code` in it."""
+    """Turn text between backticks into code."""
     parts = re.split(r"`([^`]+)`", text)
-    return join(*(tag("code", part) if odd % 2 else part for odd, part in enumerate(parts)))
+    return join(*(tag("code", part) if index % 2 else part for index, part in enumerate(parts)))
 
 
 def sample(title: str, text: str) -> Safe:
@@ -46,16 +45,16 @@ def indented(value: object) -> str:
 
 def access(operation: Schema) -> Safe:
     if not operation["security"]:
-        return join(tag("code", operation["operationId"]), " · anybody")
+        return join(tag("code", operation["operationId"]), " · no token needed")
     scope = operation["security"][0]["token"][0]
-    whole = " · the whole organization's token" if "description" in operation else None
+    whole = " · token of the organization" if "description" in operation else None
     return join(tag("code", operation["operationId"]), f" · scope {scope}", whole)
 
 
 def bounds(schema: Schema) -> Safe:
-    """The checks that a schema has, in words."""
+    """Return the limits of a schema in words."""
     items = schema.get("items", {})
-    told = [
+    found = [
         between(schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum"), ""),
         between(schema.get("minLength"), schema.get("maxLength"), " characters"),
         between(schema.get("minItems"), schema.get("maxItems"), " items"),
@@ -64,11 +63,11 @@ def bounds(schema: Schema) -> Safe:
         _matching(schema),
         join("Default ", tag("code", msgspec.json.encode(schema["default"]).decode())) if "default" in schema else None,
     ]
-    return _separated([each for each in told if each])
+    return _separated([each for each in found if each])
 
 
-def _separated(told: list[Child]) -> Safe:
-    return join(*(join(" · " if index else None, each) for index, each in enumerate(told)))
+def _separated(parts: list[Child]) -> Safe:
+    return join(*(join(" · " if index else None, each) for index, each in enumerate(parts)))
 
 
 def _matching(schema: Schema) -> Child:

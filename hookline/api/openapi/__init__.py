@@ -1,4 +1,4 @@
-"""The API's own description, OpenAPI 3.1: generated from the operations that route and from the shapes that validate."""
+"""The OpenAPI 3.1 document, generated from the operations and from the shapes that validate requests."""
 
 from hookline.api.openapi.document import all_shapes, describe, document
 from hookline.api.openapi.problems import PROBLEMS

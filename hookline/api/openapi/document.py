@@ -1,4 +1,4 @@
-"""The document, from the operations that route and from the shapes that validate."""
+"""Generates the OpenAPI document from the operations and from the shapes that validate requests."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS,
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import EventType
+from hookline.web.faults import NAME
 
 
 @functools.cache
 def document() -> Schema:
-    """Without webhooks: what is the same for everybody."""
+    """Return the document without webhooks. It is the same for all callers."""
     shapes = Shapes(all_shapes())
     paths: dict[str, Schema] = {}
     for operation in OPERATIONS:
         paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
     for query in {operation.query for operation in OPERATIONS} - {None}:
         shapes.take(query)
-    paths |= _open_paths()
+    paths |= _public_paths()
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hookline", "version": __version__, "description": ABOUT},
@@ -41,7 +42,7 @@ def document() -> Schema:
             "responses": {problem.name: described(problem, shapes) for problem in PROBLEMS.values()},
             "headers": {"RetryAfter": _RETRY_AFTER, "IdempotentReplayed": _IDEMPOTENT_REPLAYED},
             "parameters": {"IdempotencyKey": _IDEMPOTENCY_KEY}
-            | {name.title(): header(name, said, required=False) for name, said in _TRACE.items()},
+            | {name.title(): header(name, text, required=False) for name, text in _TRACE.items()},
             "securitySchemes": {"token": _TOKEN},
         },
     }
@@ -83,7 +84,7 @@ def _operation(operation: Operation, shapes: Shapes) -> Schema:
     if operation.whole:
         found["description"] = "Needs a token of the whole organization, not of one application."
     if operation.operator:
-        found["description"] = "Needs a token of the default organization: it is about the whole deployment."
+        found["description"] = "Needs a token of the default organization, because it concerns the whole deployment."
     if operation.body is not None:
         found["requestBody"] = {
             "required": not operation.body_optional,
@@ -100,7 +101,7 @@ def _path_parameters(path: str) -> list[Schema]:
             "in": "path",
             "required": True,
             "description": PATH_PARAMETERS.get(name, ""),
-            "schema": {"type": "string", "minLength": 1, "maxLength": 256, "pattern": r"^[a-zA-Z0-9\-_.]+$"},
+            "schema": {"type": "string", "minLength": 1, "maxLength": 256, "pattern": NAME},
         }
         for name in re.findall(r"{(\w+)}", path)
     ]
@@ -130,9 +131,9 @@ def _answers(operation: Operation, shapes: Shapes) -> Schema:
 
 _SUCCESS = {
     200: "Done.",
-    201: "Made.",
-    202: "Accepted: it is stored, and will be done.",
-    204: "Done; there is no body.",
+    201: "Created.",
+    202: "Accepted. The request is stored and will be processed.",
+    204: "Done. The response has no body.",
 }
 
 
@@ -148,21 +149,21 @@ def _tags(paths: dict[str, Schema]) -> list[Schema]:
     return [{"name": tag, "description": TAGS.get(tag, "")} for tag in used]
 
 
-# ── what operations share ─────────────────────────────────────────────────────────────────────────────────────────
+# ── shared by operations ─────────────────────────────────────────────────────────────────────────────────────────
 
 _TOKEN = {
     "type": "http",
     "scheme": "bearer",
     "description": (
         "An API key, or a JSON Web Token of an organization or of one application. "
-        "`read`, `write` and `publish` are what a key's scope must allow."
+        "Each operation names the scope that it needs: `read`, `write` or `publish`."
     ),
 }
 
 _RETRY_AFTER = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}
 
 _IDEMPOTENT_REPLAYED = {
-    "description": "`true` where this is the answer to an earlier request with the same idempotency key.",
+    "description": "`true` if this is the stored response of an earlier request with the same idempotency key.",
     "schema": {"type": "string", "const": "true"},
 }
 
@@ -170,21 +171,21 @@ _IDEMPOTENCY_KEY = {
     "name": "idempotency-key",
     "in": "header",
     "required": False,
-    "description": "The same request with the same key is done once: the first answer is given again for 24 hours.",
+    "description": "A request with the same key runs once. Duplicates get the stored response for 24 hours.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 256},
 }
 
 _TRACE = {
-    "traceparent": "The caller's trace, as of W3C Trace Context: it goes on to the endpoints. One that is malformed is ignored.",
-    "tracestate": "What belongs to the traceparent; of more than 512 characters, what fits.",
+    "traceparent": "The caller's trace (W3C Trace Context). It is passed on to the endpoints. A malformed value is ignored.",
+    "tracestate": "Vendor data of the traceparent. Entries beyond 512 characters are dropped.",
 }
 
 
-def _open_paths() -> dict[str, Schema]:
-    """What anybody may ask, without a token."""
-    health = _open("v1.health.get", "Whether this process answers", 204)
-    ping = _open("v1.health.ping", "Whether this process answers", 204)
-    this = _open("v1.openapi.get", "This document; with a token, with the organization's event types", 200)
+def _public_paths() -> dict[str, Schema]:
+    """Return the paths that need no token."""
+    health = _public("v1.health.get", "Check whether this process answers", 204)
+    ping = _public("v1.health.ping", "Check whether this process answers", 204)
+    this = _public("v1.openapi.get", "Get this document. With a token, it includes the organization's event types", 200)
     this["responses"]["200"]["content"] = {"application/json": {"schema": {"type": "object"}}}
     return {
         f"{PREFIX}/health": {"get": health, "head": {**health, "operationId": "v1.health.head"}},
@@ -193,7 +194,7 @@ def _open_paths() -> dict[str, Schema]:
     }
 
 
-def _open(name: str, summary: str, status: int) -> Schema:
+def _public(name: str, summary: str, status: int) -> Schema:
     return {
         "operationId": name,
         "tags": ["health"],

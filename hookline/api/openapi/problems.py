@@ -1,4 +1,4 @@
-"""What goes wrong, in the shapes that `hookline.web.errors` answers with."""
+"""Descriptions of the error responses. `hookline.web.errors` sends them in these shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hookline.api.openapi.schemas import Schema, Shapes
 
 
 class HttpErrorOut(Struct, frozen=True, kw_only=True):
-    """What went wrong: a code for programs, a sentence for people."""
+    """An error: a code for programs and a sentence for people."""
 
     code: str
     detail: str
@@ -21,7 +21,7 @@ class ValidationErrorItem(Struct, frozen=True, kw_only=True):
 
 
 class HTTPValidationError(Struct, frozen=True, kw_only=True):
-    """Where the request is not as it must be, and why."""
+    """The fields of the request that are wrong, and the reasons."""
 
     detail: list[ValidationErrorItem]
 
@@ -35,23 +35,24 @@ class Problem(Struct, frozen=True):
 
 PROBLEMS = {
     400: Problem(
-        "BadRequest", "The request cannot be read: not JSON, a parameter of another type, a control character."
+        "BadRequest",
+        "The request cannot be read: it is not JSON, a parameter has the wrong type, or a value has a control character.",
     ),
-    401: Problem("Unauthorized", "No token, or one that does not open anything."),
-    403: Problem("Forbidden", "The token or key does not reach this."),
-    404: Problem("NotFound", "There is no such thing, or it is another's."),
-    408: Problem("RequestTimeout", "The body did not come in time."),
-    409: Problem("Conflict", "It exists already, or is not in a state in which this can be done."),
-    413: Problem("PayloadTooLarge", "The body is larger than is taken."),
-    422: Problem("Invalid", "The request can be read, but a value in it cannot be taken.", HTTPValidationError),
+    401: Problem("Unauthorized", "The token is missing or not valid."),
+    403: Problem("Forbidden", "The token or key does not allow this."),
+    404: Problem("NotFound", "The resource does not exist, or it belongs to another organization or application."),
+    408: Problem("RequestTimeout", "The body did not arrive in time."),
+    409: Problem("Conflict", "The resource exists already, or its state does not allow this."),
+    413: Problem("PayloadTooLarge", "The body is larger than the limit."),
+    422: Problem("Invalid", "The request can be read, but a value in it is not allowed.", HTTPValidationError),
     429: Problem(
         "TooManyRequests",
-        "More requests than are taken from one caller, or more bad tokens than from one address.",
+        "The caller sent too many requests, or the address sent too many bad tokens.",
         retry_after=True,
     ),
-    431: Problem("HeadersTooLarge", "The headers are larger than are taken, or there are too many."),
-    500: Problem("ServerError", "A fault of ours. It was logged."),
-    503: Problem("Unavailable", "The database is away. Nothing was changed; try again.", retry_after=True),
+    431: Problem("HeadersTooLarge", "The headers are too large, or there are too many."),
+    500: Problem("ServerError", "An error in the server. It was logged."),
+    503: Problem("Unavailable", "The database is not available. Nothing was changed. Try again.", retry_after=True),
 }
 
 _ONLY_WITH_BODY = frozenset({408, 413})

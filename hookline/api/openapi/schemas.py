@@ -1,4 +1,4 @@
-"""JSON Schemas of the shapes: what msgspec says of them, made plainer for readers and for generators of clients."""
+"""JSON Schemas of the shapes. msgspec makes them; this module simplifies them for readers and client generators."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _TYPES = {str: "string", int: "integer"}
 
 
 class Shapes:
-    """The schemas of some shapes and of everything that they are made of."""
+    """The schemas of some shapes and of all shapes that they reference."""
 
     def __init__(self, shapes: Iterable[Any]) -> None:
         distinct = list(dict.fromkeys(shapes))
         schemas, components = msgspec.json.schema_components(distinct, ref_template=REF + "{name}")
-        self._schemas: dict[Any, Schema] = dict(zip(distinct, map(plain, schemas), strict=True))
-        self.components: dict[str, Schema] = {name: plain(schema) for name, schema in components.items()}
+        self._schemas: dict[Any, Schema] = dict(zip(distinct, map(simplified, schemas), strict=True))
+        self.components: dict[str, Schema] = {name: simplified(schema) for name, schema in components.items()}
 
     def schema(self, shape: Any) -> Schema:
-        """As it is written where the shape is used: a reference, where the shape has a name."""
+        """Return the schema to write where the shape is used. For a named shape it is a reference."""
         return self._schemas[shape]
 
     def take(self, shape: Any) -> Schema:
-        """The whole schema of a named shape, which is not a component any more."""
+        """Remove a named shape from the components and return its schema."""
         return self.components.pop(name_of(self.schema(shape)))
 
     def resolve(self, schema: Schema) -> Schema:
@@ -41,13 +41,13 @@ def name_of(reference: Schema) -> str:
     return name
 
 
-def plain(schema: Any) -> Any:
-    """The same schema without what says nothing: `default: null`, `required: []`, and `anyOf` for what may be null."""
+def simplified(schema: Any) -> Any:
+    """Return the schema without redundant parts: `default: null`, `required: []`, and `anyOf` with null."""
     if isinstance(schema, list):
-        return [plain(each) for each in schema]
+        return [simplified(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: plain(value) for key, value in schema.items() if not _says_nothing(key, value)}
+    found = {key: simplified(value) for key, value in schema.items() if not _is_redundant(key, value)}
     if isinstance(found.get("description"), str):
         found["description"] = inspect.cleandoc(found["description"])
     if "enum" in found and "type" not in found:
@@ -55,7 +55,7 @@ def plain(schema: Any) -> Any:
     return _or_null(found)
 
 
-def _says_nothing(key: str, value: Any) -> bool:
+def _is_redundant(key: str, value: Any) -> bool:
     return (key == "default" and value is None) or (key == "required" and value == [])
 
 
@@ -65,7 +65,7 @@ def _type_of(values: list[Any]) -> Any:
 
 
 def _or_null(schema: Schema) -> Schema:
-    """`{"anyOf": [{"type": "string", ...}, {"type": "null"}]}` as `{"type": ["string", "null"], ...}`."""
+    """Write `{"anyOf": [{"type": "string"}, {"type": "null"}]}` as `{"type": ["string", "null"]}`."""
     match schema.get("anyOf"):
         case [{"type": str(kind)} as inner, {"type": "null"}] if "enum" not in inner:
             around = {key: value for key, value in schema.items() if key != "anyOf"}
@@ -74,7 +74,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def without_null(schema: Schema) -> Schema:
-    """For what is written in an address, where nothing is null: what is meant is that it may be left out."""
+    """Return the schema of a query parameter. It cannot be null; it can only be omitted."""
     if isinstance(schema.get("type"), list):
         return {**schema, "type": next(kind for kind in schema["type"] if kind != "null")}
     match schema.get("anyOf"):

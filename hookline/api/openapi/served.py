@@ -1,4 +1,4 @@
-"""Where it is given: with a token, with the organization's own event types."""
+"""Serves the OpenAPI document. With a token, it includes the organization's own event types."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hookline.web.authorize import identify
 from hookline.web.context import WebContext
 from hookline.web.errors import on_error
 
-MAX_EVENT_TYPES = 1000  # in the `webhooks` section
+MAX_EVENT_TYPES = 1000  # event types in the `webhooks` section
 
 
 def routes(services: WebContext) -> list[BaseRoute]:
-    making = asyncio.Lock()  # one at a time: with a large catalogue it takes most of a second
+    making = asyncio.Lock()  # with many event types a document takes most of a second, so only one is made at a time
 
     async def show(request: Request) -> Response:
         try:

@@ -1,4 +1,4 @@
-"""What receivers get: one entry for each event type."""
+"""The `webhooks` section of the document: one entry for each event type."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hookline.model import EventType
 from hookline.services.schemas.validate import newest
 
 _HEADERS = {
-    "webhook-id": "The message's id: the same on every attempt.",
-    "webhook-timestamp": "When this attempt was signed, in seconds since 1970.",
-    "webhook-signature": "`v1,` and the signature in base64; several are separated by spaces.",
+    "webhook-id": "The message id, the same on every attempt.",
+    "webhook-timestamp": "The time at which this attempt was signed, in seconds since 1970.",
+    "webhook-signature": "`v1,` and the signature in base64. Several signatures are separated by spaces.",
 }
 _TRACE_HEADERS = {
-    "traceparent": "The trace of whoever published the message, where there is one; with OpenTelemetry, the attempt in it.",
-    "tracestate": "What belongs to the traceparent.",
+    "traceparent": "The trace of the publisher, if it sent one. With OpenTelemetry it names the span of the attempt.",
+    "tracestate": "Vendor data of the traceparent.",
 }
 
 
 def webhooks(event_types: Iterable[EventType]) -> dict[str, Schema]:
-    """A section that tells receivers what they get: one entry per event type, or one for any."""
+    """Return one entry per event type, or one general entry if there are none."""
     named = {each.name: _webhook(each) for each in event_types}
     return named or {"message": _delivery("message", "Any message", {})}
 
@@ -33,7 +33,7 @@ def _webhook(event_type: EventType) -> Schema:
 
 
 def _newest_schema(event_type: EventType) -> Schema | bool:
-    """The schema with the highest version. As a resource with its own `$id`, its `#/...` means itself, not this document."""
+    """Return the schema with the highest version. Its own `$id` makes `#/...` refer to the schema, not to this document."""
     schemas = event_type.schemas or {}
     if not schemas:
         return {}
@@ -56,7 +56,7 @@ def _delivery(name: str, summary: str, schema: Schema | bool) -> Schema:
             ],
             "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
             "responses": {
-                "2XX": {"description": "Received. Anything else is tried again, or becomes a dead letter."},
+                "2XX": {"description": "Received. Any other response leads to a retry or a dead letter."},
             },
         }
     }

@@ -1,31 +1,31 @@
-"""What the description says of itself, its sections and its parameters."""
+"""Texts of the OpenAPI document: introduction, sections and parameters."""
 
 ABOUT = """\
-Hookline accepts messages over HTTP and delivers them as webhooks, or tells you exactly why not and replays them.
+Hookline accepts messages over HTTP and delivers them as webhooks. It shows why a delivery failed, and can replay it.
 
-Send a token with each request: `Authorization: Bearer ...`. A path takes an id or, where there is one, the caller's own
-`uid`. Listings have `data`, `done`, `iterator` and `prevIterator`; give one of the last two back to go on or to go back.
-Every POST may carry an `Idempotency-Key`: the same request with the same key is done once, and answered twice.
+Send a token with each request: `Authorization: Bearer ...`. A path accepts an id or, if you set one, your own `uid`.
+Listings have `data`, `done`, `iterator` and `prevIterator`. Send one of the last two back to get the next or the previous
+page. Every POST may have an `Idempotency-Key`: a request with the same key runs once, and duplicates get its response.
 
-A body is JSON, whatever its content type says. Fields and parameters that do not exist are refused. Every answer has an
-`x-request-id`, which the logs have too. `/app/` is `/app`.
+A body is always read as JSON, regardless of its content type. Unknown fields and parameters are refused. Every response
+has an `x-request-id`, which is also in the logs. A trailing slash is ignored: `/app/` is the same as `/app`.
 """
 
 TAGS = {
-    "application": "An application is one customer of yours: its endpoints and messages are kept apart from all others.",
-    "event-type": "The catalogue of what may be sent, with JSON Schemas of the payloads where you have them.",
-    "endpoint": "An endpoint is a URL of an application, with its secret, its filters, its limits and its policy.",
-    "lane": "What governs an endpoint's open deliveries: circuit, throttle, pause.",
-    "message": "A message is accepted once, and delivered to every endpoint that wants it.",
-    "message-attempt": "Each HTTP request that was made for a delivery, with the receiver's answer.",
-    "dead-letter": "Deliveries that gave up, with the reason. They can be replayed or resolved.",
-    "statistics": "Counts of what was accepted, delivered and given up.",
-    "background-task": "Work on many deliveries, and how far it is.",
-    "operational-webhook": "Webhooks to yourself: what happens to endpoints and deliveries of all applications.",
-    "alert": "What is wrong, or was: evaluated by Hookline itself.",
-    "authentication": "Short-lived access for one application's own portal.",
-    "api-key": "Keys with a scope, which can be revoked one by one.",
-    "health": "Whether this process answers, and what it can be asked.",
+    "application": "An application is one of your customers. Its endpoints and messages are separate from all others.",
+    "event-type": "The catalogue of event types, with optional JSON Schemas of their payloads.",
+    "endpoint": "An endpoint is a URL of an application, with its secret, filters, limits and retry policy.",
+    "lane": "The delivery state of an endpoint: circuit, throttle, pause.",
+    "message": "A message is accepted once and delivered to every endpoint whose filters match.",
+    "message-attempt": "Each HTTP request of a delivery, with the response of the receiver.",
+    "dead-letter": "Deliveries that failed permanently, with the reason. They can be replayed or resolved.",
+    "statistics": "Counts of accepted messages, delivered messages and dead letters.",
+    "background-task": "Long-running work on many deliveries, and its progress.",
+    "operational-webhook": "Webhooks to you, the operator, about endpoints and deliveries of all applications.",
+    "alert": "Current and past problems that Hookline detected.",
+    "authentication": "Short-lived access to the portal of one application.",
+    "api-key": "API keys. Each has a scope and can be revoked.",
+    "health": "Checks whether this process answers, and the description of the API.",
 }
 
 PATH_PARAMETERS = {
@@ -35,27 +35,27 @@ PATH_PARAMETERS = {
     "endpoint_id": "The endpoint's id or uid.",
     "event_type_name": "The event type's name.",
     "key_id": "The key's id.",
-    "msg_id": "The message's id, or the `eventId` it was given.",
+    "msg_id": "The message's id, or its `eventId`.",
     "task_id": "The task's id.",
 }
 
-# Where the parameter's own type does not say more.
+# Descriptions of parameters whose type has no description.
 QUERY_PARAMETERS = {
-    "endpoint_id": "Only of this endpoint, by its id or uid.",
-    "event_type": "Only of this event type.",
-    "expunge": "Remove it for good, instead of archiving it.",
-    "get_if_exists": "If there is one with this uid already, it is the answer, and nothing is changed.",
-    "include_archived": "Archived ones too.",
-    "iterator": "Where to go on: the answer's `iterator` or `prevIterator`.",
-    "kind": "Only of this kind.",
-    "limit": "How many at most.",
-    "order": "By which end of the listing to begin.",
-    "reason": "Only those that died for this reason.",
-    "since": "From this instant on.",
-    "state": "Only those in this state.",
-    "status": "Only those with this status.",
-    "status_code_class": "Only those that were answered so: 200 stands for 2xx, and so on.",
-    "task": "Only of this kind, by the name that SDKs have for it.",
-    "until": "Before this instant.",
-    "with_content": "With the content, which may be large.",
+    "endpoint_id": "Return only results of this endpoint (id or uid).",
+    "event_type": "Return only results of this event type.",
+    "expunge": "Delete it permanently instead of archiving it.",
+    "get_if_exists": "If one with this uid exists, return it and change nothing.",
+    "include_archived": "Include archived ones.",
+    "iterator": "The position to continue from: `iterator` or `prevIterator` of the previous response.",
+    "kind": "Return only results of this kind.",
+    "limit": "Maximum number of results.",
+    "order": "The order of the results.",
+    "reason": "Return only dead letters with this reason.",
+    "since": "Return only results at or after this time.",
+    "state": "Return only results in this state.",
+    "status": "Return only results with this status.",
+    "status_code_class": "Return only attempts with this class of response status: 200 stands for 2xx, and so on.",
+    "task": "Return only tasks of this kind (the name that the SDKs use).",
+    "until": "Return only results before this time.",
+    "with_content": "Include the content, which may be large.",
 }

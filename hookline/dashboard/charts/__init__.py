@@ -1,1 +1,1 @@
-"""Charts as SVG."""
+"""Charts that the server draws as SVG."""

@@ -1,5 +1,4 @@
-"""An endpoint's timeline as a band: when its circuit was closed, open, half-open or recovering, and when somebody had stopped
-it. Pure."""
+"""The timeline of an endpoint as a coloured band: the states of its circuit, and when it was paused or disabled."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from hookline.model import Actor, ActorKind, Attempt, Lane, LaneEvent, LaneEvent
 from hookline.model.states import Circuit, EndpointStatus
 
 K = LaneEventKind
-Probe = tuple[datetime, datetime]  # since and until when it was under way
+Probe = tuple[datetime, datetime]  # start and end of a probe
 OPEN = "circuit open"
 
-# What each event made of the circuit, and what it had been before: nothing older need be looked up.
+# State of the circuit after and before each event. So the state before the first event needs no older events.
 _CIRCUIT = {
     K.CIRCUIT_OPENED: ("open", "closed"),
     K.CIRCUIT_PROBE_FAILED: ("open", "open"),
@@ -41,7 +40,7 @@ _SHADES = {
 _NOW = {
     Circuit.CLOSED: "closed",
     Circuit.OPEN: "open",
-    Circuit.HALF_OPEN: "open",  # until its probe, of which no event tells
+    Circuit.HALF_OPEN: "open",  # a probe has no event; `stretches` marks it separately
     Circuit.RECOVERING: "recovering",
 }
 
@@ -55,8 +54,8 @@ EVENTS = {
     K.ENDPOINT_RESUMED: "resumed",
     K.ENDPOINT_DISABLED: "disabled",
     K.ENDPOINT_ENABLED: "enabled",
-    K.LANE_HELD: "left alone, as it asked",
-    K.LANE_SLOWED: "slowed down, as it asked",
+    K.LANE_HELD: "paused by Retry-After",
+    K.LANE_SLOWED: "slowed by 429s",
     K.LANE_AT_SPEED: "at full speed again",
 }
 EVENT_SHADES = {
@@ -78,12 +77,12 @@ EVENT_SHADES = {
 def stretches(
     events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime, probes: Iterable[Probe] = ()
 ) -> list[Stretch]:
-    """`events` are the newest first, and reach back to `since` or to the first that is known."""
-    return _parted(_turns(events, lane, since, until), sorted(probes))
+    """Return the parts of the band. `events` are newest first and go back to `since`, or to the oldest known event."""
+    return _with_probes(_between_events(events, lane, since, until), sorted(probes))
 
 
 def probes(attempts: Iterable[Attempt], lane: Lane, lease: float, now: datetime) -> Iterator[Probe]:
-    """When they were under way: those among these attempts, and the one that is now."""
+    """Return start and end of each probe: those among the attempts, and the one in progress."""
     for each in attempts:
         if each.probe:
             yield each.started_at, each.started_at + timedelta(microseconds=each.timing.total)
@@ -91,8 +90,8 @@ def probes(attempts: Iterable[Attempt], lane: Lane, lease: float, now: datetime)
         yield lane.probe_at - timedelta(seconds=lease), now
 
 
-def _parted(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stretch]:
-    """A circuit that is open is half-open while a probe is under way."""
+def _with_probes(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stretch]:
+    """Show an open circuit as half-open while a probe is in progress."""
     made: list[Stretch] = []
     for each in found:
         at = each.since
@@ -105,32 +104,32 @@ def _parted(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stretch]:
     return [each for each in made if each.since < each.until]
 
 
-def _turns(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
-    """From one event to the next."""
-    told = [event for event in reversed(events) if since <= event.at < until]
-    circuit = _before(told, _CIRCUIT, _NOW[lane.circuit])
-    status = _before(told, _STATUS, "active" if lane.status == EndpointStatus.ACTIVE else lane.status.name.lower())
+def _between_events(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
+    """Return one part of the band for each time between two changes of state."""
+    shown = [event for event in reversed(events) if since <= event.at < until]
+    circuit = _before(shown, _CIRCUIT, _NOW[lane.circuit])
+    status = _before(shown, _STATUS, "active" if lane.status == EndpointStatus.ACTIVE else lane.status.name.lower())
     found: list[Stretch] = []
     begun = since
-    for event in told:
-        before = _seen(circuit, status)
+    for event in shown:
+        before = _visible(circuit, status)
         circuit = _CIRCUIT.get(event.kind, (circuit, ""))[0]
         status = _STATUS.get(event.kind, (status, ""))[0]
-        if _seen(circuit, status) != before:
+        if _visible(circuit, status) != before:
             found.append(_stretch(before, begun, event.at))
             begun = event.at
-    found.append(_stretch(_seen(circuit, status), begun, until))
+    found.append(_stretch(_visible(circuit, status), begun, until))
     return [each for each in found if each.since < each.until]
 
 
-def _seen(circuit: str, status: str) -> str:
-    """What stops an endpoint is seen before its circuit."""
+def _visible(circuit: str, status: str) -> str:
+    """Return the state to show: paused and disabled take precedence over the circuit."""
     return circuit if status == "active" else status
 
 
-def _before(told: Sequence[LaneEvent], moves: dict[K, tuple[str, str]], now: str) -> str:
-    """How it was before the first of these; as it is now, where none of them changed it."""
-    return next((moves[event.kind][1] for event in told if event.kind in moves), now)
+def _before(events: Sequence[LaneEvent], changes: dict[K, tuple[str, str]], now: str) -> str:
+    """Return the state before the first of these events. If no event changed it, it is the current state."""
+    return next((changes[event.kind][1] for event in events if event.kind in changes), now)
 
 
 def _stretch(name: str, since: datetime, until: datetime) -> Stretch:
@@ -150,8 +149,8 @@ _ACTORS = {
 
 
 def by(actor: Actor | None, *, named: bool) -> str:
-    """Who did it. `named`: with the names of the organization's keys and people, which are not for its customers."""
+    """Return the actor of an event as text. `named` adds names of API keys and operators, which customers must not see."""
     if actor is None:
         return ""
-    told = actor.name if named or actor.kind == ActorKind.APPLICATION_KEY else None
-    return f"{_ACTORS[actor.kind]}: {told}" if told else _ACTORS[actor.kind]
+    name = actor.name if named or actor.kind == ActorKind.APPLICATION_KEY else None
+    return f"{_ACTORS[actor.kind]}: {name}" if name else _ACTORS[actor.kind]

@@ -1,7 +1,7 @@
-"""What charts are drawn with: paths, axes, legends, and the table of the same values. Pure.
+"""The parts of charts: paths, axes, legends, and the table with the same values.
 
-A drawing is as wide as its page, which the server does not know: paths are in units of their own and stretched, everything else
-is placed by percentages. Colours are classes, because the policy of these pages allows no style in the markup.
+The server does not know the width of the page. So paths use their own units and the browser stretches them; everything else is
+placed by percentages. Colours are CSS classes, because the content security policy forbids inline styles.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import chain
 from hookline.dashboard.charts import scales
 from hookline.web.html import Child, Safe, join, tag
 
-WIDE = 1000  # units of a path, whatever the width of the page
+WIDE = 1000  # width of a path in its own units
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
-BELOW = 22  # pixels for the ticks of time
-MAX_ROWS = 20  # of the table that goes with a chart
-LEAST = 4  # units of a value that stands alone
+BELOW = 22  # pixels for the labels of the time axis
+MAX_ROWS = 20  # rows of the table under a chart
+MIN_WIDTH = 4  # half the width, in units, that a single value is drawn with
 
 Values = Sequence[float | None]
 _Run = list[tuple[float, float]]
@@ -27,7 +27,7 @@ _Run = list[tuple[float, float]]
 
 
 def places(times: Sequence[datetime]) -> list[float]:
-    """Where each is between the first and the last: from 0 to 1."""
+    """Return the position of each time between the first (0) and the last (1)."""
     if len(times) < 2:
         return [1.0] * len(times)
     span = (times[-1] - times[0]).total_seconds() or 1.0
@@ -35,12 +35,12 @@ def places(times: Sequence[datetime]) -> list[float]:
 
 
 def edge(values: Values, at: Sequence[float], highest: float, height: int) -> str:
-    """A line through the values, broken where one is not known."""
+    """Return the path of a line through the values. The line has a gap where a value is unknown."""
     return "".join(f"M{_through(run)}" for run in _runs(values, at, highest, height))
 
 
 def area(values: Values, at: Sequence[float], highest: float, height: int) -> str:
-    """From the line through the values down to the bottom."""
+    """Return the path of the area between the line and the bottom."""
     return "".join(f"M{run[0][0]:.0f} {height}L{_through(run)}V{height}z" for run in _runs(values, at, highest, height))
 
 
@@ -52,19 +52,19 @@ def _runs(values: Values, at: Sequence[float], highest: float, height: int) -> l
         else:
             part = min(1.0, max(0.0, value) / highest)
             runs[-1].append((WIDE * place, height - part * (height - HEADROOM)))
-    return [_seen(run) for run in runs if run]
+    return [_widened(run) for run in runs if run]
 
 
-def _seen(run: _Run) -> _Run:
-    """One value alone has no width: it gets some."""
+def _widened(run: _Run) -> _Run:
+    """Give a single value some width. A line through one point would be invisible."""
     if len(run) > 1:
         return run
     [(x, y)] = run
-    return [(max(0.0, x - LEAST), y), (min(float(WIDE), x + LEAST), y)]
+    return [(max(0.0, x - MIN_WIDTH), y), (min(float(WIDE), x + MIN_WIDTH), y)]
 
 
 def _through(run: _Run) -> str:
-    """In one go, and the numbers as short as `number` makes them: a page has thousands."""
+    """Format all points with one call and short numbers, because a page has thousands of points."""
     text = "L".join(["%.0f %.1f"] * len(run)) % tuple(chain.from_iterable(run))
     return text.replace(".0L", "L").removesuffix(".0")
 
@@ -93,7 +93,7 @@ def stretched(drawn: Iterable[Safe], height: int) -> Safe:
 
 
 def values_axis(ticks: Sequence[float], unit: str, height: int) -> Safe:
-    """Beside the drawing."""
+    """Return the labels of the value axis, which are beside the drawing."""
     labels = (
         tag("text", scales.short(tick, unit), x="100%", y=number(_height(tick, ticks, height) + 4)) for tick in ticks
     )
@@ -111,7 +111,7 @@ def _height(tick: float, ticks: Sequence[float], height: int) -> float:
 
 
 def time_axis(since: datetime, until: datetime, height: int) -> Iterable[Safe]:
-    """In UTC; the script puts them into the viewer's zone."""
+    """Return the labels of the time axis in UTC. A script converts them to the viewer's time zone."""
     span = (until - since).total_seconds() or 1.0
     found, step = scales.instants(since, until)
     for at in found:
@@ -127,7 +127,7 @@ def time_axis(since: datetime, until: datetime, height: int) -> Iterable[Safe]:
 
 
 def within(since: datetime, until: datetime) -> dict[str, str]:
-    """What the script needs to know in order to move them."""
+    """Return the data attributes that the script needs to move the time labels."""
     return {"data_since": str(since.timestamp()), "data_until": str(until.timestamp())}
 
 
@@ -140,20 +140,20 @@ def figure(label: str, keys: Iterable[Safe], drawing: Safe, table: Safe) -> Safe
 
 
 def key(shade: str, name: Child, value: str | None = None, dash: str = "") -> Safe:
-    """One of a legend."""
+    """Return one entry of a legend."""
     swatch = tag("span", class_=f"swatch shade-{shade} {dash}".rstrip(), aria_hidden="true")
     return join(swatch, name, tag("b", value) if value is not None else None)
 
 
 def plot(label: str, *drawn: Child, height: int, **data: str) -> Safe:
-    """The drawing itself, in which one can go from value to value: with the pointer, or with the arrow keys."""
+    """Return the drawing. The pointer and the arrow keys move from value to value."""
     inner = tag("svg", *drawn, width="100%", height=str(height), aria_hidden="true")
     words = f"{label}: read its values with the arrow keys"
     return tag("div", inner, class_="plot", tabindex="0", role="group", aria_label=words, **data)
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Child]]) -> Safe:
-    """For those who do not see the drawing, and for those who want the numbers."""
+    """Return the values as a table, for screen readers and for people who want the numbers."""
     every = -(-len(rows) // MAX_ROWS) or 1
     note = f" (one in {every} of the values)" if every > 1 else ""
     head = tag("tr", *(tag("th", name, scope="col") for name in columns))

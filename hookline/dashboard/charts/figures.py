@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by the server. Pure: numbers in, markup out, with a table of the same for those who do not see it."""
+"""Charts as SVG. Each chart has a table with the same values for screen readers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from msgspec import Struct
 from hookline.dashboard.charts import drawing, scales
 from hookline.web.html import Safe, tag
 
-SMALL = 24  # pixels of a sparkline's height
-LINE = 14  # pixels of a band, or of one row of a waterfall
+SMALL = 24  # height of a sparkline in pixels
+LINE = 14  # height of a band, or of one row of a waterfall, in pixels
 PITCH = 26  # pixels from one row to the next
-MAX_KEYS = 6  # of a band's legend
-SHORTEST = timedelta(microseconds=1)  # that is drawn
-DASHES = ("", "dashed", "dotted")  # curves differ by more than their colour
+MAX_KEYS = 6  # entries in the legend of a band
+SHORTEST = timedelta(microseconds=1)  # shortest time span that a chart can show
+DASHES = ("", "dashed", "dotted")  # line styles, so that curves do not differ by colour alone
 
 PHASES = {
     "queue": "waiting in the lane",
@@ -29,14 +29,14 @@ PHASES = {
 
 class Curve(Struct, frozen=True, kw_only=True):
     name: str
-    shade: str  # a state, or "accent": its colour
-    values: Sequence[float | None]  # one for each of the times; None: it is not known
+    shade: str  # name of the colour: a delivery state, or "accent"
+    values: Sequence[float | None]  # one per time; None if the value is unknown
 
 
 class Bar(Struct, frozen=True, kw_only=True):
     name: str
     value: float
-    words: str  # the value, as it is shown
+    words: str  # the value as text
     shade: str = "accent"
     href: str | None = None
 
@@ -44,14 +44,14 @@ class Bar(Struct, frozen=True, kw_only=True):
 class Stretch(Struct, frozen=True, kw_only=True):
     """A part of a band, or of a row of a waterfall."""
 
-    shade: str  # a state, or a phase: queue, dns, connect, tls, wait, body
+    shade: str  # name of the colour: a delivery state, or a phase such as `dns`
     words: str
     since: datetime
     until: datetime
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """Of a waterfall."""
+    """One row of a waterfall."""
 
     name: str
     stretches: Sequence[Stretch]
@@ -61,10 +61,10 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
-    """Stacked, the first one below: outcomes over time."""
+    """Draw stacked areas, the first curve at the bottom, such as outcomes over time."""
     at, edges = drawing.places(times), _stacked(curves)
     axis = _axis(edges, unit)
-    # Each is drawn down to the bottom, the highest first: those below it are painted over it.
+    # Each area reaches down to the bottom. The highest is drawn first, and the lower ones cover it.
     drawn = [
         tag(
             "g",
@@ -79,7 +79,7 @@ def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, uni
 
 
 def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
-    """Each by itself: backlog, its age, latencies."""
+    """Draw each curve as a line, such as backlog and latencies."""
     at, axis = drawing.places(times), _axis([curve.values for curve in curves], unit)
     drawn = [
         tag(
@@ -97,7 +97,7 @@ def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, uni
 
 
 def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
-    """Stacked, small, without axes: in a row of a table. `label` is read in its place."""
+    """Draw small stacked areas without axes, for a row of a table. Screen readers read the `label`."""
     edges = _stacked(curves)
     steps = len(edges[0]) if edges else 0
     at = [each / max(1, steps - 1) for each in range(steps)]
@@ -119,7 +119,7 @@ def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
 
 
 def _stacked(curves: Sequence[Curve]) -> list[list[float | None]]:
-    """The upper edge of each. Where nothing at all is known, there is none."""
+    """Return the upper edge of each stacked curve. It is None where no curve has a value."""
     reached: list[float | None] = [None] * max((len(curve.values) for curve in curves), default=0)
     edges = []
     for curve in curves:
@@ -150,7 +150,7 @@ def _plot(
     unit: str,
     height: int,
 ) -> Safe:
-    told = (
+    readout = (
         tag(
             "g",
             data_name=curve.name,
@@ -166,7 +166,7 @@ def _plot(
         drawing.stretched(drawn, height),
         *(drawing.time_axis(times[0], times[-1], height) if times else ()),
         None if known else tag("text", "No data in this range", x="50%", y=str(height // 2), class_="nothing"),
-        *told,
+        *readout,
         height=height + drawing.BELOW,
         data_times=" ".join(str(int(at.timestamp())) for at in times),
         **(drawing.within(times[0], times[-1]) if times else {}),
@@ -188,7 +188,7 @@ def _figure(
 
 
 def bars(label: str, found: Sequence[Bar]) -> Safe:
-    """Horizontal, in the order given: attempts used, dead letters by reason. It is a table, and read as one."""
+    """Draw horizontal bars in the given order. The chart is an HTML table, so screen readers can read it."""
     highest = max((bar.value for bar in found), default=0.0) or 1.0
     rows = (
         tag(
@@ -220,7 +220,7 @@ def _bar(bar: Bar, highest: float) -> Safe:
 
 
 def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datetime) -> Safe:
-    """One line of time in colours: a circuit's states. The shortest are painted last, or their neighbours would hide them."""
+    """Draw one coloured time line, such as the states of a circuit. The shortest parts are drawn last, to stay visible."""
     painted = sorted(stretches, key=lambda each: each.since - each.until)
     drawn = drawing.plot(
         label,
@@ -238,7 +238,7 @@ def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datet
 
 
 def waterfall(label: str, rows: Sequence[Row], since: datetime, until: datetime) -> Safe:
-    """Several lines of time under one another, to one scale: attempts with their phases."""
+    """Draw several time lines on one scale, such as attempts with their phases."""
     height = PITCH * len(rows)
     inner: list[Safe] = []
     for number, row in enumerate(rows):

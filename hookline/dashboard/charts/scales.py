@@ -1,4 +1,4 @@
-"""Axes: where their ticks are, and how values, lengths of time and instants read on them. Pure."""
+"""Scales of axes: the positions of ticks, and how values, durations and times are written."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import ceil, floor, log10
 
-MOST = 5  # ticks of an axis
+MAX_TICKS = 5  # ticks of an axis
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_CLOCK = (1, 2, 5, 10, 15, 30)  # steps that people count seconds and minutes in
+_CLOCK = (1, 2, 5, 10, 15, 30)  # round steps of seconds and minutes
 _LONG = (
     *_CLOCK,
     *(each * _MINUTE for each in _CLOCK),
     *(each * _HOUR for each in (1, 2, 3, 6, 12)),
     *(each * _DAY for each in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
 )
-_TIMES = {"s": 1.0, "ms": 0.001}  # units that are lengths of time, in seconds
+_TIMES = {"s": 1.0, "ms": 0.001}  # units of duration, in seconds
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def ticks(top: float, unit: str = "", *, whole: bool = False) -> list[float]:
-    """From zero to the first round value that is not below `top`."""
+    """Return round values from zero to the first one that is not below `top`."""
     scale = _TIMES.get(unit)
-    step = _round(top / (MOST - 1)) if scale is None else _round_time(top * scale / (MOST - 1)) / scale
+    step = _round(top / (MAX_TICKS - 1)) if scale is None else _round_time(top * scale / (MAX_TICKS - 1)) / scale
     if whole and scale is None:
         step = max(1.0, ceil(step))
     return [step * each for each in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
 
 def _round(least: float) -> float:
-    """1, 2 or 5 times a power of ten."""
+    """Return the next number that is 1, 2 or 5 times a power of ten."""
     if least <= 0:
         return 1.0
     power = 10.0 ** floor(log10(least))
@@ -47,7 +47,7 @@ def _round_time(least: float) -> float:
 
 
 def short(value: float, unit: str = "") -> str:
-    """On an axis: `1.2k`, `200 ms`, `12/s`."""
+    """Return a value as short text for an axis: `1.2k`, `200 ms`, `12/s`."""
     if unit in _TIMES:
         return length(value * _TIMES[unit])
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -57,7 +57,7 @@ def short(value: float, unit: str = "") -> str:
 
 
 def exact(value: float | None, unit: str = "") -> str:
-    """In a readout: `1,204`, `1.25 s`, `12.5/s`."""
+    """Return a value as exact text: `1,204`, `1.25 s`, `12.5/s`."""
     if value is None:
         return "–"
     if unit in _TIMES:
@@ -66,12 +66,12 @@ def exact(value: float | None, unit: str = "") -> str:
 
 
 def _with(number: str, unit: str) -> str:
-    """`/s` and `%` stand next to the number, words do not."""
+    """Append the unit. Words are separated by a space; `/s` and `%` are not."""
     return f"{number} {unit}" if unit[:1].isalpha() else f"{number}{unit}"
 
 
 def length(seconds: float) -> str:
-    """`3 ms`, `1.5 s`, `2 min 5 s`, `3 h`."""
+    """Return a duration as text: `3 ms`, `1.5 s`, `2 min 5 s`, `3 h`."""
     if seconds < 0.0005:
         return "0 s" if seconds <= 0 else "<1 ms"
     if seconds < 0.9995:
@@ -90,18 +90,20 @@ def length(seconds: float) -> str:
 
 
 def instants(since: datetime, until: datetime) -> tuple[list[datetime], int]:
-    """Round instants between them, and the seconds from each to the next."""
+    """Return round times between the two, and the seconds from one to the next."""
     span = max(1.0, (until - since).total_seconds())
-    step = next((each for each in _LONG if span / each <= MOST - 1), _LONG[-1])
+    step = next((each for each in _LONG if span / each <= MAX_TICKS - 1), _LONG[-1])
     first = ceil(since.timestamp() / step)
     last = floor(until.timestamp() / step)
-    return [datetime.fromtimestamp(each * step, UTC) for each in range(first, min(last, first + MOST - 1) + 1)], step
+    return [
+        datetime.fromtimestamp(each * step, UTC) for each in range(first, min(last, first + MAX_TICKS - 1) + 1)
+    ], step
 
 
 def lengths(span: timedelta) -> list[timedelta]:
-    """Round lengths from nothing up to `span`."""
+    """Return round durations from zero to `span`."""
     whole = span.total_seconds()
-    step = _round_time(whole / (MOST - 0.001))
+    step = _round_time(whole / (MAX_TICKS - 0.001))
     return [timedelta(seconds=step * each) for each in range(int(whole / step + 1e-9) + 1)]
 
 

@@ -1,4 +1,4 @@
-"""What endpoints did, laid out in the steps of the range that was picked: the same in every chart. Pure."""
+"""Counts of attempts in the time steps of the selected range, the same for every chart."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hookline.dashboard.page_context import Range
 from hookline.model.activity import Activity
 from hookline.model.pulses import EVERY
 
-FEW = 30  # points of a line in a table
-TOLD = timedelta(seconds=1.5 * EVERY)  # until all that was done is told
+FEW = 30  # points of a sparkline in a table
+REPORT_DELAY = timedelta(seconds=1.5 * EVERY)  # time until all workers have reported what they did
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """Attempts in each step, oldest first."""
+    """The number of attempts in each step, oldest first."""
 
     times: list[datetime]  # when each step begins
     delivered: list[int]
     retried: list[int]
     dead: list[int]
-    over: int  # steps that are drawn: one that is not over says less than it will, and would look like an outage
+    over: int  # number of steps to draw; an unfinished step has low counts and would look like an outage
 
     @property
     def attempts(self) -> int:
@@ -36,7 +36,7 @@ class Series(Struct, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float | None:
-        """The part of the attempts that delivered; None: there were none."""
+        """Return the fraction of attempts that delivered, or None without attempts."""
         return sum(self.delivered) / self.attempts if self.attempts else None
 
     def curves(self) -> list[Curve]:
@@ -47,31 +47,31 @@ class Series(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """`1,204 delivered, 3 dead`: the step that is not over is counted too."""
+        """Return the totals as text: `1,204 delivered, 3 dead`. The unfinished step is included."""
         return ", ".join(f"{sum(values):,} {name}" for name, _, values in self._named() if any(values))
 
     def line(self) -> list[Curve]:
-        """For a row of a table: only what there was any of."""
+        """Return the curves of a sparkline, without those that are always zero."""
         found = (Curve(name=name, shade=shade, values=values[: self.over]) for name, shade, values in self._named())
         return [each for each in found if any(each.values)]
 
     def _named(self) -> Sequence[tuple[str, str, Sequence[int]]]:
-        """What each is called, its shade, its values."""
+        """Return name, colour and values of each curve."""
         return (
             ("delivered", "delivered", self.delivered),
-            ("failed, tried again", "scheduled", self.retried),
+            ("failed, retrying", "scheduled", self.retried),
             ("dead", "dead", self.dead),
         )
 
 
 class Steps(Struct, frozen=True, kw_only=True):
-    """Stretches of one length, one after the other."""
+    """Consecutive time steps of equal length."""
 
-    since: datetime  # what was before is left out
-    first: datetime  # when the first one begins: then, or a part of its length before
+    since: datetime  # earlier activity is ignored
+    first: datetime  # start of the first step; it may be before `since`
     length: timedelta
-    many: int
-    over: int  # of these; the last one is not until all that was done in it is told
+    many: int  # number of steps
+    over: int  # number of finished steps; a step is finished when all workers have reported
 
 
 def step(span: Range) -> timedelta:
@@ -79,21 +79,23 @@ def step(span: Range) -> timedelta:
 
 
 def begins(span: Range, now: datetime) -> datetime:
-    """Of the first step. The last one has `now` in it, so that a chart moves on by whole steps."""
+    """Return the start of the first step. The last step contains `now`, so that a chart moves by whole steps."""
     length = step(span)
     return now - (now - EPOCH) % length - (span.steps - 1) * length
 
 
 def steps(span: Range, now: datetime) -> Steps:
-    """Those of a chart."""
+    """Return the steps of a chart."""
     first, length = begins(span, now), step(span)
-    over = min(max(0, (now - TOLD - first) // length), span.steps)
+    over = min(max(0, (now - REPORT_DELAY - first) // length), span.steps)
     return Steps(since=first, first=first, length=length, many=span.steps, over=over)
 
 
 def few_steps(span: Range, now: datetime) -> Steps:
-    """Those of a line in a table, of which there are many: about `FEW`, each as long as several of a chart. The last one that is
-    drawn ends where the chart does, so that the first one may be short."""
+    """Return about `FEW` steps for a sparkline. Each is as long as several steps of a chart.
+
+    The last step that is drawn ends where the chart ends. So the first step may be shorter.
+    """
     fine = steps(span, now)
     several = max(1, -(-fine.over // FEW))
     missing = -fine.over % several
@@ -120,13 +122,13 @@ def laid_out(found: Sequence[Activity], given: Steps) -> Series:
 
 
 def drawn(given: Steps, *rows: Sequence[int]) -> int:
-    """How many steps are. One that is not over is where nothing was before it: it has nothing to drop from."""
+    """Return the number of steps to draw. An unfinished step is drawn only if all steps before it are empty."""
     first = next((at for at in range(given.many) if any(row[at] for row in rows)), 0)
     return max(given.over, first + 1)
 
 
 def percent(part: float | None) -> str:
-    """Never 100 % where something failed, and never 0 % where something did not."""
+    """Return a percentage. It is 100 % only if nothing failed, and 0 % only if everything failed."""
     if part is None:
         return "–"
     if part in (0.0, 1.0):
@@ -135,6 +137,6 @@ def percent(part: float | None) -> str:
 
 
 def rate_words(span: Range) -> str:
-    """`Attempts per minute`, `per 15 minutes`, `per hour`."""
+    """Return the length of a step as text: `per minute`, `per 15 minutes`, `per hour`."""
     minutes = step(span) // timedelta(minutes=1)
     return {1: "per minute", 60: "per hour"}.get(minutes, f"per {minutes} minutes")

@@ -1,4 +1,4 @@
-"""Style sheets and scripts, as they are in this directory. Their URLs change with their content: browsers may keep them."""
+"""The style sheets and scripts of this directory. Their URLs contain a hash of the content, so browsers may cache them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def files() -> dict[str, bytes]:
 
 @cache
 def packed() -> dict[str, bytes]:
-    """For browsers that take it. Pages are not packed: how short they get would tell of the secrets in them."""
+    """Return the files compressed with gzip. Pages are never compressed: their size would leak secrets in them (BREACH)."""
     return {name: gzip.compress(content, mtime=0) for name, content in files().items()}
 
 
 @cache
 def version() -> str:
-    """Of all of them together: modules import one another by plain names, within one version."""
+    """Return one hash for all files: a script imports other scripts by relative URL, so all must have the same version."""
     digest = hashlib.sha256()
     for name, content in sorted(files().items()):
         digest.update(name.encode() + b"\0" + content + b"\0")

@@ -1,16 +1,16 @@
-// What a chart says at the pointer, or where the arrow keys have gone.
+// Shows the values of a chart at the pointer, or at the position that the arrow keys have reached.
 
 import { say } from "./say.js";
 import { clock } from "./time.js";
 
-const AWAY = 12; // pixels from the pointer to the readout
+const GAP = 12; // pixels from the pointer to the readout
 
-let shown = null; // { plot, at }: a step of a curve, or the number of a stretch
+let shown = null; // { plot, at }: `at` is the index of a time step or of a coloured part
 
-// ── what there is to read ──
+// ── values ──
 
 const marks = (plot) => ("times" in plot.dataset ? plot.dataset.times.split(" ").filter(Boolean) : stretches(plot));
-// In the order of time, in which a band is not painted; rows of a waterfall are.
+// Sorted by time: the server draws a band in another order. The rows of a waterfall are sorted already.
 const stretches = (plot) => {
   const found = [...plot.querySelectorAll(".stretch")];
   return plot.dataset.stretches === "clock" ? found.sort((one, other) => one.dataset.since - other.dataset.since) : found;
@@ -44,7 +44,7 @@ function middle(plot, node) {
   return box.left + box.width / 2 - plot.getBoundingClientRect().left;
 }
 
-// ── showing it ──
+// ── readout ──
 
 function show(plot, at, aloud = false) {
   if (shown && shown.plot !== plot) hide();
@@ -54,7 +54,7 @@ function show(plot, at, aloud = false) {
   const { title, lines, x } = reading(plot, shown.at);
   const box = part(plot, "readout");
   box.replaceChildren(text("b", title), ...lines.map(line));
-  box.style.left = `${x + AWAY + box.offsetWidth > plot.clientWidth ? Math.max(0, x - AWAY - box.offsetWidth) : x + AWAY}px`;
+  box.style.left = `${x + GAP + box.offsetWidth > plot.clientWidth ? Math.max(0, x - GAP - box.offsetWidth) : x + GAP}px`;
   if ("times" in plot.dataset) {
     const cursor = part(plot, "cursor");
     cursor.style.left = `${x}px`;
@@ -94,7 +94,7 @@ function text(name, words) {
   return made;
 }
 
-// ── where the viewer is ──
+// ── pointer and keyboard ──
 
 function nearest(plot, event) {
   if (!("times" in plot.dataset)) return stretches(plot).indexOf(event.target);

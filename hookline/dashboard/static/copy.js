@@ -1,8 +1,8 @@
-// Buttons that copy.
+// Copy buttons.
 
 import { say } from "./say.js";
 
-const SHOWN = 1500; // milliseconds that a button says that it is done
+const SHOWN = 1500; // milliseconds for which a button shows that the text was copied
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
@@ -17,11 +17,11 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copyByHand(text); // plain http has no clipboard, and a frame may be denied it
+    return copyWithSelection(text); // the clipboard is not available over plain HTTP and in some frames
   }
 }
 
-function copyByHand(text) {
+function copyWithSelection(text) {
   const before = document.activeElement;
   const area = document.createElement("textarea");
   area.value = text;

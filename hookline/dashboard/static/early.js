@@ -1,8 +1,8 @@
-// Before anything is drawn, so that no page flashes in the wrong colours. Not a module: those come after the page.
+// Sets the theme before the page is drawn, so that it does not flash in the wrong colours. Modules would run too late.
 document.documentElement.dataset.scripted = "";
 try {
   const theme = localStorage.getItem("hookline-theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // A frame that may keep nothing follows the system.
+  // Local storage is blocked, as in some frames: use the theme of the system.
 }

@@ -1,33 +1,33 @@
-// Links sign in by themselves: what opens the door is behind the #, which no server and no log ever sees.
-// It is taken out of the address bar and the history before anything else happens.
+// Signs in with the token of a link. The token is in the fragment (after #), which browsers never send to a server.
+// The script first removes it from the address bar and the history.
 
 const inside = document.querySelector("a[data-inside]");
-const asks = document.querySelector("[data-asks]"); // another site has led here
+const asks = document.querySelector("[data-asks]"); // present if another site linked here
 
-function enter(alone) {
+function signIn(automatically) {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const key = fragment.get("key");
   const token = fragment.get("token");
   if (key === null && token === null) return;
   history.replaceState(null, "", location.pathname + location.search);
   if (key !== null && location.pathname === "/login") {
-    // A customer's: its form is on the portal's own page.
+    // A customer's link: the form for it is on the sign-in page of the portal.
     location.replace(`/portal/login#key=${encodeURIComponent(key)}`);
   } else if (key !== null) {
-    sendWith("key", key, alone);
+    sendWith("key", key, automatically);
   } else if (inside !== null) {
-    location.replace(inside.href); // nobody's link changes who is signed in
+    location.replace(inside.href); // a link must not replace the operator who is signed in
   } else {
-    sendWith("token", token, alone);
+    sendWith("token", token, automatically);
   }
 }
 
-function sendWith(name, value, alone) {
+function sendWith(name, value, automatically) {
   const field = document.querySelector(`input[name="${name}"]`);
   if (field === null) return;
   field.value = value;
-  field.form.elements.pressed.value = ""; // whoever presses for a link is asked all the same where it leads out of a portal
-  if (asks !== null || !alone) {
+  field.form.elements.pressed.value = ""; // so that the server asks before a link switches to another portal
+  if (asks !== null || !automatically) {
     asks?.removeAttribute("hidden");
     field.form.querySelector("button").focus();
     return;
@@ -36,8 +36,8 @@ function sendWith(name, value, alone) {
   field.form.submit();
 }
 
-// A page that is only being prepared uses up no link.
-if (document.prerendering) document.addEventListener("prerenderingchange", () => enter(true), { once: true });
-else enter(true);
-// A link over the address of this page loads nothing. Whoever put it there, reader or another window, it waits to be pressed.
-addEventListener("hashchange", () => enter(false));
+// A prerendered page must not use the link, because the link works only once.
+if (document.prerendering) document.addEventListener("prerenderingchange", () => signIn(true), { once: true });
+else signIn(true);
+// A change of the fragment does not load the page again. Another window can cause it, so a person must press the button.
+addEventListener("hashchange", () => signIn(false));

@@ -1,11 +1,11 @@
-// The keyboard: `g` and a letter to go somewhere, `j` and `k` through the rows, `/` to search, `?` for help.
+// Keyboard shortcuts: `g` and a letter open a page, `j` and `k` move through rows, `/` searches, `?` shows the list.
 
 import { nextTheme } from "./theme.js";
 
 const CHORD = 1500; // milliseconds between the two keys of a chord
 const OFF = "hookline-keys-off";
 
-let chord = 0; // until when a second key is awaited
+let chord = 0; // time until which the second key of a chord is accepted
 
 const KEYS = {
   "?": ["Keyboard shortcuts", help],
@@ -13,13 +13,13 @@ const KEYS = {
   j: ["Next row", () => row(1)],
   k: ["Previous row", () => row(-1)],
   x: ["Select the row", pick],
-  "[": ["Shorter range of time", () => range(-1)],
-  "]": ["Longer range of time", () => range(1)],
+  "[": ["Shorter time range", () => range(-1)],
+  "]": ["Longer time range", () => range(1)],
   t: ["Light or dark", nextTheme],
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || off() || writing(event.target)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || off() || typing(event.target)) return;
   if (document.querySelector("dialog[open]")) return;
   const chorded = performance.now() < chord;
   chord = event.key === "g" && !chorded ? performance.now() + CHORD : 0;
@@ -33,7 +33,7 @@ document.addEventListener("click", ({ target }) => {
   if (target.closest?.("[data-help]")) help();
 });
 
-function writing(node) {
+function typing(node) {
   return node.matches?.("textarea, select, [contenteditable]") || (node.matches?.("input") && !node.matches("[type=checkbox], [type=radio]"));
 }
 
@@ -87,7 +87,7 @@ function turn(on) {
     if (on) localStorage.removeItem(OFF);
     else localStorage.setItem(OFF, "1");
   } catch {
-    // They stay on, where nothing may be kept.
+    // Local storage is blocked, so the shortcuts stay on.
   }
 }
 
@@ -113,7 +113,7 @@ function item(words, ...keys) {
 function toggle() {
   const box = made("input", { type: "checkbox", className: "pick", checked: !off() });
   box.addEventListener("change", () => turn(box.checked));
-  return made("p", {}, made("label", {}, box, " Shortcuts of one key are on"));
+  return made("p", {}, made("label", {}, box, " Enable keyboard shortcuts"));
 }
 
 function made(name, properties, ...inside) {

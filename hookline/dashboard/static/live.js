@@ -1,41 +1,41 @@
-// Parts of the page that update in place: the page's own address, asked for as a stream, tells what changed.
+// Live updates: the page's own URL, requested as an event stream, sends the parts that changed.
 
 import { morph } from "./morph.js";
 
 const MEDIA = "text/event-stream";
-const FIRST = 2000; // milliseconds until it asks again; then twice as long each time
-const LONGEST = 60_000;
-const ATTENTION = 30_000; // milliseconds after the last move of a pointer or press of a key
+const FIRST_DELAY = 2000; // milliseconds before the first reconnect; the delay doubles each time
+const MAX_DELAY = 60_000;
+const ATTENTION = 30_000; // milliseconds after the last input during which rows must not move
 
-let asked = null; // what ends the stream that is open
-let later = 0;
-let delay = FIRST;
+let controller = null; // aborts the open stream
+let timer = 0; // of the next reconnect
+let delay = FIRST_DELAY;
 
-const waiting = new Map(); // parts that have come, and would move a row that somebody is about to use
-const misfits = new WeakMap(); // those that were tried, with the row that they moved
-const hint = document.createElement("span"); // not in the status beside it, which is read out whenever it changes
-let stirred = performance.now(); // when somebody was here last
-let due = 0;
+const waiting = new Map(); // received parts that are not shown yet, because they would move a row in use
+const misfits = new WeakMap(); // parts that were tried, with the row that they moved
+const hint = document.createElement("span"); // outside of the status element, which screen readers read on each change
+let lastInput = performance.now(); // time of the last input
+let retryTimer = 0;
 
 async function open() {
   close();
-  asked = new AbortController();
-  const { signal } = asked;
+  controller = new AbortController();
+  const { signal } = controller;
   try {
     const answer = await fetch(location.href, { headers: { accept: MEDIA }, redirect: "manual", cache: "no-store", signal });
-    if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return tell("off", "Signed out");
-    if (answer.status === 404 || answer.status === 406) return tell("off", "Not live");
+    if (answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403) return setStatus("off", "Signed out");
+    if (answer.status === 404 || answer.status === 406) return setStatus("off", "Not live");
     if (answer.ok && answer.headers.get("content-type")?.startsWith(MEDIA)) await read(answer.body);
   } catch {
-    // The server is away, and may come back.
+    // The server is not reachable: try again below.
   }
-  if (!signal.aborted) again();
+  if (!signal.aborted) reconnect();
 }
 
 async function read(body) {
   let rest = "";
   for await (const text of chunks(body.pipeThrough(new TextDecoderStream()))) {
-    delay = FIRST;
+    delay = FIRST_DELAY;
     alive();
     const events = (rest + text).split("\n\n");
     rest = events.pop();
@@ -69,29 +69,29 @@ function settle() {
     if (part && (reorders(part, made) || !fits(part, made))) continue;
     waiting.delete(id);
   }
-  hint.textContent = waiting.size ? "The list waits" : "";
-  clearTimeout(due);
-  if (waiting.size && rest() > 0) due = setTimeout(settle, rest());
+  hint.textContent = waiting.size ? "Update paused" : "";
+  clearTimeout(retryTimer);
+  if (waiting.size && attentionLeft() > 0) retryTimer = setTimeout(settle, attentionLeft());
 }
 
 function put(part, made) {
-  const before = stirred;
+  const before = lastInput;
   morph(part, made);
-  stirred = before; // it gives the focus back to a row that has moved, which is nobody's doing
+  lastInput = before; // `morph` restores the focus, which must not count as input
   part.dispatchEvent(new CustomEvent("morphed", { bubbles: true }));
 }
 
-// ── rows stand still while somebody points at one, has the focus in it or has ticked it: a click would act on another one ──
+// ── a row must not move while the viewer points at it, has the focus in it or has selected it: a click would hit another row ──
 
-const HOVERED = matchMedia("(hover: hover)").matches ? ["tr[data-key]:hover"] : []; // what a finger has touched stays hovered
+const HOVERED = matchMedia("(hover: hover)").matches ? ["tr[data-key]:hover"] : []; // on a touch screen, the last touched element stays hovered
 const POINTED = [...HOVERED, "tr[data-key]:focus-within"];
 const TICKED = "tr[data-key] [data-pick]:checked";
 
-// A pointer or a focus that was left there is nobody's after a while.
-const rest = () => stirred + ATTENTION - performance.now();
+// Milliseconds for which the pointer and the focus still count. Without input the viewer is considered away.
+const attentionLeft = () => lastInput + ATTENTION - performance.now();
 
 function pointed() {
-  return rest() > 0 ? POINTED.map((query) => document.querySelector(query)).filter((row) => row) : [];
+  return attentionLeft() > 0 ? POINTED.map((query) => document.querySelector(query)).filter((row) => row) : [];
 }
 
 function reorders(part, made) {
@@ -101,7 +101,7 @@ function reorders(part, made) {
   return used.some((row) => there(row)?.sectionRowIndex !== row.sectionRowIndex);
 }
 
-// Shows a part, unless that moves the row from its place on the screen and the page cannot be scrolled as far.
+// Shows a part. If that moves the row on the screen and scrolling cannot undo it, the part is taken back.
 function fits(part, made) {
   const [row] = pointed();
   if (row && misfits.get(made) === row) return false;
@@ -121,32 +121,32 @@ function scrolled(row, top) {
   return Math.abs(moved()) < 1;
 }
 
-function stir() {
-  stirred = performance.now();
+function noteInput() {
+  lastInput = performance.now();
 }
 
-function soon() {
-  if (waiting.size) setTimeout(settle); // once the focus is where it goes, and not on its way
+function settleSoon() {
+  if (waiting.size) setTimeout(settle); // later, when the focus has moved
 }
 
 function close() {
-  clearTimeout(later);
-  asked?.abort();
-  asked = null;
+  clearTimeout(timer);
+  controller?.abort();
+  controller = null;
 }
 
-// A stream ends by itself after a while: that alone is nothing to tell.
-function again() {
-  if (delay > FIRST) tell("off", "Reconnecting");
-  later = setTimeout(open, delay);
-  delay = Math.min(2 * delay, LONGEST);
+// The server ends each stream after a while. So the status changes only from the second attempt on.
+function reconnect() {
+  if (delay > FIRST_DELAY) setStatus("off", "Reconnecting");
+  timer = setTimeout(open, delay);
+  delay = Math.min(2 * delay, MAX_DELAY);
 }
 
 function alive() {
-  tell("on", "Live");
+  setStatus("on", "Live");
 }
 
-function tell(state, words) {
+function setStatus(state, words) {
   const node = document.querySelector("[data-alive]");
   if (!node || node.textContent === words) return;
   node.dataset.alive = state;
@@ -157,11 +157,11 @@ if ("live" in document.body.dataset) {
   hint.className = "alive scripted";
   hint.setAttribute("aria-hidden", "true");
   document.querySelector("[data-alive]")?.after(hint);
-  // Nobody looks at a hidden page: it need not be read again and again.
+  // A hidden page needs no updates.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
-  for (const kind of ["pointermove", "pointerdown", "keydown", "focusin", "change"]) document.addEventListener(kind, stir);
-  for (const kind of ["pointerover", "focusin", "focusout", "change"]) document.addEventListener(kind, soon);
-  document.documentElement.addEventListener("pointerleave", soon);
+  for (const kind of ["pointermove", "pointerdown", "keydown", "focusin", "change"]) document.addEventListener(kind, noteInput);
+  for (const kind of ["pointerover", "focusin", "focusout", "change"]) document.addEventListener(kind, settleSoon);
+  document.documentElement.addEventListener("pointerleave", settleSoon);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && open());
   if (!document.hidden) open();

@@ -1,4 +1,4 @@
-// What every page needs, each in a module of its own.
+// Loads the scripts of every page.
 
 import "./time.js";
 import "./live.js";

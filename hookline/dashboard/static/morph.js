@@ -1,13 +1,13 @@
-// Makes one piece of a page like another, and touches only what differs: focus, selection, open details, ticked boxes and typed
-// text stay as they are. Children are known by their id or data-key, or else by their place.
+// Updates one element to match another and changes only the differences. Focus, selection, open details, checked boxes and typed
+// text are kept. Children are matched by id or data-key, or else by position.
 
-// Attributes that a script or the viewer sets: whatever the server sends, they stay.
+// Attributes that a script or the viewer sets. Updates from the server do not change them.
 const OURS = new Set(["open", "data-local", "data-done", "data-some", "data-sent", "aria-busy"]);
 
 export function morph(from, to) {
   const focused = document.activeElement;
   update(from, to);
-  // A row that has moved has lost it.
+  // A row loses the focus when it is moved.
   if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
 }
 
@@ -20,7 +20,7 @@ function update(from, to) {
   }
 }
 
-// A script has rewritten it, and would rewrite it to the same.
+// Whether a script rewrote the element and would write the same text again.
 function settled(from, to) {
   if (from.localName === "time" && from.dataset.local) {
     if (from.dateTime === to.dateTime) return true;
@@ -35,7 +35,7 @@ function attributes(from, to) {
 }
 
 function children(from, to) {
-  const known = new Map([...from.children].reverse().map((child) => [key(child), child])); // of several of one name, the first
+  const known = new Map([...from.children].reverse().map((child) => [key(child), child])); // if several have the same key, the first
   const wanted = new Set([...to.children].map(key));
   let at = from.firstChild;
   const skip = () => {

@@ -1,3 +1,3 @@
-// On a phone the rail is a bar that scrolls: where somebody is, is in sight.
+// On a phone the navigation is a bar that scrolls. Scroll it to the current page.
 
 document.querySelector(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center", behavior: "instant" });

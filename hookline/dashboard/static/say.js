@@ -1,4 +1,4 @@
-// Says something to those who listen to the page instead of seeing it.
+// Announces a message to screen readers.
 
 const voice = document.createElement("p");
 voice.className = "unseen";
@@ -7,6 +7,6 @@ document.body.append(voice);
 
 export function say(words) {
   voice.textContent = "";
-  // A change is read out; the same words twice would not be one.
+  // Screen readers read only changes, so the text is cleared first.
   setTimeout(() => (voice.textContent = words), 50);
 }

@@ -1,11 +1,11 @@
-// Rows of a table that are selected: all of them, a run of them with shift, and how many there are.
+// Selection of table rows: select all, select a range with shift, show the number of selected rows.
 
-let last = null; // the box that was ticked before
+let last = null; // the checkbox that was clicked before
 
 const scope = (node) => node.closest("form") ?? document;
 const boxes = (node) => [...scope(node).querySelectorAll("[data-pick]")];
 
-function tell(root) {
+function update(root) {
   const all = [...root.querySelectorAll("[data-pick]")];
   const ticked = all.filter((box) => box.checked).length;
   for (const bar of root.querySelectorAll("[data-picked-bar]")) {
@@ -27,19 +27,19 @@ function tick(box, shift) {
   const [from, to] = [all.indexOf(last), all.indexOf(box)].sort((one, other) => one - other);
   if (shift && from >= 0) for (const each of all.slice(from, to + 1)) each.checked = box.checked;
   last = box;
-  tell(scope(box));
+  update(scope(box));
 }
 
 document.addEventListener("click", ({ target, shiftKey }) => {
   if (target.matches?.("[data-pick]")) tick(target, shiftKey);
   if (target.matches?.("[data-pick-all]")) {
     for (const box of boxes(target)) box.checked = target.checked;
-    tell(scope(target));
+    update(scope(target));
   }
 });
 
 function all() {
-  for (const bar of document.querySelectorAll("[data-picked-bar]")) tell(scope(bar));
+  for (const bar of document.querySelectorAll("[data-picked-bar]")) update(scope(bar));
 }
 
 document.addEventListener("morphed", all);

@@ -1,4 +1,4 @@
-// Forms: lists that act when something is chosen, addresses without empty parameters, and nothing sent twice.
+// Forms: lists that submit on change, URLs without empty parameters, and no double submission.
 
 const WAIT = 10_000; // milliseconds after which a form may be sent again
 
@@ -28,7 +28,7 @@ function ready(form) {
   for (const button of form.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
 }
 
-// The page may come back from the browser's memory as it was left: with what was chosen there to leave it.
+// The browser may restore the page from its cache with the last selection. Reset the fields to what the server sent.
 addEventListener("pageshow", () => {
   document.querySelectorAll("form[data-sent]").forEach(ready);
   document.querySelectorAll("[data-submit]").forEach(asServed);

@@ -1,12 +1,12 @@
-// Light, dark, or as the system has it. `early.js` applies what was kept before the page is drawn.
+// The theme: light, dark, or the system's. `early.js` applies the stored theme before the page is drawn.
 
 import { say } from "./say.js";
 
-const KEPT = "hookline-theme";
+const STORAGE_KEY = "hookline-theme";
 const THEMES = ["light", "dark"];
 const root = document.documentElement;
 
-// From the system's to the other one, so that the first click is seen.
+// The theme after `system` is the opposite of the system's, so that the first click has a visible effect.
 function order() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   return ["system", ...(dark ? THEMES : [...THEMES].reverse())];
@@ -24,10 +24,10 @@ export function nextTheme() {
 
 function keep(theme) {
   try {
-    if (theme === "system") localStorage.removeItem(KEPT);
-    else localStorage.setItem(KEPT, theme);
+    if (theme === "system") localStorage.removeItem(STORAGE_KEY);
+    else localStorage.setItem(STORAGE_KEY, theme);
   } catch {
-    // It holds for this page, then.
+    // Local storage is blocked, so the theme applies only to this page.
   }
 }
 
@@ -41,9 +41,9 @@ function name() {
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-next]")) nextTheme();
 });
-// Other tabs follow.
+// Change the theme of other tabs too.
 addEventListener("storage", (event) => {
-  if (event.key !== KEPT) return;
+  if (event.key !== STORAGE_KEY) return;
   if (THEMES.includes(event.newValue)) root.dataset.theme = event.newValue;
   else delete root.dataset.theme;
   name();

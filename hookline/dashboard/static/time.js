@@ -1,4 +1,4 @@
-// Times in the viewer's zone, and ages that tick. The server writes both in UTC, so that they are right without scripts too.
+// Shows times in the viewer's time zone and updates ages. The server writes UTC, which is also correct without scripts.
 
 const EVERY = 1000;
 const UNITS = [["d", 86_400], ["h", 3_600], ["min", 60]];
@@ -7,12 +7,12 @@ const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "local time";
 const zoneShort = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts().find(({ type }) => type === "timeZoneName").value;
 const two = (number) => String(number).padStart(2, "0");
 
-// The server's clock is what its ages are counted by: a viewer's may be wrong. Its pages come as they are made.
+// Difference to the server's clock. Ages are computed with the server's clock, because the viewer's may be wrong.
 const skew = Date.now() - servedAt();
 
 function servedAt() {
   const at = Date.parse(document.body.dataset.now ?? "");
-  const age = performance.now(); // since this page was asked for
+  const age = performance.now(); // milliseconds since this page was requested
   return Number.isNaN(at) ? Date.now() : at + age;
 }
 
@@ -36,7 +36,7 @@ function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// ── what is in the page ──
+// ── times in the page ──
 
 export function localize(root) {
   for (const node of root.querySelectorAll("time[datetime]")) {
@@ -53,7 +53,7 @@ export function localize(root) {
   for (const node of root.querySelectorAll("[data-zone]")) write(node, zoneShort);
 }
 
-// A tick of an axis. Those at full hours or days are moved to where these are full here.
+// Updates a label of a time axis. Labels of full hours or days move to the full hour or day of the viewer's time zone.
 function tick(node) {
   const step = Number(node.dataset.step);
   const at = new Date(Number(node.dataset.tick) * 1000);
@@ -75,7 +75,7 @@ function moved(node, at, step) {
   return full;
 }
 
-// ── instants that are filled in: shown in this zone, sent in UTC ──
+// ── date fields: shown in the viewer's time zone, sent in UTC ──
 
 function intoZone(field) {
   if (field.dataset.local || !field.value) return;

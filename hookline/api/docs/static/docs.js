@@ -1,4 +1,4 @@
-// The page works without this: here are the search box, the copy buttons, and the mark on where the reader is.
+// Optional features of the page: the search box, the copy buttons, and the highlighting of the current section.
 
 const box = document.getElementById("find");
 const found = document.getElementById("found");
@@ -43,7 +43,7 @@ function onKey(event) {
   }
 }
 
-// A link to something that the search has hidden shows everything again.
+// A link to an element that the search has hidden shows all elements again.
 function onHash() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target && target.closest("[hidden]")) {
@@ -67,7 +67,7 @@ function addCopyButtons() {
   }
 }
 
-// Not with scrollIntoView: it may move the page too.
+// Does not use scrollIntoView, because that may scroll the page too.
 function keepInView(link) {
   const above = link.offsetTop - nav.scrollTop - box.offsetHeight * 3;
   const below = link.offsetTop + link.offsetHeight - nav.scrollTop - nav.clientHeight;
