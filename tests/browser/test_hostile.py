@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import one_engine
-from tests.browser.scene import crawled
+from tests.browser.example_data import crawled
 from tests.browser.visitor import Visitor
 from tests.browser.world import Customer, World
 from tests.support.receiver import Behaviour

@@ -19,7 +19,7 @@ BAD = ("serious", "critical")
 
 expect.set_options(timeout=PATIENCE)
 
-_rooms: dict[str, BrowserContext] = {}  # of those who have signed in, by server and token; they end with the browser
+_contexts: dict[str, BrowserContext] = {}  # of those who have signed in, by server and token; they end with the browser
 
 
 class Visitor:
@@ -30,25 +30,25 @@ class Visitor:
         self.expected: list[str] = []  # parts of complaints that the test provokes
         self.posted: list[str] = []  # paths
         self._pages: list[Page] = []
-        self._rooms: list[BrowserContext] = []
+        self._contexts: list[BrowserContext] = []
 
     # ── ways in ──
 
     def stranger(self, **options: Any) -> Page:
         """Who has not signed in."""
-        room = self._room(**options)
-        self._rooms.append(room)
-        return self._page(room)
+        context = self._context(**options)
+        self._contexts.append(context)
+        return self._page(context)
 
-    def _room(self, **options: Any) -> BrowserContext:
+    def _context(self, **options: Any) -> BrowserContext:
         screen = {"width": 1280, "height": 900}
         given = {"base_url": self.world.address, "ignore_https_errors": True, "viewport": screen, **options}
-        room = self.chromium.browser.new_context(**given)
-        room.set_default_timeout(PATIENCE)
-        return room
+        context = self.chromium.browser.new_context(**given)
+        context.set_default_timeout(PATIENCE)
+        return context
 
-    def _page(self, room: BrowserContext) -> Page:
-        page = room.new_page()
+    def _page(self, context: BrowserContext) -> Page:
+        page = context.new_page()
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(f"{error}"))
         page.on("request", self._asked)
@@ -62,15 +62,15 @@ class Visitor:
     def holder(self, token: str, path: str = "/", **options: Any) -> Page:
         """Of a token or a key. The form is filled in once; who comes again has the cookie, and the files that do not change."""
         known = f"{self.world.address} {token}"
-        if known not in _rooms:
-            _rooms[known] = self._room()
-            page = self._page(_rooms[known])
+        if known not in _contexts:
+            _contexts[known] = self._context()
+            page = self._page(_contexts[known])
             page.goto("/login")
             page.locator("input[name=token]").fill(token)
             page.locator("form:has(input[name=token]) button").click()
             expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-        kept = _rooms[known].storage_state() if options else None
-        page = self._page(_rooms[known]) if kept is None else self.stranger(storage_state=kept, **options)
+        kept = _contexts[known].storage_state() if options else None
+        page = self._page(_contexts[known]) if kept is None else self.stranger(storage_state=kept, **options)
         page.goto(path)
         return page
 
@@ -98,13 +98,13 @@ class Visitor:
             self.posted.append(asked.path)
 
     def leave(self) -> None:
-        for room in self._rooms:
-            room.close()  # with its pages
+        for context in self._contexts:
+            context.close()  # with its pages
         for page in self._pages:
-            if page.context not in self._rooms:
+            if page.context not in self._contexts:
                 page.remove_listener("console", self._said)  # there is no icon where it goes now
                 _settle(page)
-                page.evaluate("localStorage.clear()")  # whoever has this room next finds it as it was
+                page.evaluate("localStorage.clear()")  # whoever has this context next finds it as it was
                 page.close()
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ from tests.support.certs import Authority
 from tests.support.processes import PATIENT, environment
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import Served, serving
-from tests.support.tls import TlsFront
+from tests.support.tls import TlsProxy
 
 PATIENCE = 60.0  # seconds that another process may take
 REFUSES = Behaviour(status=404, body=b"there is no such shop", headers={"content-type": "text/plain"})
@@ -186,9 +186,9 @@ class Embedders:
 def opened(engine: str, database_url: str, directory: Path, *, role: str = "all") -> Iterator[World]:
     """Behind TLS, as it is deployed: cookies of a frame need it."""
     context = Authority(directory).context("127.0.0.1")
-    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsFront(context) as front:
+    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsProxy(context) as proxy:
         embedders = Embedders(friend, foe)
-        address = f"https://127.0.0.1:{front.port}"
+        address = f"https://127.0.0.1:{proxy.port}"
         settings = {
             "HOOKLINE_PUBLIC_URL": address,
             "HOOKLINE_PORTAL_ORIGINS": embedders.friend,
@@ -200,6 +200,6 @@ def opened(engine: str, database_url: str, directory: Path, *, role: str = "all"
             **PATIENT,
         }
         with serving(database_url, directory, role=role, **settings) as served:
-            front.to = int(served.address.rpartition(":")[2])
+            proxy.to = int(served.address.rpartition(":")[2])
             yield World(engine, address, served, receiver, embedders, environment(database_url, **settings))
             served.ended_well()

@@ -104,7 +104,7 @@ class Noting:
 @asynccontextmanager
 async def behind(name: str, directory: Path, *named: str) -> AsyncIterator[tuple[Noting, int]]:
     pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", "tests.support.noting", *named)
+    command = (sys.executable, "-m", "tests.support.request_printer", *named)
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe)
     try:
         noting = Noting(process)

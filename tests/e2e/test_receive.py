@@ -15,7 +15,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from hookline.model.states import DeliveryState, ErrorKind
-from tests.support.copies import send_copies
+from tests.support.duplicates import send_copies
 from tests.support.receiving import Receiving, sending, settings, until
 
 LEASE = 5  # seconds

@@ -72,7 +72,7 @@ async def endpoints(store: Store, url: str) -> int:
 async def all_at_work(store: Store, app_no: int, receiver: Receiver, count: int) -> int:
     """No worker may hold more than its share of the slow lane, so that so many in flight are at all of them: how many."""
     answered = threading.Event()
-    receiver.behave(Behaviour(gate=answered), path="/slow")
+    receiver.behave(Behaviour(answer_when=answered), path="/slow")
     await store.ingest(factory.new_messages(app_no, count * SHARE, event_type="slow"))
     await receiver.arrived(count * SHARE)
     answered.set()

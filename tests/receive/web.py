@@ -234,26 +234,26 @@ def outlive_leases(keys: Keys | AsyncKeys, path: str) -> None:
             assert keys.seen.renewed.acquire(timeout=PATIENCE)
 
 
-class _Ear(logging.Handler):
+class _LogCapture(logging.Handler):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
-        self.heard = threading.Event()
+        self.seen = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._text in record.getMessage():
-            self.heard.set()
+            self.seen.set()
 
 
 @contextmanager
 def logged(text: str) -> Iterator[threading.Event]:
     """Set when the kit has logged it."""
-    ear, logger = _Ear(text), logging.getLogger("hookline.receive")
-    logger.addHandler(ear)
+    capture, logger = _LogCapture(text), logging.getLogger("hookline.receive")
+    logger.addHandler(capture)
     try:
-        yield ear.heard
+        yield capture.seen
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(capture)
 
 
 @contextmanager

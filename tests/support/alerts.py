@@ -81,22 +81,22 @@ class Fleet:
     async def beat(self) -> None:
         await self._heart.beat()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """It is time for one."""
         await self.scene.age(EVERY)
         await self.watch.look()
 
-    async def looks(self, seconds: float) -> None:
+    async def check_for(self, seconds: float) -> None:
         """As often as the rules are asked in that time."""
         for _ in range(round(seconds / EVERY)):
-            await self.look()
+            await self.check()
 
     async def settle(self, seconds: float = 0.0) -> None:
         """After that time, and after the time that an alert must be over before it is resolved."""
         await self.scene.age(seconds)
-        await self.look()
+        await self.check()
         await self.scene.age(120.0 - EVERY)
-        await self.look()
+        await self.check()
 
     async def firing(self) -> list[Alert]:
         return await self.store.alerts(Page(limit=100), firing=True)

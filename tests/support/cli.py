@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
-from tests.support.nursery import Nursery
+from tests.support.fork_server import ForkServer
 
 MODULE = "hookline.cli"
 COMMAND = (sys.executable, "-m", MODULE)
 
 
 @functools.cache
-def nursery() -> Nursery:
+def fork_server() -> ForkServer:
     """Of this process, from the first short command on."""
-    opened = Nursery(MODULE)
+    opened = ForkServer(MODULE)
     atexit.register(opened.close)
     return opened
 
@@ -65,9 +65,9 @@ class Cli:
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
         """A command that ends by itself."""
-        if not nursery().suits(self.environment):
+        if not fork_server().suits(self.environment):
             return await self.cold(*arguments, stdin=stdin)
-        code, out, err = await nursery().run(
+        code, out, err = await fork_server().run(
             arguments, environment=self.environment, directory=self.directory, stdin=stdin
         )
         return Done(code, out.decode(), err.decode())

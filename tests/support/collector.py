@@ -18,7 +18,7 @@ from tests.support.receiver import Received, Receiver
 Value = str | int | bool
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ReceivedSpan(Struct, frozen=True, kw_only=True):
     """One span, as it arrived."""
 
     name: str
@@ -65,10 +65,10 @@ class Collector:
         }
 
     @property
-    def spans(self) -> list[Told]:
+    def spans(self) -> list[ReceivedSpan]:
         return [span for request in list(self.receiver.requests) for span in read(request)]
 
-    async def told(self, count: int, timeout: float = 60.0) -> list[Told]:
+    async def wait_for_spans(self, count: int, timeout: float = 60.0) -> list[ReceivedSpan]:
         """Once there are so many, by their instants."""
         async with asyncio.timeout(timeout):
             seen = len(self.receiver.requests)  # counted before they are read: the next may arrive meanwhile
@@ -77,20 +77,20 @@ class Collector:
         return sorted(found, key=lambda span: (span.start, -span.end))
 
 
-def read(request: Received) -> list[Told]:
+def read(request: Received) -> list[ReceivedSpan]:
     assert (request.method, request.path) == ("POST", "/v1/traces")
     body = gzip.decompress(request.body) if request.headers.get("content-encoding") == "gzip" else request.body
     found = ExportTraceServiceRequest.FromString(body)
     return [
-        _told(span, _values(group.resource.attributes))
+        _span(span, _values(group.resource.attributes))
         for group in found.resource_spans
         for scope in group.scope_spans
         for span in scope.spans
     ]
 
 
-def _told(span: Proto, resource: dict[str, Value]) -> Told:
-    return Told(
+def _span(span: Proto, resource: dict[str, Value]) -> ReceivedSpan:
+    return ReceivedSpan(
         name=span.name,
         kind=Proto.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"),
         trace_id=span.trace_id.hex(),

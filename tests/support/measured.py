@@ -116,7 +116,7 @@ class Measured:
 async def measuring(
     scene: Scene,
     *,
-    gate: MetricsAccess | None = None,
+    access: MetricsAccess | None = None,
     fleet: ProcessReports | None = None,
     sampler: Sampler | None = None,
     tally: Tally | None = None,
@@ -134,7 +134,7 @@ async def measuring(
     shown = Metrics(tally, sampler, version="9.9.9", engine=scene.store.engine, fleet=fleet, fresh=0.0)
     ingest = GroupCommit(scene.store, tally=tally)
     given = services(scene.store, settings, ingest, tally, traces)
-    app = compose(given, [route(shown, gate or MetricsAccess(None, is_open=False))])
+    app = compose(given, [route(shown, access or MetricsAccess(None, is_open=False))])
     listener, stop = listeners.bind("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:

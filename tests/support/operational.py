@@ -16,19 +16,19 @@ from tests.support import factory
 from tests.support.raw import Raw
 
 
-class Told(Struct, frozen=True):
+class OperationalEvent(Struct, frozen=True):
     org_id: str
     type: str
     data: dict[str, Any]
     event_id: str
 
 
-async def listen(store: Store, org_id: str, **fields: Any) -> Endpoint:
+async def add_listener(store: Store, org_id: str, **fields: Any) -> Endpoint:
     """An operational endpoint of the organization."""
     return await manage.add_operational_endpoint(store, Guard(), org_id, factory.new_endpoint(**fields))
 
 
-async def told(raw: Raw) -> list[Told]:
+async def outbox_events(raw: Raw) -> list[OperationalEvent]:
     """Everything that waits in the outbox, in order."""
     found = []
     for row in await raw.rows("SELECT * FROM outbox ORDER BY id"):
@@ -36,9 +36,9 @@ async def told(raw: Raw) -> list[Told]:
         body = msgspec.json.decode(row["payload"])
         assert set(body) == {"type", "data"}
         assert body["type"] == row["event_type"]
-        found.append(Told(row["app"], body["type"], body["data"], row["event_id"]))
+        found.append(OperationalEvent(row["app"], body["type"], body["data"], row["event_id"]))
     return found
 
 
-async def forget(raw: Raw) -> None:
+async def clear_outbox(raw: Raw) -> None:
     await raw.execute("DELETE FROM outbox")

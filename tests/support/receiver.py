@@ -34,7 +34,7 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     first: bytes = b""  # these bytes before anything else
     delay: float = 0.0  # seconds before what follows
-    gate: threading.Event | None = None  # wait for it before anything else
+    answer_when: threading.Event | None = None  # nothing is sent before this event is set
     hang: bool = False  # never answer
     reset: Literal["", "before", "after"] = ""  # a TCP reset: once the head is read, or once all of it is
     close: bool = False  # close without a response
@@ -119,7 +119,7 @@ async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
     writer.write(behaviour.first)
     if behaviour.delay:
         await asyncio.sleep(behaviour.delay)
-    while behaviour.gate is not None and not behaviour.gate.is_set():
+    while behaviour.answer_when is not None and not behaviour.answer_when.is_set():
         await asyncio.sleep(0.01)
     if behaviour.hang:
         await asyncio.Event().wait()

@@ -14,7 +14,7 @@ from tests.support.scene import Scene
 SHORTEST = 33  # bytes: version, key id, nonce, tag
 
 
-async def crowd(scene: Scene, vault: Vault, count: int) -> None:
+async def add_sealed_endpoints(scene: Scene, vault: Vault, count: int) -> None:
     """Endpoints of an application that no message is for."""
     app = await scene.store.create_application(scene.organization.id, factory.new_application())
     secrets = (Secret(key=factory.secret_key()),)

@@ -8,11 +8,11 @@ import ssl
 from tests.support.threaded import ThreadedServer
 
 
-class TlsFront(ThreadedServer):
-    """`with TlsFront(context) as front: front.port`. `to`: the port behind it."""
+class TlsProxy(ThreadedServer):
+    """`with TlsProxy(context) as proxy: proxy.port`. `to`: the port behind it."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__("TLS front", tls=context)
+        super().__init__("TLS proxy", tls=context)
         self.to = 0
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -222,15 +222,15 @@ def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want)
     world.add(500)
     while world.lane.circuit == Circuit.RECOVERING and world.waiting:
         world.claim(want)
-        world.advance(latency if world.flights else 0.01)
-        world.finish(list(world.flights), Health.GOOD)
+        world.advance(latency if world.jobs else 0.01)
+        world.finish(list(world.jobs), Health.GOOD)
         world.check()
-    starts = [flight for flight in world.starts if flight.circuit == Circuit.RECOVERING]
+    starts = [job for job in world.starts if job.circuit == Circuit.RECOVERING]
     for first in starts[::7]:
         within = [f for f in starts if timedelta(0) <= f.started_at - first.started_at < timedelta(seconds=1)]
-        rate = max(flight.rate or 0.0 for flight in within)
+        rate = max(job.rate or 0.0 for job in within)
         assert len(within) <= rate + burst(rate)
-    assert sum(flight.started_at < ahead(1) for flight in starts) <= 22  # 2 in flight, 20 a second, a burst of 1.25
+    assert sum(job.started_at < ahead(1) for job in starts) <= 22  # 2 in flight, 20 a second, a burst of 1.25
     for _ in range(10):
         world.drain(longest=60)
         world.advance(world.policy.recovery_step)
@@ -375,20 +375,20 @@ def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, conc
         world.advance(gap)
         act(world, action, count)
         world.check()
-    for flight in list(world.flights):
-        world.lose(flight)
+    for job in list(world.jobs):
+        world.lose(job)
     world.drain(longest=policy.cooldown_cap * 1.5)
 
 
 def act(world: World, action: str, count: int) -> None:
-    before, some = world.lane, [flight for flight in world.flights if flight.lease_until > world.now][:count]
+    before, some = world.lane, [job for job in world.jobs if job.lease_until > world.now][:count]
     match action:
         case "claim":
             taken = world.claim(count)
             assert before.circuit != Circuit.OPEN or not taken or before.probe_at <= world.now
         case "die":
-            for flight in some:
-                world.lose(flight)
+            for job in some:
+                world.lose(job)
         case "sweep":
             world.sweep()
         case _:

@@ -148,10 +148,10 @@ def steer(world: World, move: str) -> None:
                 world.tokens.append(Token(world.now, min(world.waiting.values())))
         case "good" | "bad":
             world.claim(3)
-            world.finish(list(world.flights), Health.GOOD if move == "good" else Health.BAD)
+            world.finish(list(world.jobs), Health.GOOD if move == "good" else Health.BAD)
         case "lose":
-            for flight in world.claim(3):
-                world.lose(flight)
+            for job in world.claim(3):
+                world.lose(job)
         case "send":
             world.add(2)
         case "a moment":

@@ -12,7 +12,7 @@ from hookline.model import Actor, ActorKind, LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory
-from tests.support.operational import listen, told
+from tests.support.operational import add_listener, outbox_events
 from tests.support.scene import Scene
 
 DEPLOY = Actor(kind=ActorKind.KEY, name="deploy")
@@ -151,11 +151,11 @@ async def test_no_such_lane(scene: Scene) -> None:
 
 async def test_the_organization_is_told_of_an_opening(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     await scene.store.open_circuit(endpoint.no, "they deploy")
     await scene.store.close_circuit(endpoint.no, "they are back")
     await scene.store.open_circuit(endpoint.no, "too early")
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [(each.type, each.data["cause"]) for each in found] == [
         ("circuit.opened", "they deploy"),
         ("circuit.opened", "too early"),

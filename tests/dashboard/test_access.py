@@ -9,10 +9,22 @@ from hookline.dashboard import pages
 from hookline.dashboard.page import Action, View
 from hookline.dashboard.page_context import PORTAL
 from hookline.store import Store
+from tests.dashboard.all_pages import (
+    NAMED,
+    Holding,
+    actions,
+    asked,
+    check,
+    ends,
+    everything,
+    fields,
+    mixed,
+    path,
+    views,
+)
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import parse
-from tests.dashboard.walk import NAMED, Holding, actions, asked, check, ends, everything, fields, mixed, path, views
 
 # ── strangers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

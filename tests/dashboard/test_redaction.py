@@ -37,9 +37,9 @@ from hookline.store.protocols import Page
 from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Caller
+from tests.dashboard.all_pages import Holding, asked, path, views
 from tests.dashboard.client import Client
 from tests.dashboard.test_live import streaming
-from tests.dashboard.walk import Holding, asked, path, views
 from tests.support import factory
 from tests.support.names import NameServer
 from tests.support.raw import Raw

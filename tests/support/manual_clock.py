@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Hands:
+class ManualClock:
     """Goes on by `step` whenever it is looked at."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from hookline.rules.lane.admission import (
     window_of,
 )
 from hookline.rules.lane.pace import FLOOR, QUIET
-from tests.support.lanes import BEGIN, Flight, Token, World
+from tests.support.lanes import BEGIN, Job, Token, World
 
 POLICY = CircuitPolicy()
 
@@ -302,9 +302,9 @@ class LaneMachine(RuleBasedStateMachine):
         self.world.add(count)
         self.epoch = 0
 
-    def some(self, data: st.DataObject) -> list[Flight]:
-        flights = self.world.flights
-        return data.draw(st.lists(st.sampled_from(flights), min_size=1, max_size=8, unique_by=id))
+    def some(self, data: st.DataObject) -> list[Job]:
+        jobs = self.world.jobs
+        return data.draw(st.lists(st.sampled_from(jobs), min_size=1, max_size=8, unique_by=id))
 
     @rule(count=st.integers(1, 20), due_in=st.sampled_from([0.0, 0.0, 0.0, 3.0, 40.0]))
     def ingest(self, count: int, due_in: float) -> None:
@@ -322,40 +322,40 @@ class LaneMachine(RuleBasedStateMachine):
         if before.circuit == Circuit.OPEN and taken:
             assert before.probe_at is not None
             assert before.probe_at <= self.world.now
-            assert [flight.probe for flight in taken] == [True]
+            assert [job.probe for job in taken] == [True]
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.05, 0.3, 1.1, 8.0, 30.0, 100.0]))
     def wait(self, seconds: float) -> None:
-        """No living worker holds a flight past its lease: what is too late is cut off and released."""
+        """No living worker holds a job past its lease: what is too late is cut off and released."""
         self.world.advance(seconds)
-        if late := [flight for flight in self.world.flights if flight.lease_until <= self.world.now]:
+        if late := [job for job in self.world.jobs if job.lease_until <= self.world.now]:
             self.world.finish(late, Health.NONE)
 
-    @precondition(lambda self: self.world.flights)
+    @precondition(lambda self: self.world.jobs)
     @rule(data=st.data(), health=st.sampled_from(Health), retry_in=st.sampled_from([0.0, 0.7, 25.0]))
     def finish(self, data: st.DataObject, health: Health, retry_in: float) -> None:
-        before, flights = self.world.lane, self.some(data)
-        self.world.finish(flights, health, retry_in=None if health == Health.GOOD else retry_in)
-        if all(flight.epoch != before.epoch for flight in flights):
+        before, jobs = self.world.lane, self.some(data)
+        self.world.finish(jobs, health, retry_in=None if health == Health.GOOD else retry_in)
+        if all(job.epoch != before.epoch for job in jobs):
             assert circuit_of(self.world.lane) == circuit_of(before)
 
-    @precondition(lambda self: self.world.flights)
+    @precondition(lambda self: self.world.jobs)
     @rule(data=st.data(), hold=st.floats(0.0, 50.0))
     def put_off(self, data: st.DataObject, hold: float) -> None:
         self.world.finish(self.some(data), Health.BAD, retry_in=hold, hold=hold)
 
-    @precondition(lambda self: self.world.flights)
+    @precondition(lambda self: self.world.jobs)
     @rule(data=st.data(), hold=st.none() | st.floats(0.0, 50.0))
     def complain(self, data: st.DataObject, hold: float | None) -> None:
-        flights, before = self.some(data), self.world.lane
-        self.world.finish(flights, Health.BAD, retry_in=hold or 0.3, hold=hold, slow_down=True)
+        jobs, before = self.some(data), self.world.lane
+        self.world.finish(jobs, Health.BAD, retry_in=hold or 0.3, hold=hold, slow_down=True)
         assert before.pace is None or self.world.lane.pace is not None
 
-    @precondition(lambda self: self.world.flights)
+    @precondition(lambda self: self.world.jobs)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        for flight in self.some(data):
-            self.world.lose(flight)
+        for job in self.some(data):
+            self.world.lose(job)
 
     @rule()
     def sweep(self) -> None:
@@ -376,8 +376,8 @@ class LaneMachine(RuleBasedStateMachine):
         """Whatever came before, the backlog drains once the endpoint is well and its workers are alive."""
         if not hasattr(self, "world"):
             return
-        for flight in list(self.world.flights):
-            self.world.lose(flight)
+        for job in list(self.world.jobs):
+            self.world.lose(job)
         self.world.set_status(EndpointStatus.ACTIVE)
         slowest = self.world.lane.throttle_rate or 10.0
         paced = 0.0 if self.world.lane.pace is None else QUIET.total_seconds()  # by then it is forgotten
@@ -391,11 +391,11 @@ def circuit_of(lane: Lane) -> tuple[object, ...]:
 
 def check_gentle(world: World) -> None:
     """In no second of one recovery are there more starts than its largest window's rate and burst."""
-    recovering = [flight for flight in world.starts if flight.circuit == Circuit.RECOVERING]
+    recovering = [job for job in world.starts if job.circuit == Circuit.RECOVERING]
     for first in recovering:
         end = first.started_at + timedelta(seconds=1)
         within = [f for f in recovering if f.epoch == first.epoch and first.started_at <= f.started_at < end]
-        rate = max(flight.rate or 0.0 for flight in within)
+        rate = max(job.rate or 0.0 for job in within)
         assert len(within) <= rate + burst(rate) + 1e-6
 
 

@@ -10,8 +10,8 @@ from hookline.store.protocols import Page
 from hookline.web.context import WebContext
 from tests.api.conftest import serving
 from tests.api.test_hostile import read_to_end
+from tests.dashboard.all_pages import NAMED, Holding, actions, check, path, views
 from tests.dashboard.client import Client
-from tests.dashboard.walk import NAMED, Holding, actions, check, path, views
 from tests.support import factory
 
 STRANGE = (

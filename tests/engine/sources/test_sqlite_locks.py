@@ -37,9 +37,11 @@ def shop(tmp_path: Path, mode: str) -> AppFile:
     return AppFile(tmp_path / "shop.db", mode=mode).make()
 
 
-async def till(shop: AppFile, app: str, enough: asyncio.Event, *, timeout: float, lifetime: str) -> dict[str, Any]:
+async def run_publisher(
+    shop: AppFile, app: str, enough: asyncio.Event, *, timeout: float, lifetime: str
+) -> dict[str, Any]:
     """A process of its own: locks of one process are no obstacle to itself."""
-    arguments = ("-m", "tests.support.till", str(shop.path), app, str(ORDERS), str(timeout), lifetime)
+    arguments = ("-m", "tests.support.sqlite_publisher", str(shop.path), app, str(ORDERS), str(timeout), lifetime)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
     await enough.wait()
@@ -73,7 +75,7 @@ async def test_a_transaction_that_reads_and_then_writes_never_fails_because_of_t
     scene: Scene, source: SqliteSource, shop: AppFile, lifetime: str, timeout: float
 ) -> None:
     enough = asyncio.Event()
-    app = asyncio.create_task(till(shop, scene.app.id, enough, timeout=timeout, lifetime=lifetime))
+    app = asyncio.create_task(run_publisher(shop, scene.app.id, enough, timeout=timeout, lifetime=lifetime))
     reports = await relay(source, app, enough, shop, scene)
     said = await app
     assert said["errors"] == []

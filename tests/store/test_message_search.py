@@ -14,7 +14,7 @@ from hookline.model.states import EndpointStatus, Health
 from hookline.services import explain
 from hookline.store import listing, message_search
 from hookline.store.protocols import Page, Walk
-from tests.store.test_walks import both_ways, walk_through
+from tests.store.test_listings import both_ways, walk_through
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -1,6 +1,6 @@
 """A relay from an application's SQLite file that is killed in the middle, again and again:
 
-    python -m tests.support.copier DIRECTORY ROUNDS SEED
+    python -m tests.support.killed_relay DIRECTORY ROUNDS SEED
 
 Each round publishes, then forks a relay that ends itself by SIGKILL before or after some call, in any of its threads, drawn by
 lot. The last one lives. Event ids are forgotten between rounds: only the place keeps a row from being copied twice.

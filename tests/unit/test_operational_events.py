@@ -9,7 +9,7 @@ import pytest
 from hookline.model import LeasedDelivery
 from hookline.rules.operational_events import DESCRIPTIONS, FAILING, Kind, of_lanes, of_results, recovers
 from tests.support import factory
-from tests.unit.test_record_decisions import job
+from tests.unit.test_outcomes import job
 
 
 def tried(sent: int, *, attempts: int | None = None, trigger: int = 0) -> LeasedDelivery:

@@ -322,7 +322,7 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
 async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> None:
     """PostgreSQL stops while requests are in flight; their outcomes wait in memory until it is back."""
     stopped = threading.Event()
-    receiver.behave(Behaviour(gate=stopped))
+    receiver.behave(Behaviour(answer_when=stopped))
     with private_server() as server:
         store = await open_store(server.url("postgres"), vault=Vault([new_key()]), options=StoreOptions(lease=600.0))
         await store.migrate()

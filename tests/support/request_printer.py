@@ -19,7 +19,7 @@ from hookline.server import sockets as listeners
 from hookline.web.forwarded import Forwarded, Proxies
 
 
-async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+async def print_request(scope: Scope, receive: Receive, send: Send) -> None:
     body, more = b"", True
     while more:
         message = await receive()
@@ -41,7 +41,7 @@ async def main(named: list[str]) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     listener = listeners.bind("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
-    app = Forwarded(noting, Proxies(map(ip_network, named)))
+    app = Forwarded(print_request, Proxies(map(ip_network, named)))
     await http.serve(app, listener, stop=asyncio.Event(), grace=1)
 
 

@@ -9,7 +9,7 @@ from hookline.store.protocols import Page
 from tests.support import factory
 
 
-async def names(store: Store, organization: Organization) -> dict[str, str]:
+async def create_path_parameters(store: Store, organization: Organization) -> dict[str, str]:
     """An application with an endpoint, a message that was delivered and one that died."""
     event_type = await store.save_event_type(factory.event_type(organization.id))
     app = await store.create_application(organization.id, factory.new_application())

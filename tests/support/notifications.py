@@ -12,20 +12,20 @@ PATIENCE = 60.0  # seconds
 
 
 @asynccontextmanager
-async def ear(url: str, channel: str) -> AsyncIterator[list[str]]:
+async def notifications(url: str, channel: str) -> AsyncIterator[list[str]]:
     """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
-    heard: list[str] = []
+    received: list[str] = []
     last = asyncio.Event()
 
     def listen(_connection: object, _pid: int, _channel: str, payload: str) -> None:
         if payload == "last":
             last.set()
         else:
-            heard.append(payload)
+            received.append(payload)
 
     session = await RawPostgres.connect(url)
     await session.connection.add_listener(channel, listen)
-    yield heard
+    yield received
     await session.execute(f"SELECT pg_notify('{channel}', 'last')")
     await asyncio.wait_for(last.wait(), PATIENCE)
     await session.connection.remove_listener(channel, listen)

@@ -33,9 +33,9 @@ _CODE = struct.Struct("!i")
 # ── who asks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Nursery:
+class ForkServer:
     def __init__(self, module: str) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="hookline-nursery-")
+        self._home = tempfile.TemporaryDirectory(prefix="hookline-fork-server-")
         self._path = f"{self._home.name}/socket"
         self._environment = dict(os.environ) | {"PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(
@@ -100,7 +100,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-# ── the nursery ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the server ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from hookline.dashboard.page import View
 from tests.browser.conftest import one_engine
-from tests.browser.scene import scene, views, way, ways
+from tests.browser.example_data import page_url, page_urls, scene, views
 from tests.browser.visitor import PHONE, Visitor, accessible, fits
 from tests.browser.world import World
 
@@ -36,7 +36,7 @@ def named(view: View) -> str:
 @one_engine
 @pytest.mark.parametrize("view", shown(portal=False), ids=named)
 def test_page(visitor: Visitor, view: View) -> None:
-    page = visitor.operator(way(visitor, view))
+    page = visitor.operator(page_url(visitor, view))
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     expect(page.get_by_role("main")).to_be_visible()
     accessible(page)
@@ -50,7 +50,7 @@ def test_pages_of_the_portal(visitor: Visitor, world: World) -> None:
     page = visitor.customer(scene(world))
     accessible(page)
     for view in shown(portal=True):
-        page.goto(way(visitor, view, portal=True))
+        page.goto(page_url(visitor, view, portal=True))
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         fits(page)
     page.set_viewport_size(PHONE)
@@ -62,13 +62,13 @@ def test_pages_on_postgres(visitor: Visitor, world: World) -> None:
     """What they look like does not depend on the engine; that they are there does. Without scripts they are too."""
     page = visitor.operator(java_script_enabled=False)
     for view in shown(portal=False):
-        page.goto(way(visitor, view))
+        page.goto(page_url(visitor, view))
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
 
 
 def test_every_link_leads_somewhere(visitor: Visitor) -> None:
-    assert ways(visitor).broken == {}
-    assert ways(visitor, portal=True).broken == {}
+    assert page_urls(visitor).broken == {}
+    assert page_urls(visitor, portal=True).broken == {}
 
 
 @one_engine

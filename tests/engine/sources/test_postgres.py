@@ -24,7 +24,7 @@ from hookline.store.outage import Outage
 from hookline.store.postgres import relay
 from hookline.store.protocols import Page
 from tests.support import factory
-from tests.support.hands import Hands
+from tests.support.manual_clock import ManualClock
 from tests.support.postgres import Databases, PostgresServer, private_server
 from tests.support.scene import Scene
 from tests.support.shop_database import CRASH_AT_COMMIT, CRASH_AT_DELETE, ShopDatabase
@@ -340,19 +340,19 @@ async def test_a_late_commit_is_not_skipped(scene: Scene, shop: ShopDatabase, so
 async def test_dear_looks_rest_also_while_they_find_something(
     scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands = Hands()
-    monkeypatch.setattr(relay, "monotonic", hands)
-    monkeypatch.setattr(postgres, "monotonic", hands)
-    hands.step = 1.0  # as beside a long transaction
+    clock = ManualClock()
+    monkeypatch.setattr(relay, "monotonic", clock)
+    monkeypatch.setattr(postgres, "monotonic", clock)
+    clock.step = 1.0  # as beside a long transaction
     for _ in range(5):
         await shop.publish(scene.app.id)
         assert (await source.move(10)).relayed == 1
-    hands.step = 0.0
+    clock.step = 0.0
     (keyed,) = await shop.publish(scene.app.id, ordering_key="k")
     (plain,) = await shop.publish(scene.app.id)
     assert (await source.move(10)).relayed == 1
     assert (await source.move(10)).relayed == 0
-    hands.now += 2.1
+    clock.now += 2.1
     assert (await source.move(10)).relayed == 1
     assert (await messages(scene))[-2:] == [plain, keyed]
 

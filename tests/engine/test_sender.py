@@ -198,13 +198,13 @@ def test_a_descriptor_past_the_limit_of_select_is_heard(receiver: Receiver, send
 
 @pytest.mark.usefixtures("patient", "descriptors")
 def test_many_sockets_at_once(receiver: Receiver) -> None:
-    count, gate = 1_500, threading.Event()
-    receiver.behave(Behaviour(gate=gate))
+    count, release = 1_500, threading.Event()
+    receiver.behave(Behaviour(answer_when=release))
     with Sending(slots=count) as sending:
         requests = [request(f"{receiver.url}/{n}", deadline=60) for n in range(count)]
         sending.submit(*requests)
         receiver.wait_for(count)
-        gate.set()
+        release.set()
         assert {sent.status for sent in sending.wait(*requests)} == {200}
         assert receiver.connections == count
         receiver.behave(Behaviour(status=201))
@@ -214,8 +214,8 @@ def test_many_sockets_at_once(receiver: Receiver) -> None:
 
 
 def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
-    gate = threading.Event()
-    receiver.behave(Behaviour(gate=gate))
+    release = threading.Event()
+    receiver.behave(Behaviour(answer_when=release))
     receiver.behave(Behaviour(), "/later")
     with Sending(slots=2) as sending, Sending() as another:
         held = [request(f"{receiver.url}/held") for _ in range(2)]
@@ -225,7 +225,7 @@ def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
         # A connection of the third would have come before this one's own.
         assert another.one(f"{receiver.url}/later").status == 200
         assert (receiver.connections, sending.sender.active) == (3, 3)
-        gate.set()
+        release.set()
         assert [sent.status for sent in sending.wait(*held, waiting)] == [200] * 3
         assert [received.path for received in receiver.wait_for(4)] == ["/held", "/held", "/later", "/next"]
         assert sending.sender.active == 0

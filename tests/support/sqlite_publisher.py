@@ -1,6 +1,6 @@
 """An application on SQLite that reads and then writes in one transaction, as Flask and Django ones do:
 
-    python -m tests.support.till FILE APP COUNT TIMEOUT session|request
+    python -m tests.support.sqlite_publisher FILE APP COUNT TIMEOUT session|request
 
 One transaction after the other, so that nobody but Hookline could be in its way: so many, and then on until its input ends, and
 one more that pays. It prints what it committed, what it rolled back and every error, as one JSON document.
@@ -22,20 +22,22 @@ WORK = 0.001  # seconds between the read and the write
 
 
 def main(file: str, app: str, count: str, timeout: str, lifetime: str) -> None:
-    till = Till(Path(file), app, float(timeout), per_request=lifetime == "request")
+    publisher = Publisher(Path(file), app, float(timeout), per_request=lifetime == "request")
     number = 0
     while number < int(count) or not _input_ended():
-        till.order(number, pays=number % 5 != 0)
+        publisher.order(number, pays=number % 5 != 0)
         number += 1
-    till.order(number, pays=True)
-    print(json.dumps({"committed": till.committed, "rolled_back": till.rolled_back, "errors": till.errors}))
+    publisher.order(number, pays=True)
+    print(
+        json.dumps({"committed": publisher.committed, "rolled_back": publisher.rolled_back, "errors": publisher.errors})
+    )
 
 
 def _input_ended() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
-class Till:
+class Publisher:
     def __init__(self, file: Path, app: str, timeout: float, *, per_request: bool) -> None:
         self._file = file
         self._app = app

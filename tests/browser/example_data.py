@@ -21,7 +21,7 @@ from tests.browser.world import FAILS, REFUSES, Customer, World
 MOST = 4  # addresses of one page whose links are followed
 
 
-class Ways(Struct):
+class PageUrls(Struct):
     """What the links of all pages lead to."""
 
     found: dict[str, str] = {}  # an address of each page, by its route
@@ -30,7 +30,7 @@ class Ways(Struct):
 
 _HREF = re.compile(r'<a\b[^>]*?\bhref="([^"]+)"')
 _scenes: dict[str, Customer] = {}  # by the address of the world
-_ways: dict[tuple[str, bool], Ways] = {}
+_page_urls: dict[tuple[str, bool], PageUrls] = {}
 
 
 def scene(world: World) -> Customer:
@@ -63,28 +63,28 @@ def views(*, portal: bool) -> list[View]:
     return [view for view in pages.VIEWS if view.portal or not portal]
 
 
-def way(visitor: Visitor, view: View, *, portal: bool = False) -> str:
+def page_url(visitor: Visitor, view: View, *, portal: bool = False) -> str:
     """An address of that page, as some other page links to it."""
-    found = ways(visitor, portal=portal).found.get(view.path)
+    found = page_urls(visitor, portal=portal).found.get(view.path)
     assert found is not None, f"no page links to {view.path}"
     return found
 
 
-def ways(visitor: Visitor, *, portal: bool = False) -> Ways:
+def page_urls(visitor: Visitor, *, portal: bool = False) -> PageUrls:
     known = (visitor.world.address, portal)
-    if known not in _ways:
+    if known not in _page_urls:
         customer = scene(visitor.world)
         page = visitor.customer(customer) if portal else visitor.operator()
         # Others' customers are in the same world: its own messages first.
         starts = [PORTAL] if portal else ["/", f"/messages?app={customer.id}"]
-        _ways[known] = crawled(page, starts, portal=portal)
-    return _ways[known]
+        _page_urls[known] = crawled(page, starts, portal=portal)
+    return _page_urls[known]
 
 
-def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> Ways:
+def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> PageUrls:
     """From page to page by their links, without showing them."""
     routes = _routes(portal=portal)
-    made = Ways()
+    made = PageUrls()
     taken: Counter[str] = Counter()
     waiting, seen = deque(starts), set(starts)
     while waiting:
