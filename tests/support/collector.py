@@ -1,4 +1,4 @@
-"""A real OTLP receiver on loopback: what it was sent, as OpenTelemetry's own definitions read it."""
+"""A real OTLP receiver on loopback. It decodes the spans that it received with OpenTelemetry's own definitions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Value = str | int | bool
 
 
 class ReceivedSpan(Struct, frozen=True, kw_only=True):
-    """One span, as it arrived."""
+    """One span as the collector received it."""
 
     name: str
     kind: str
     trace_id: str
     span_id: str
-    parent_id: str  # empty: none
+    parent_id: str  # empty: the span has no parent
     start: int
     end: int
     state: str
@@ -37,12 +37,12 @@ class ReceivedSpan(Struct, frozen=True, kw_only=True):
 
     @property
     def parent(self) -> str:
-        """As it goes out to whatever is below it."""
+        """The `traceparent` value that this span gives to its children."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
 
 class Collector:
-    """`with Collector() as collector:`; spans are read from the requests of its receiver."""
+    """`with Collector() as collector:`. The spans are read from the requests of its receiver."""
 
     def __init__(self) -> None:
         self.receiver = Receiver()
@@ -69,9 +69,10 @@ class Collector:
         return [span for request in list(self.receiver.requests) for span in read(request)]
 
     async def wait_for_spans(self, count: int, timeout: float = 60.0) -> list[ReceivedSpan]:
-        """Once there are so many, by their instants."""
+        """Wait until this many spans have arrived, and return them ordered by time."""
         async with asyncio.timeout(timeout):
-            seen = len(self.receiver.requests)  # counted before they are read: the next may arrive meanwhile
+            # Count the requests before reading them: the next one may arrive in between.
+            seen = len(self.receiver.requests)
             while len(found := self.spans) < count:
                 seen = len(await self.receiver.arrived(seen + 1, timeout))
         return sorted(found, key=lambda span: (span.start, -span.end))

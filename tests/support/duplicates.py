@@ -1,4 +1,4 @@
-"""A sender that repeats itself: copies of one event at a steady rate over loopback, however slowly they are answered."""
+"""A sender that sends copies of one event at a steady rate over loopback, however slowly the receiver answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 LONGEST_IDLE = 2.0  # seconds
 
-Signed = Callable[[], Mapping[str, str]]  # the headers of one more attempt
+Signed = Callable[[], Mapping[str, str]]  # the headers of the next attempt
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -32,8 +32,9 @@ class Copies(Struct, frozen=True, kw_only=True):
 async def send_copies(
     url: str, body: bytes, signed: Signed, *, rate: int, count: int, answered: Callable[[int], None]
 ) -> Copies:
-    """Each at its own instant: one that waits for its answer holds up none of the others. `answered` is told how many were."""
-    line = _Line(url)
+    """Send each copy at its own time, without waiting for earlier answers. `answered` is called with the number of
+    answers so far."""
+    line = _ConnectionPool(url)
     answers: list[Answer] = []
 
     async def send() -> None:
@@ -52,8 +53,8 @@ async def send_copies(
     return Copies(answers=answers, took=time.monotonic() - started)
 
 
-class _Line:
-    """Connections to one address, kept alive: as many as requests are open at once."""
+class _ConnectionPool:
+    """A pool of kept connections to one address: as many as requests are open at once."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -70,7 +71,7 @@ class _Line:
         return answer
 
     def _spare(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """The one that was used last. Servers close those that are idle for some seconds."""
+        """Return the connection that was used last, because servers close connections that are idle for some seconds."""
         if not self._idle:
             return None
         since, reader, writer = self._idle.pop()

@@ -1,8 +1,8 @@
-"""Short commands without their imports: a process that has imported the command line forks one for each of them.
+"""A server that forks a process for each short command, so that the command needs no time for imports.
 
-A command is a process of its own all the same, with its own arguments, environment, directory and streams. Run as a script
-with the path of a socket; it ends with its standard input. A request is one connection: a length, JSON, and the three streams;
-the answer is the exit code.
+The server has imported the command line. Each command is still its own process, with its own arguments, environment,
+directory and streams. Run this module as a script with the path of a socket; it ends when its standard input ends.
+One connection is one request: a length, JSON and the three streams. The answer is the exit code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("!I")
 _CODE = struct.Struct("!i")
 
 
-# ── who asks ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the client ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class ForkServer:
@@ -45,14 +45,15 @@ class ForkServer:
             env=self._environment,
         )
         assert self._process.stdout is not None
-        self._process.stdout.readline()  # it listens
+        self._process.stdout.readline()  # the server listens now
 
     def close(self) -> None:
         self._process.communicate()
         self._home.cleanup()
 
     def suits(self, environment: Mapping[str, str]) -> bool:
-        """What Python and libraries read at their start cannot be changed later."""
+        """Return whether a forked process can have this environment. Variables that Python reads at its start cannot
+        change later."""
         return _of_python(environment) == _of_python(self._environment)
 
     async def run(
@@ -95,7 +96,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
-        assert part, "the command's process is gone without an exit code"
+        assert part, "the process of the command ended without an exit code"
         data += part
     return data
 
@@ -118,8 +119,8 @@ def main() -> None:
 
 
 def _begin_each(listener: socket.socket) -> bool:
-    """True in the process of a command, which is set up for it; False once nobody will ask any more."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    """Accept requests. Return True in the process of a command, ready to run it; return False when the input has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for these child processes
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
@@ -132,7 +133,7 @@ def _begin_each(listener: socket.socket) -> bool:
 
 
 def _keep(connection: socket.socket) -> bool:
-    """Begin the command, wait for its end and tell of it."""
+    """Start the command, wait for its end and send the exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
     (length,) = _LENGTH.unpack(head)

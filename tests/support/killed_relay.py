@@ -1,9 +1,10 @@
-"""A relay from an application's SQLite file that is killed in the middle, again and again:
+"""Kill a relay from an application's SQLite file at random points, again and again:
 
     python -m tests.support.killed_relay DIRECTORY ROUNDS SEED
 
-Each round publishes, then forks a relay that ends itself by SIGKILL before or after some call, in any of its threads, drawn by
-lot. The last one lives. Event ids are forgotten between rounds: only the place keeps a row from being copied twice.
+Each round publishes, then forks a relay that kills itself with SIGKILL before or after a random call in any of its
+threads. The last relay is not killed. Event ids are forgotten between rounds, so only the stored position prevents a
+row from being copied twice.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main(directory: str, rounds: str, seed: str) -> None:
     app = _forked(partial(_made, hookline))
     published: list[str] = []
     killed = 0
-    calls: list[int] = []  # of each life that came to its end: one that had to wait for the machine took many
+    calls: list[int] = []  # calls of each relay that finished; one that waited for a busy machine made many
     for number in range(int(rounds)):
         published += shop.publish(app, 1 + number % 5)
         last = chance.randint(1, chance.choice(calls)) if calls else LIVE
@@ -53,7 +54,7 @@ def main(directory: str, rounds: str, seed: str) -> None:
 
 
 def _forked(work: Callable[[], object]) -> str:
-    """What it returned, as text; nothing if it was killed."""
+    """Run in a forked process and return its result as text, or nothing if it was killed."""
     reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -85,7 +86,7 @@ def _run(shop: AppFile, hookline: Path, last: int) -> int:
 
 
 async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
-    """Until the newest row has been copied; how many calls that took."""
+    """Relay until the newest row is copied, and return how many calls that took."""
     calls = Calls(last)
     threading.setprofile(calls.seen)
     sys.setprofile(calls.seen)
@@ -103,7 +104,8 @@ async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
 
 
 class Calls:
-    """Of every function, Python's and C's, when it begins and when it has returned; in all threads."""
+    """Count calls of every function, in Python and C and in all threads: at the start and at the return. Kill the
+    process at the last."""
 
     def __init__(self, last: int) -> None:
         self._last = last

@@ -1,4 +1,5 @@
-"""One lane in virtual time, kept as an engine keeps it: deliveries, wake tokens, leases. For tests of `lane` and `circuit`."""
+"""One lane in virtual time with deliveries, wake tokens and leases, as an engine keeps it. For tests of `lane` and
+`circuit`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hookline.rules.lane.admission import REFUSED_PAUSE, admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold
 
 BEGIN = datetime(2025, 6, 2, 9, 30, 11, 40, tzinfo=UTC)
-UNKNOWN_EPOCH = -1  # what a sweep knows of a lease that somebody lost
+UNKNOWN_EPOCH = -1  # the epoch that a sweep records for an expired lease
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Job:
     epoch: int
     counted: bool
     probe: bool
-    circuit: Circuit  # when it was admitted
+    circuit: Circuit  # state of the circuit when the delivery was admitted
     rate: float | None
 
 
@@ -48,7 +49,7 @@ class World:
     waiting: dict[int, datetime] = field(default_factory=dict)
     tokens: list[Token] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
-    lost: list[Job] = field(default_factory=list)  # their workers died
+    lost: list[Job] = field(default_factory=list)  # jobs whose workers died
     starts: list[Job] = field(default_factory=list)
     events: list[LaneEvent] = field(default_factory=list)
     made: int = 0
@@ -59,7 +60,7 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def add(self, count: int, due_in: float = 0.0) -> None:
-        """Ingest: deliveries and one token; never the lane."""
+        """Ingest deliveries: add them and one wake token, and leave the lane as it is."""
         due = self.now + timedelta(seconds=due_in)
         for _ in range(count):
             self.waiting[self.made] = due
@@ -69,7 +70,7 @@ class World:
     # ── claim ──
 
     def claim(self, want: int = 100, crowded: int | None = None, locked: int = 0) -> list[Job]:
-        """As an engine does it; the first `locked` candidates are held by another transaction and skipped."""
+        """Claim as an engine does. Another transaction locks the first `locked` candidates, so the claim skips them."""
         if not any(token.at <= self.now for token in self.tokens):
             return []
         floor = min(token.floor for token in self.tokens)
@@ -104,7 +105,7 @@ class World:
         hold: float | None = None,
         slow_down: bool = False,
     ) -> None:
-        """Record one batch; those that are not good are due again after `retry_in`."""
+        """Record one batch. Deliveries that failed are due again after `retry_in` seconds."""
         retry_in = retry_in if retry_in is not None else (None if health == Health.GOOD else 0.0)
         until = None if hold is None else self.now + timedelta(seconds=hold)
         self._fold([outcome(job, health, hold_until=until, slow_down=slow_down) for job in jobs])
@@ -114,7 +115,7 @@ class World:
             self._again(jobs, retry_in)
 
     def lose(self, job: Job) -> None:
-        """Its worker dies: nothing more is heard of it until the sweep."""
+        """The worker of this job dies. Nothing happens to the job until the sweep finds its expired lease."""
         self.jobs.remove(job)
         self.lost.append(job)
 
@@ -145,7 +146,7 @@ class World:
         if status == EndpointStatus.ACTIVE and self.waiting:
             self.tokens.append(Token(self.now, min(self.waiting.values())))
 
-    # ── what must always hold ──
+    # ── invariants ──
 
     def check(self) -> None:
         lane = self.lane
@@ -156,12 +157,14 @@ class World:
         assert (lane.opened_at is None) == (lane.circuit == Circuit.CLOSED)
         probes = [job for job in (*self.jobs, *self.lost) if job.probe and job.lease_until > self.now]
         assert len(probes) <= 1
-        assert lane.waiting_floor is None or lane.in_flight > 0  # somebody will free the room that is waited for
+        # a job in flight will free the slot that the lane waits for
+        assert lane.waiting_floor is None or lane.in_flight > 0
         for due in set(self.waiting.values()):
             self._check_wakes(due)
 
     def _check_wakes(self, due: datetime) -> None:
-        """Invariant 7: a token no later than the delivery's due instant or what holds its lane."""
+        """Invariant 7: there is a token no later than the due time of the delivery, or than the time until which its
+        lane is held."""
         if self.lane.status != EndpointStatus.ACTIVE:
             return
         if self.lane.waiting_floor is not None and self.lane.waiting_floor <= due:
@@ -173,7 +176,7 @@ class World:
     # ── recovery ──
 
     def drain(self, longest: float) -> None:
-        """From now on the endpoint is well: everything arrives within `longest` seconds."""
+        """From now on the endpoint is healthy: check that everything is delivered within `longest` seconds."""
         end = self.now + timedelta(seconds=longest)
         while self.waiting or self.jobs or self.lost:
             assert self.now <= end, f"{len(self.waiting)} deliveries were left: {self.lane}"

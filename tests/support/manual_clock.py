@@ -1,10 +1,10 @@
-"""A clock for code that reads one by itself."""
+"""A clock that a test moves, for code that reads the clock by itself."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """Goes on by `step` whenever it is looked at."""
+    """Each reading moves the clock forward by `step` seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""The parts of one process on one tally, and its `/metrics`, read over a socket."""
+"""The parts of one process that share a tally, and its `/metrics` page, read over a socket."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Scrape:
-    """What one reading says."""
+    """The values of one reading of `/metrics`."""
 
     def __init__(self, text: str) -> None:
-        self.kinds: dict[str, str] = {}  # of families
+        self.kinds: dict[str, str] = {}  # metric families
         self.samples: dict[tuple[str, Labels], float] = {}
         self._counts: set[tuple[str, Labels]] = set()
         for family in text_string_to_metric_families(text):
@@ -55,7 +55,7 @@ class Scrape:
         return {dict(labels)[label]: value for (found, labels), value in self.samples.items() if found == name}
 
     def grown(self, before: Scrape) -> dict[str, float]:
-        """What was counted since, but for the readings themselves: `attempts{outcome=dead,result=4xx}` and how often."""
+        """Return what was counted since `before`, without the counters of the readings themselves."""
         found = {}
         for name, labels in self._counts:
             change = self.samples[name, labels] - before.samples.get((name, labels), 0.0)
@@ -84,7 +84,7 @@ class Measured:
         return Scrape(text.decode())
 
     async def sampled(self) -> Scrape:
-        """With the figures of this moment."""
+        """Read `/metrics` after the sampler has read the current figures."""
         await self.sampler.take()
         return await self.scrape()
 

@@ -1,4 +1,4 @@
-"""Who is notified in a PostgreSQL database."""
+"""The notifications of one channel of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PATIENCE = 60.0  # seconds
 
 @asynccontextmanager
 async def notifications(url: str, channel: str) -> AsyncIterator[list[str]]:
-    """What is notified meanwhile; complete at the end, because the last word comes after all the others."""
+    """Collect the notifications sent during the block. The list is complete at its end, because the last one is our own
+    marker."""
     received: list[str] = []
     last = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Who listens to operational webhooks, and what they are told."""
+"""Endpoints for operational webhooks, and the operational events that wait in the outbox."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class OperationalEvent(Struct, frozen=True):
 
 
 async def add_listener(store: Store, org_id: str, **fields: Any) -> Endpoint:
-    """An operational endpoint of the organization."""
+    """Create an endpoint for operational webhooks of the organization."""
     return await manage.add_operational_endpoint(store, Guard(), org_id, factory.new_endpoint(**fields))
 
 
 async def outbox_events(raw: Raw) -> list[OperationalEvent]:
-    """Everything that waits in the outbox, in order."""
+    """Return every event in the outbox, in order."""
     found = []
     for row in await raw.rows("SELECT * FROM outbox ORDER BY id"):
         assert (row["org_id"], row["error"]) == (MANAGEMENT, None)

@@ -1,4 +1,4 @@
-"""Operators, sessions and entries of the audit log, each unlike the last."""
+"""Builders of operators, sessions and audit entries. All values differ."""
 
 from __future__ import annotations
 

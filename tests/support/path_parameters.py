@@ -1,4 +1,5 @@
-"""One of everything that a path of the API can name: made anew for each operation, because some delete it."""
+"""Create one of each object that a path of the API names. Each operation gets new objects, because some operations
+delete them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from tests.support import factory
 
 
 async def create_path_parameters(store: Store, organization: Organization) -> dict[str, str]:
-    """An application with an endpoint, a message that was delivered and one that died."""
+    """Create an application with an endpoint, a delivered message and a dead letter; return their ids by path
+    parameter."""
     event_type = await store.save_event_type(factory.event_type(organization.id))
     app = await store.create_application(organization.id, factory.new_application())
     endpoint = await store.create_endpoint(app.no, factory.new_endpoint())

@@ -1,6 +1,6 @@
-"""A server of ours whose application notes what it is asked, as a process of its own: a line of JSON for each request.
+"""Hookline's HTTP server with an application that prints each request as a line of JSON, in its own process.
 
-It prints its port first. Its arguments are the proxies that were named to it.
+It prints its port first. Its arguments are the networks of trusted proxies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def print_request(scope: Scope, receive: Receive, send: Send) -> None:
         "path": scope["path"],
         "body": body.decode("latin-1"),
         "caller": [scope["client"][0], scope["scheme"]],
-        "head": sum(len(line) + 2 for line in lines) + 2,  # bytes, as it came
+        "head": sum(len(line) + 2 for line in lines) + 2,  # length of the head in bytes, as received
     }
     print(json.dumps(noted), flush=True)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})

@@ -1,9 +1,10 @@
-"""An application on SQLite that reads and then writes in one transaction, as Flask and Django ones do:
+"""An application on SQLite that reads and then writes in one transaction, as Flask and Django applications do:
 
     python -m tests.support.sqlite_publisher FILE APP COUNT TIMEOUT session|request
 
-One transaction after the other, so that nobody but Hookline could be in its way: so many, and then on until its input ends, and
-one more that pays. It prints what it committed, what it rolled back and every error, as one JSON document.
+It runs one transaction after the other, so only Hookline can block it. It runs COUNT transactions, continues until its
+input ends, and commits one more order. It prints the committed and rolled-back events and every error as one JSON
+document.
 """
 
 from __future__ import annotations
