@@ -1,4 +1,4 @@
-"""Something of everything, so that every page has something to show; and the way to each page through the links of others."""
+"""Example data for every page, and the URL of each page as other pages link to it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from hookline.dashboard.page_context import PORTAL
 from tests.browser.visitor import Visitor
 from tests.browser.world import FAILS, REFUSES, Customer, World
 
-MOST = 4  # addresses of one page whose links are followed
+LIMIT = 4  # number of URLs per page whose links are followed
 
 
 class PageUrls(Struct):
-    """What the links of all pages lead to."""
+    """The URLs that the links of all pages lead to."""
 
-    found: dict[str, str] = {}  # an address of each page, by its route
-    broken: dict[str, int] = {}  # addresses that some page links to, and what they are answered with
+    found: dict[str, str] = {}  # one URL of each page, by its route
+    broken: dict[str, int] = {}  # linked URLs that do not answer 200, and their status
 
 
 _HREF = re.compile(r'<a\b[^>]*?\bhref="([^"]+)"')
-_scenes: dict[str, Customer] = {}  # by the address of the world
+_scenes: dict[str, Customer] = {}  # by the address of the server
 _page_urls: dict[tuple[str, bool], PageUrls] = {}
 
 
 def scene(world: World) -> Customer:
-    """Nobody changes it."""
+    """The customer with the example data. Tests do not change it."""
     if world.address not in _scenes:
         _scenes[world.address] = _made(world)
     return _scenes[world.address]
@@ -43,7 +43,7 @@ def scene(world: World) -> Customer:
 def _made(world: World) -> Customer:
     world.catalogue()
     customer = world.customer("Acme Store")
-    well, refuses = customer.endpoint(), customer.endpoint(REFUSES)
+    healthy, refuses = customer.endpoint(), customer.endpoint(REFUSES)
     customer.endpoint(FAILS, description="in maintenance", policy={"maxAttempts": 1})
     paused = customer.endpoint()
     world.post(f"/app/{customer.id}/endpoint/{paused.id}/pause", {"cause": "they move to another data centre"})
@@ -51,7 +51,7 @@ def _made(world: World) -> Customer:
     for number in range(1, 7):
         customer.publish({"order": number}, eventId=f"evt-{number}", channels=["shop-1"], tags=["eu"])
     customer.wait_for_dead(6, refuses)
-    well.wait_for(6)
+    healthy.wait_for(6)
     world.post("/api-key", {"name": "checkout service", "scope": "publish"})
     world.post(f"/app/{customer.id}/dead-letter/replay", {"endpointId": refuses.id})
     refuses.wait_for(12)
@@ -64,7 +64,7 @@ def views(*, portal: bool) -> list[View]:
 
 
 def page_url(visitor: Visitor, view: View, *, portal: bool = False) -> str:
-    """An address of that page, as some other page links to it."""
+    """Return a URL of this page that another page links to."""
     found = page_urls(visitor, portal=portal).found.get(view.path)
     assert found is not None, f"no page links to {view.path}"
     return found
@@ -75,14 +75,14 @@ def page_urls(visitor: Visitor, *, portal: bool = False) -> PageUrls:
     if known not in _page_urls:
         customer = scene(visitor.world)
         page = visitor.customer(customer) if portal else visitor.operator()
-        # Others' customers are in the same world: its own messages first.
+        # Other tests have customers on the same server, so start with the messages of this one.
         starts = [PORTAL] if portal else ["/", f"/messages?app={customer.id}"]
         _page_urls[known] = crawled(page, starts, portal=portal)
     return _page_urls[known]
 
 
 def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> PageUrls:
-    """From page to page by their links, without showing them."""
+    """Follow the links from page to page by requests, without rendering."""
     routes = _routes(portal=portal)
     made = PageUrls()
     taken: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> PageUrls:
         address = waiting.popleft()
         route = next((path for path, pattern in routes if pattern.match(urlsplit(address).path)), "")
         taken[route] += 1
-        if taken[route] > MOST:
+        if taken[route] > LIMIT:
             continue
         answer = page.request.get(address, max_redirects=0)
         if answer.status != 200:
@@ -105,7 +105,7 @@ def crawled(page: Page, starts: Sequence[str], *, portal: bool) -> PageUrls:
 
 
 def _routes(*, portal: bool) -> list[tuple[str, re.Pattern[str]]]:
-    """The most specific first, as they are served."""
+    """Return the most specific routes first, as the server matches them."""
     prefix = PORTAL if portal else ""
     paths = sorted(
         (view.path for view in views(portal=portal)),

@@ -1,4 +1,4 @@
-"""Whoever looks: in which zone, in which light, with which keys, with scripts or without; and parts that change as they look."""
+"""Time zone, colour scheme, keyboard, pages without scripts, and parts that update while somebody reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import one_engine
-from tests.browser.visitor import PHONE, Visitor, chord, noticed
+from tests.browser.visitor import PHONE, Visitor, check_notice, press_keys
 from tests.browser.world import REFUSES, World
 from tests.support.receiver import OK
 
@@ -30,7 +30,7 @@ def test_times_are_in_the_viewers_zone(visitor: Visitor, world: World) -> None:
 @one_engine
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(visitor: Visitor, scheme: str) -> None:
-    """As the system has it; the toggle goes its own way, and is remembered."""
+    """The page follows the system. The toggle overrides it, and the browser remembers the choice."""
     page = visitor.operator("/", color_scheme=scheme)
     own = background(page)
     assert (sum(own) < 300) == (scheme == "dark")
@@ -52,7 +52,7 @@ def background(page: Page) -> list[int]:
 
 @one_engine
 def test_a_live_part_changes_in_place(visitor: Visitor, world: World) -> None:
-    """Without a reload: focus and what was opened and typed stay as they are."""
+    """The part updates without a reload. Focus, opened details and typed text stay."""
     customer = world.customer()
     customer.endpoint(REFUSES)
     page = visitor.operator(f"/dead-letters?app={customer.id}")
@@ -71,8 +71,8 @@ def test_a_live_part_changes_in_place(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_rows_stand_still_while_somebody_points_at_one(visitor: Visitor, world: World) -> None:
-    """A click would act on another one; and one that is ticked would fall off the page."""
+def test_rows_do_not_move_while_the_pointer_is_over_one(visitor: Visitor, world: World) -> None:
+    """Otherwise a click would act on another row, and a ticked row would leave the page."""
     customer = world.customer()
     customer.endpoint(REFUSES)
     customer.publish()
@@ -84,7 +84,7 @@ def test_rows_stand_still_while_somebody_points_at_one(visitor: Visitor, world: 
     customer.publish()
     expect(verdict).to_contain_text("2 dead letters")
     expect(waits).to_be_visible()
-    expect(page.locator("[data-alive]")).to_have_text("Live")  # whoever listens is not told each time
+    expect(page.locator("[data-alive]")).to_have_text("Live")  # a screen reader does not announce each update
     expect(rows).to_have_count(1)
     page.get_by_role("heading", level=1).hover()
     expect(rows).to_have_count(2)
@@ -100,7 +100,7 @@ def test_rows_stand_still_while_somebody_points_at_one(visitor: Visitor, world: 
 
 
 WAITS = "The list waits"
-# As Firefox was until 121; queries that it does not know are errors there.
+# Firefox before 121 is like this: it reports unknown queries as errors.
 WITHOUT_HAS = """() => {
     for (const { prototype } of [Document, Element]) {
         const found = prototype.querySelectorAll;
@@ -113,8 +113,8 @@ WITHOUT_HAS = """() => {
 
 
 @one_engine
-def test_a_pointer_that_was_left_over_a_row_holds_nothing_up(visitor: Visitor, world: World) -> None:
-    """On a wall nobody moves it, nor the focus; what is ticked was meant, and stays."""
+def test_an_idle_pointer_over_a_row_does_not_stop_updates(visitor: Visitor, world: World) -> None:
+    """On a wall display nobody moves the pointer or the focus. Ticked rows stay ticked."""
     customer = world.customer()
     customer.endpoint(REFUSES)
     customer.publish()
@@ -139,7 +139,7 @@ def test_a_pointer_that_was_left_over_a_row_holds_nothing_up(visitor: Visitor, w
 
 @one_engine
 def test_what_changes_above_a_row_does_not_move_it_away_from_the_pointer(visitor: Visitor, world: World) -> None:
-    """The page scrolls by as much; where it cannot, what is above waits too."""
+    """The page scrolls by the same amount. Where it cannot scroll, the update above waits too."""
     for height in (700, 5000):
         customer = world.customer()
         paused = customer.endpoint()
@@ -158,7 +158,7 @@ def test_what_changes_above_a_row_does_not_move_it_away_from_the_pointer(visitor
         else:
             expect(page.get_by_text(WAITS)).to_be_visible()
             expect(verdicts).not_to_contain_text("dead letter")
-        assert abs(top(resume) - before) < 1  # pages are scrolled by whole pixels
+        assert abs(top(resume) - before) < 1  # browsers scroll by whole pixels
         page.mouse.move(0, 0)
         expect(verdicts).to_contain_text("1 dead letter")
         expect(page.get_by_text(WAITS)).to_have_count(0)
@@ -171,7 +171,7 @@ def top(part: Locator) -> float:
 
 
 def test_without_scripts(visitor: Visitor, world: World) -> None:
-    """Every form is a form."""
+    """Every action is a plain form."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
     customer.publish()
@@ -181,13 +181,13 @@ def test_without_scripts(visitor: Visitor, world: World) -> None:
     page.locator("input[name=id]").check()
     page.get_by_role("button", name="Replay selected").click()
     page.get_by_role("button", name="Replay 1 delivery to 1 endpoint").click()
-    noticed(page, "1")
+    check_notice(page, "1")
     endpoint.wait_for(2)
 
 
 @one_engine
 def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
-    """From the overview to a replayed dead letter."""
+    """From the overview to a replayed dead letter, without a mouse."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
     customer.publish()
@@ -198,9 +198,9 @@ def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
-    chord(page, "gd")
+    press_keys(page, "gd")
     expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
-    page.wait_for_load_state()  # its scripts hear the keys from then on
+    page.wait_for_load_state()  # from now on the scripts of the page receive the keys
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(page.locator("input[name=id]:checked")).to_have_count(1)
@@ -209,12 +209,12 @@ def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Replay dead letters")
     tab_to(page, "Replay 1 delivery to 1 endpoint")
     page.keyboard.press("Space")
-    noticed(page, "1")
+    check_notice(page, "1")
     endpoint.wait_for(2)
 
 
 def tab_to(page: Page, words: str) -> None:
-    """As often as it takes; whatever has the focus can be seen to have it."""
+    """Press Tab until the element has the focus. Each focused element must be visibly focused."""
     for _ in range(80):
         page.keyboard.press("Tab")
         focused = page.evaluate(
@@ -223,14 +223,14 @@ def tab_to(page: Page, words: str) -> None:
                 return [here.textContent.trim(), style.outlineStyle !== "none" || style.boxShadow !== "none"];
             }"""
         )
-        assert focused[1], f"the focus cannot be seen: {focused[0]!r}"
+        assert focused[1], f"the focus is not visible: {focused[0]!r}"
         if focused[0] == words:
             return
     raise AssertionError(f"{words!r} is not reached by Tab")
 
 
 @one_engine
-def test_a_phone_shows_where_one_is(visitor: Visitor) -> None:
+def test_a_phone_shows_the_current_page_in_the_menu(visitor: Visitor) -> None:
     page = visitor.operator("/settings", viewport=PHONE)
     expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings")).to_be_in_viewport()
     assert page.evaluate("scrollY") == 0
@@ -238,7 +238,7 @@ def test_a_phone_shows_where_one_is(visitor: Visitor) -> None:
 
 @one_engine
 def test_a_name_without_a_space_pushes_nothing_out_of_sight(visitor: Visitor, world: World) -> None:
-    """One customer's would move the buttons of all the others."""
+    """A long name of one customer must not move the buttons of all other customers."""
     customer = world.customer("L" * 200)
     endpoint = customer.endpoint(REFUSES, description="D" * 200)
     customer.publish()
@@ -255,7 +255,7 @@ TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".ta
 
 
 @one_engine
-def test_the_keys_are_told(visitor: Visitor) -> None:
+def test_the_help_lists_the_keys(visitor: Visitor) -> None:
     page = visitor.operator()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog")
@@ -266,7 +266,7 @@ def test_the_keys_are_told(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_what_is_copied(visitor: Visitor, world: World) -> None:
+def test_copy_buttons_copy_the_value(visitor: Visitor, world: World) -> None:
     customer = world.customer()
     endpoint = customer.endpoint()
     page = visitor.operator(f"/endpoints/{endpoint.id}", permissions=["clipboard-read", "clipboard-write"])

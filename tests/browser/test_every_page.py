@@ -1,4 +1,4 @@
-"""Every page, in a real Chromium: it can be reached, nothing complains, everybody can use it, and it fits on a phone."""
+"""Every page in a real Chromium: other pages link to it, it logs no error, it is accessible, and it fits on a phone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from playwright.sync_api import expect
 from hookline.dashboard.page import View
 from tests.browser.conftest import one_engine
 from tests.browser.example_data import page_url, page_urls, scene, views
-from tests.browser.visitor import PHONE, Visitor, accessible, fits
+from tests.browser.visitor import PHONE, Visitor, check_accessible, check_fits
 from tests.browser.world import World
 
-FILES = {"/dead-letters/export", "/messages/{message_id}/payload"}  # not shown, but saved
-# Addresses that lead on to another page: what was shown there once is not shown again.
+FILES = {"/dead-letters/export", "/messages/{message_id}/payload"}  # downloads instead of a page
+# URLs that redirect to another page, because they show a secret only once.
 PASSAGES = {
     "/dead-letters/{dead_letter_id}",
     "/endpoints/{endpoint_id}/secret",
     "/endpoints/{endpoint_id}/secret/rotate",
     "/applications/{app_id}/portal-link",
 }
-CUSTOMERS = {"/contract"}  # operators have it beside each endpoint
+CUSTOMERS = {"/contract"}  # operators see this beside each endpoint
 
 
 def shown(*, portal: bool) -> list[View]:
@@ -35,31 +35,31 @@ def named(view: View) -> str:
 
 @one_engine
 @pytest.mark.parametrize("view", shown(portal=False), ids=named)
-def test_page(visitor: Visitor, view: View) -> None:
+def test_each_page_works(visitor: Visitor, view: View) -> None:
     page = visitor.operator(page_url(visitor, view))
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     expect(page.get_by_role("main")).to_be_visible()
-    accessible(page)
+    check_accessible(page)
     page.set_viewport_size(PHONE)
-    fits(page)
+    check_fits(page)
 
 
 @one_engine
 def test_pages_of_the_portal(visitor: Visitor, world: World) -> None:
-    """The same pages for one customer: what is different is around them."""
+    """The same pages for one customer. Only the layout around them differs."""
     page = visitor.customer(scene(world))
-    accessible(page)
+    check_accessible(page)
     for view in shown(portal=True):
         page.goto(page_url(visitor, view, portal=True))
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        fits(page)
+        check_fits(page)
     page.set_viewport_size(PHONE)
-    fits(page)
+    check_fits(page)
 
 
 @pytest.mark.parametrize("world", ["postgres"], indirect=True)
 def test_pages_on_postgres(visitor: Visitor, world: World) -> None:
-    """What they look like does not depend on the engine; that they are there does. Without scripts they are too."""
+    """The layout does not depend on the engine, so this only checks that each page loads. It loads without scripts too."""
     page = visitor.operator(java_script_enabled=False)
     for view in shown(portal=False):
         page.goto(page_url(visitor, view))
@@ -72,8 +72,8 @@ def test_every_link_leads_somewhere(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_passages(visitor: Visitor, world: World) -> None:
-    """Whoever comes back to such an address is led to what it was about."""
+def test_urls_shown_once_redirect_later(visitor: Visitor, world: World) -> None:
+    """A reader who returns to such a URL is redirected to the page of its object."""
     customer = scene(world)
     endpoint = world.get(f"/app/{customer.id}/endpoint?limit=1")["data"][0]["id"]
     letter = customer.dead()[0]
@@ -90,11 +90,11 @@ def test_passages(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_doors(visitor: Visitor) -> None:
-    """Pages for those who are not in."""
+def test_sign_in_pages(visitor: Visitor) -> None:
+    """Pages for visitors who are not signed in."""
     page = visitor.stranger()
     for path in ("/login", "/portal"):
         page.goto(path)
-        accessible(page)
+        check_accessible(page)
         page.set_viewport_size(PHONE)
-        fits(page)
+        check_fits(page)

@@ -1,4 +1,5 @@
-"""From a red endpoint to replayed dead letters, with the receiver counting: what an operator, and then a customer, does."""
+"""An operator, and then a customer, repairs a failing endpoint and replays its dead letters. The receiver counts
+requests."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.browser.conftest import one_engine
-from tests.browser.visitor import Visitor, noticed
+from tests.browser.visitor import Visitor, check_notice
 from tests.browser.world import FAILS, REFUSES, Customer, Endpoint, World
 from tests.support.receiver import OK
 
@@ -15,14 +16,14 @@ WAITING = 4
 
 
 def red(world: World) -> tuple[Customer, Endpoint, set[str]]:
-    """An endpoint that has failed until its circuit opened: what was sent before is dead, what came later waits behind it."""
+    """An endpoint that failed until its circuit opened. Earlier messages are dead, later ones wait."""
     customer = world.customer("Globex Corporation")
     endpoint = customer.endpoint(FAILS, policy={"maxAttempts": 1})
     sent: list[str] = []
 
     def opened() -> bool:
         sent.append(customer.publish())
-        customer.wait_for_dead(len(sent))  # none is under way when the circuit opens
+        customer.wait_for_dead(len(sent))  # no request is in flight when the circuit opens
         circuit: str = world.get(f"/app/{customer.id}/endpoint/{endpoint.id}/health")["circuit"]
         return circuit == "open"
 
@@ -30,21 +31,21 @@ def red(world: World) -> tuple[Customer, Endpoint, set[str]]:
     return customer, endpoint, {*sent, *(customer.publish() for _ in range(WAITING))}
 
 
-def test_an_operator_mends_a_red_endpoint(visitor: Visitor, world: World) -> None:
+def test_an_operator_repairs_a_failing_endpoint(visitor: Visitor, world: World) -> None:
     customer, endpoint, sent = red(world)
     page = visitor.operator(f"/?app={customer.id}")
 
-    # What is wrong, in the first line of sight; and what to do, beside it.
+    # The first line says what is wrong, and the button beside it what to do.
     row = page.get_by_role("row").filter(has_text=endpoint.path)
     expect(row).to_contain_text("circuit open")
     expect(row).to_contain_text("503")
 
-    # They have mended it. What waits is sent once the circuit is closed.
+    # The receiver is repaired. Waiting messages are sent once the circuit is closed.
     endpoint.behave(OK)
     row.get_by_role("button", name="Close circuit").click()
-    noticed(page, "Sent again")
+    check_notice(page, "Sent again")
 
-    # What died is replayed, and the page says how many that are before anything happens.
+    # The page shows the number of dead letters before it replays them.
     letters = len(customer.dead())
     before = len(endpoint.arrived())
     page.goto(f"/dead-letters?app={customer.id}")
@@ -63,7 +64,7 @@ def test_an_operator_mends_a_red_endpoint(visitor: Visitor, world: World) -> Non
 
 
 def test_a_customer_replays_what_they_missed(visitor: Visitor, world: World) -> None:
-    """The same, alone, in the portal."""
+    """The customer does the same without help, in the portal."""
     customer = world.customer("Initech")
     endpoint = customer.endpoint(REFUSES)
     sent = [customer.publish() for _ in range(3)]
@@ -78,7 +79,7 @@ def test_a_customer_replays_what_they_missed(visitor: Visitor, world: World) -> 
         letters.nth(at).get_by_role("checkbox").check()
     page.get_by_role("button", name="Replay selected").click()
     page.get_by_role("button", name="Replay 2 deliveries to 1 endpoint").click()
-    noticed(page, "2")
+    check_notice(page, "2")
     again = endpoint.wait_for(5)[3:]
     assert len(set(again)) == 2
     assert set(again) < set(sent)
@@ -101,8 +102,8 @@ def test_one_dead_letter_is_resolved_with_a_note(visitor: Visitor, world: World)
 
 
 @one_engine
-def test_one_event_one_page(visitor: Visitor, world: World) -> None:
-    """Found by the sender's own id; its story is there, and the button."""
+def test_an_event_has_one_page_with_its_history(visitor: Visitor, world: World) -> None:
+    """The event is found by the sender's own id. Its page has the history and the button."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
     message = customer.publish({"order": 4711}, eventId="evt-4711-x")
@@ -117,6 +118,6 @@ def test_one_event_one_page(visitor: Visitor, world: World) -> None:
     expect(main).to_contain_text("there is no such shop")
     endpoint.behave(OK)
     page.get_by_role("button", name=re.compile("^Replay")).first.click()
-    noticed(page, "Replayed")
+    check_notice(page, "Replayed")
     endpoint.wait_for(2)
     expect(page.locator("main .state.delivered").first).to_be_visible()

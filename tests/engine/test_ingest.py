@@ -1,4 +1,4 @@
-"""Group commit: many callers, few transactions, each caller told of its own message."""
+"""Group commit: many callers share few transactions, and each caller gets the result of its own message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_message_that_the_database_refuses_fails_alone(scene: Scene) -> 
 async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
-    await asyncio.sleep(0)  # it begins
+    await asyncio.sleep(0)  # the commit begins
     gone.cancel()
     answer = await ingest.submit(factory.new_message(scene.app.no))
     assert answer.status == IngestStatus.ACCEPTED
@@ -50,10 +50,10 @@ async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene)
 
 
 async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: Scene) -> None:
-    """The wide application's messages came first; the narrow one's must not wait for all of them."""
+    """The messages of the wide application came first. Those of the narrow one must not wait for all of them."""
     narrow = await scene.store.create_application(scene.organization.id, factory.new_application())
     ingest = GroupCommit(scene.store)
-    ingest._fanned[scene.app.no] = MAX_DELIVERIES  # what it would have learned from the first message
+    ingest._fanned[scene.app.no] = MAX_DELIVERIES  # what the first message would have taught it
     loop = asyncio.get_running_loop()
     for app_no in [scene.app.no] * 10 + [narrow.no] * 2:
         message = factory.new_message(app_no)
@@ -64,7 +64,7 @@ async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: 
     assert groups == [[scene.app.no], [narrow.no], [scene.app.no]]
 
 
-async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
+async def test_an_internal_error_leaves_no_caller_waiting(scene: Scene) -> None:
     ingest = GroupCommit(scene.store, commits=1)
     broken = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no, channels=5)))
     good = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
@@ -74,7 +74,7 @@ async def test_a_fault_of_ours_leaves_nobody_waiting(scene: Scene) -> None:
     await ingest.close()
 
 
-# ── twins ──
+# ── the same idempotency key at the same time ──
 
 KEY, BODY, OTHER_BODY = b"k" * 32, b"b" * 32, b"o" * 32
 
@@ -83,7 +83,7 @@ def keyed(scene: Scene, body: bytes = BODY, **fields: Any) -> NewMessage:
     return factory.new_message(scene.app.no, idempotency_key=KEY, idempotency_body=body, **fields)
 
 
-async def test_twins_wait_for_the_first_and_are_told_what_it_was_told(scene: Scene) -> None:
+async def test_requests_with_the_same_key_wait_for_the_first_and_get_its_answer(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     messages = [keyed(scene), keyed(scene), keyed(scene, OTHER_BODY), keyed(scene)]
     answers = await asyncio.gather(*(ingest.submit(message) for message in messages))
@@ -98,7 +98,7 @@ async def test_twins_wait_for_the_first_and_are_told_what_it_was_told(scene: Sce
     await ingest.close()
 
 
-async def test_a_twin_of_one_that_was_refused_goes_ahead(scene: Scene) -> None:
+async def test_a_request_proceeds_when_the_first_of_its_key_was_refused(scene: Scene) -> None:
     await scene.send(event_id="taken")
     ingest = GroupCommit(scene.store)
     refused, same, corrected, late = (
@@ -117,7 +117,7 @@ async def test_a_twin_of_one_that_was_refused_goes_ahead(scene: Scene) -> None:
     await ingest.close()
 
 
-async def test_a_twin_of_one_that_the_database_will_not_take_goes_ahead(scene: Scene) -> None:
+async def test_a_request_proceeds_when_the_database_refuses_the_first_of_its_key(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     bad, good = keyed(scene, event_type="a\ud800b"), keyed(scene, OTHER_BODY)
     answers = await asyncio.gather(ingest.submit(bad), ingest.submit(good), return_exceptions=True)
@@ -127,7 +127,7 @@ async def test_a_twin_of_one_that_the_database_will_not_take_goes_ahead(scene: S
     await ingest.close()
 
 
-async def test_a_first_that_went_away_still_answers_for_its_twins(scene: Scene) -> None:
+async def test_a_cancelled_first_request_still_answers_the_others_of_its_key(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(keyed(scene)))
     twin = asyncio.create_task(ingest.submit(keyed(scene)))
@@ -147,7 +147,7 @@ async def test_nothing_is_remembered_of_keys_that_were_answered(scene: Scene) ->
     await ingest.close()
 
 
-async def test_a_database_that_is_away_is_told_to_all_twins(scene: Scene) -> None:
+async def test_all_requests_with_one_key_learn_of_an_outage(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     await scene.store.close()
     answers = await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(3)), return_exceptions=True)
@@ -160,7 +160,7 @@ async def test_a_database_that_is_away_is_told_to_all_twins(scene: Scene) -> Non
 
 
 async def test_a_batch_is_a_commit_of_its_own(scene: Scene) -> None:
-    """It is never mixed with others, nor halved because of one of them."""
+    """A batch is never mixed with other messages, and never split because of one of them."""
     ingest = GroupCommit(scene.store, commits=1)
     batch = NewBatch(app_no=scene.app.no, messages=tuple(factory.new_messages(scene.app.no, 30)))
     others = factory.new_messages(scene.app.no, 10)
@@ -192,7 +192,7 @@ async def test_a_batch_that_is_refused_leaves_the_others_alone(scene: Scene) -> 
     await ingest.close()
 
 
-async def test_twins_of_a_batch_are_one(scene: Scene) -> None:
+async def test_the_same_batch_twice_is_accepted_once(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
 
     def batch(body: bytes) -> NewBatch:

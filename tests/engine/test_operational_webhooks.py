@@ -1,4 +1,4 @@
-"""An operational webhook on its whole way: from the change through the outbox to a receiver that verifies it."""
+"""An operational webhook from the change, through the outbox, to a receiver that verifies it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def receiver() -> Iterator[Receiver]:
 
 @asynccontextmanager
 async def delivering(store: Store) -> AsyncIterator[None]:
-    """A worker, and the relay beside it."""
+    """Run a worker and the relay."""
     stop = asyncio.Event()
     relay = asyncio.create_task(Relay(OwnOutbox(store), Outage(random.Random(3))).run(stop))
     try:
@@ -59,8 +59,9 @@ async def received_at(receiver: Receiver, path: str, count: int) -> list[Receive
         await receiver.arrived(len(seen) + 1)
 
 
-async def test_a_sick_endpoint_is_told_of_and_verified(scene: Scene, receiver: Receiver) -> None:
-    """Four failures, and one more that is the last: failing, then exhausted, each once, signed with the endpoint's secret."""
+async def test_a_failing_endpoint_causes_signed_events(scene: Scene, receiver: Receiver) -> None:
+    """Four failures and a last one give two events, failing and exhausted, each once and signed with the endpoint's
+    secret."""
     receiver.behave(Behaviour(status=409, headers={"Retry-After": "0"}), "/sick")
     listener = await listen(scene.store, scene.organization.id, receiver.url + "/ops")
     async with delivering(scene.store):
@@ -97,7 +98,7 @@ async def test_a_receiver_that_refuses_makes_no_further_events(scene: Scene, rec
     assert [msgspec.json.decode(each.body)["type"] for each in receiver.requests] == ["endpoint.created"]
 
 
-async def test_another_organization_hears_nothing(scene: Scene, receiver: Receiver) -> None:
+async def test_another_organization_gets_no_event(scene: Scene, receiver: Receiver) -> None:
     other = await scene.store.save_organization(factory.organization())
     await listen(scene.store, other.id, receiver.url + "/theirs")
     await listen(scene.store, scene.organization.id, receiver.url + "/ours")

@@ -1,4 +1,4 @@
-"""The relay's loop over any outbox: it never ends, whatever goes wrong, and says so once."""
+"""The relay's loop over any outbox: no error ends it, and it logs an outage once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = RelayReport | Exception
 
 
 class Scripted:
-    """An outbox that does as it was told, and then has nothing."""
+    """An outbox that follows a script, and is empty afterwards."""
 
     name = "shop"
     sampled = False
@@ -50,7 +50,7 @@ class Scripted:
         self.waits += 1
         if not self._answers:
             self.idle.set()
-            await asyncio.Event().wait()  # until it is cancelled
+            await asyncio.Event().wait()  # until the wait is cancelled
 
     async def close(self) -> None:
         self.closed = True
@@ -63,14 +63,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def said() -> Iterator[Callable[[], list[str]]]:
-    """But what is only for debugging."""
+def logged() -> Iterator[Callable[[], list[str]]]:
+    """Return the log events above the debug level."""
     with capture_logs() as entries:
         yield lambda: [entry["event"] for entry in entries if entry["log_level"] != "debug"]
 
 
 async def run(outbox: Scripted) -> None:
-    """Until it has nothing more to do; and then it stops at once, out of the middle of its wait."""
+    """Run the relay until it is idle, then stop it in the middle of its wait."""
     stop = asyncio.Event()
     running = asyncio.create_task(Relay(outbox, Outage(random.Random(5))).run(stop))
     await asyncio.wait_for(outbox.idle.wait(), SOON)
@@ -79,7 +79,7 @@ async def run(outbox: Scripted) -> None:
     assert outbox.closed
 
 
-async def test_a_full_batch_is_followed_by_another_at_once(said: Callable[[], list[str]]) -> None:
+async def test_a_full_batch_is_followed_by_another_at_once(logged: Callable[[], list[str]]) -> None:
     outbox = Scripted(
         RelayReport(relayed=BATCH),
         RelayReport(relayed=BATCH - 2, repeated=1, set_aside=1, reasons=("why",)),
@@ -87,31 +87,31 @@ async def test_a_full_batch_is_followed_by_another_at_once(said: Callable[[], li
     )
     await run(outbox)
     assert (outbox.moves, outbox.waits) == (3, 1)
-    assert said() == ["outbox_rows_set_aside"]
+    assert logged() == ["outbox_rows_set_aside"]
 
 
-async def test_a_source_that_is_away_is_said_once_and_once_that_it_is_back(said: Callable[[], list[str]]) -> None:
+async def test_an_outage_is_logged_once_and_its_end_once(logged: Callable[[], list[str]]) -> None:
     away = SourceUnavailable("shop.db is not there")
     outbox = Scripted(away, away, away, RelayReport(relayed=1), RelayReport(), away, RelayReport())
     await run(outbox)
     assert outbox.moves == 7
-    assert said() == ["outbox_away", "outbox_back", "outbox_away", "outbox_back"]
+    assert logged() == ["outbox_away", "outbox_back", "outbox_away", "outbox_back"]
 
 
-async def test_a_store_that_is_away_is_an_outage(said: Callable[[], list[str]]) -> None:
+async def test_a_store_that_is_down_is_an_outage(logged: Callable[[], list[str]]) -> None:
     away = StoreUnavailable("refused")
     await run(Scripted(away, away, RelayReport()))
-    assert said() == ["database_away", "database_back"]
+    assert logged() == ["database_away", "database_back"]
 
 
-async def test_a_fault_of_ours_does_not_end_it(said: Callable[[], list[str]]) -> None:
+async def test_an_internal_error_does_not_end_the_relay(logged: Callable[[], list[str]]) -> None:
     outbox = Scripted(ValueError("a fault"), RelayReport(relayed=1))
     await run(outbox)
     assert outbox.moves == 2
-    assert said() == ["relay_failed"]
+    assert logged() == ["relay_failed"]
 
 
-async def test_a_wait_that_fails_does_not_end_it(said: Callable[[], list[str]]) -> None:
+async def test_a_failed_wait_does_not_end_the_relay(logged: Callable[[], list[str]]) -> None:
     class Sleepless(Scripted):
         async def wait(self, timeout: float) -> None:
             if not self.waits:
@@ -120,11 +120,11 @@ async def test_a_wait_that_fails_does_not_end_it(said: Callable[[], list[str]]) 
             await super().wait(timeout)
 
     await run(Sleepless(RelayReport(relayed=1), RelayReport(relayed=1)))
-    assert said() == ["outbox_away", "outbox_back"]
+    assert logged() == ["outbox_away", "outbox_back"]
 
 
 class Watched(Scripted):
-    """Notes before each move whether it is known to be behind."""
+    """An outbox that notes before each move whether the relay counts as behind."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__(*answers)
@@ -144,7 +144,7 @@ async def _behind(*answers: Answer, sampled: bool = False) -> list[bool]:
     await asyncio.wait_for(outbox.idle.wait(), SOON)
     stop.set()
     await asyncio.wait_for(running, SOON)
-    assert outbox.tally.outbox_lag() == 0  # it came to its end
+    assert outbox.tally.outbox_lag() == 0  # the relay reached the end of the outbox
     return outbox.behind
 
 
@@ -155,7 +155,7 @@ async def test_an_outbox_is_behind_until_it_is_relayed_to_its_end() -> None:
     assert await _behind(StoreUnavailable("refused"), RelayReport(more=True)) == [False, True, True]
 
 
-async def test_of_the_own_outbox_it_is_known_how_long_rows_wait() -> None:
+async def test_the_age_of_rows_in_the_own_outbox_is_known() -> None:
     full = RelayReport(relayed=BATCH)
     assert await _behind(full, StoreUnavailable("refused"), sampled=True) == [False, False, False]
 
@@ -173,7 +173,7 @@ async def test_pauses_grow_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(pauses[7:]) == {30.0}
 
 
-async def test_it_can_be_cancelled_in_its_wait() -> None:
+async def test_the_relay_can_be_cancelled_while_it_waits() -> None:
     outbox = Scripted()
     running = asyncio.create_task(Relay(outbox, Outage(random.Random(5))).run(asyncio.Event()))
     await asyncio.wait_for(outbox.idle.wait(), SOON)
@@ -183,7 +183,7 @@ async def test_it_can_be_cancelled_in_its_wait() -> None:
     assert outbox.closed
 
 
-# ── the own outbox ──
+# ── Hookline's own outbox ──
 
 
 @asynccontextmanager
@@ -204,7 +204,7 @@ async def test_rows_of_the_own_database_reach_a_worker_that_sleeps(scene: Scene)
         await asyncio.wait_for(waiting, SOON)
         async with asyncio.timeout(SOON):
             await scene.store.arm()
-            while not (jobs := await scene.claim()):  # the endpoint, which is new, may have woken it before
+            while not (jobs := await scene.claim()):  # the new endpoint may have woken it earlier
                 await scene.store.wait(120)
                 await scene.store.arm()
         assert len(jobs) == 1

@@ -43,11 +43,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender sleeps until something wakes it: no regular turn hides a wake-up that was lost."""
+    """The sender sleeps until an event wakes it. No regular poll can hide a lost wake-up."""
     monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
 
 
-# ── what goes out and what comes back ─────────────────────────────────────────────────────────────────────────────
+# ── requests and responses ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_request_arrives_as_it_was_given_and_its_response_comes_back(receiver: Receiver, sending: Sending) -> None:
@@ -83,7 +83,7 @@ def test_connections_are_kept_and_a_fresh_one_is_dialled_on_demand(receiver: Rec
 
 @pytest.mark.usefixtures("patient")
 def test_a_large_body_goes_out_at_once_and_whole(receiver: Receiver, sending: Sending) -> None:
-    body = bytes(range(256)) * 5_000  # past 1 MiB, libcurl would ask for "100 Continue" first
+    body = bytes(range(256)) * 5_000  # above 1 MiB, libcurl would first ask for "100 Continue"
     assert sending.one(receiver.url, body).status == 200
     (received,) = receiver.wait_for(1)
     assert received.body == body
@@ -91,7 +91,7 @@ def test_a_large_body_goes_out_at_once_and_whole(receiver: Receiver, sending: Se
     assert received.headers["content-length"] == str(len(body))
 
 
-def test_ipv6(sending: Sending) -> None:
+def test_a_request_over_ipv6_arrives(sending: Sending) -> None:
     with Receiver(host="::1") as receiver:
         sent = sending.one(receiver.url)
         assert (sent.status, sent.address) == (200, f"[::1]:{receiver.port}")
@@ -119,7 +119,7 @@ def test_handles_are_used_again_and_leak_nothing(receiver: Receiver) -> None:
     assert (three.status, three.error, three.detail) == (200, None, "")
 
 
-def test_an_empty_body(receiver: Receiver, sending: Sending) -> None:
+def test_an_empty_body_is_sent(receiver: Receiver, sending: Sending) -> None:
     assert [sending.one(receiver.url, b"").status, sending.one(receiver.url, b"").status] == [200, 200]
     assert [received.body for received in receiver.wait_for(2)] == [b"", b""]
 
@@ -136,7 +136,7 @@ def test_a_kept_connection_that_closes_under_a_post_sees_one_copy(
     receiver.behave(end)
     sent = sending.one(f"{receiver.url}/second", body)
 
-    # A second copy would have arrived before this one, which goes to the same receiver afterwards.
+    # A second copy would have arrived before this request, which goes to the same receiver later.
     receiver.behave(Behaviour())
     assert sending.one(f"{receiver.url}/third", fresh=True).status == 200
     assert [received.path for received in receiver.wait_for(3)] == ["/first", "/second", "/third"]
@@ -145,7 +145,7 @@ def test_a_kept_connection_that_closes_under_a_post_sees_one_copy(
     assert not sent.untouched
 
 
-def test_a_new_connection_that_closes_is_a_reset_not_an_ambiguity(receiver: Receiver, sending: Sending) -> None:
+def test_a_new_connection_that_closes_counts_as_a_reset(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(close=True))
     sent = sending.one(receiver.url)
     assert (sent.error, sent.untouched) == (ErrorKind.RESET, False)
@@ -162,11 +162,12 @@ def test_a_new_request_starts_at_once_beside_one_that_hangs(receiver: Receiver, 
     sending.submit(hanging)
     receiver.wait_for(1)
     for n in range(20):
-        assert sending.one(f"{receiver.url}/{n}").status == 200  # else only the deadline of the other one would wake it
+        # otherwise only the deadline of the hanging request would wake the sender
+        assert sending.one(f"{receiver.url}/{n}").status == 200
     assert not sending.has(hanging)
 
 
-def test_it_works_where_there_is_no_epoll(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sender_works_without_epoll(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookline.engine.sender.loop.waiter_for", SelectWaiter)
     with Sending() as sending:
         assert sending.one(receiver.url).status == 200
@@ -176,7 +177,7 @@ def test_it_works_where_there_is_no_epoll(receiver: Receiver, monkeypatch: pytes
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """Room for a few thousand."""
+    """Raise the limit of open files to a few thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(6_000, hard)), hard))
     yield
@@ -184,8 +185,8 @@ def descriptors() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("patient", "descriptors")
-def test_a_descriptor_past_the_limit_of_select_is_heard(receiver: Receiver, sending: Sending) -> None:
-    """select(2), which is pycurl's own wait, sees the hanging request alone and sleeps on."""
+def test_a_descriptor_above_the_limit_of_select_is_served(receiver: Receiver, sending: Sending) -> None:
+    """select(2), pycurl's own wait, would see only the hanging request and keep sleeping."""
     receiver.behave(Behaviour(hang=True), "/hang")
     sending.submit(request(f"{receiver.url}/hang", deadline=60))
     receiver.wait_for(1)
@@ -222,7 +223,7 @@ def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
         waiting = request(f"{receiver.url}/next")
         sending.submit(*held, waiting)
         receiver.wait_for(2)
-        # A connection of the third would have come before this one's own.
+        # A connection of the third request would have arrived before this one.
         assert another.one(f"{receiver.url}/later").status == 200
         assert (receiver.connections, sending.sender.active) == (3, 3)
         release.set()
@@ -234,7 +235,7 @@ def test_no_more_than_the_slots_are_in_flight(receiver: Receiver) -> None:
 # ── no connection ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nobody_listens(sending: Sending) -> None:
+def test_a_refused_connection_is_reported(sending: Sending) -> None:
     with refusing() as url:
         sent = sending.one(url)
     assert (sent.error, sent.untouched) == (ErrorKind.REFUSED, True)
@@ -242,12 +243,12 @@ def test_nobody_listens(sending: Sending) -> None:
     assert sent.detail == "connecting: connection refused"
 
 
-def test_a_connect_that_never_ends() -> None:
+def test_a_connect_that_never_ends_times_out() -> None:
     with socket.socket() as full, Sending(connect_timeout=0.3) as sending:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         port = full.getsockname()[1]
-        fillers = [socket.socket() for _ in range(4)]  # the backlog is full: further SYNs are dropped
+        fillers = [socket.socket() for _ in range(4)]  # the backlog is full, so the kernel drops further SYNs
         try:
             for filler in fillers:
                 filler.setblocking(False)
@@ -273,7 +274,7 @@ def test_tls_is_verified(authority: Authority) -> None:
 @pytest.mark.parametrize(
     ("name", "self_signed"), [("127.0.0.1", True), ("example.com", False)], ids=["self-signed", "host"]
 )
-def test_a_certificate_that_does_not_fit(authority: Authority, name: str, self_signed: bool) -> None:
+def test_a_certificate_for_another_name_is_refused(authority: Authority, name: str, self_signed: bool) -> None:
     context = authority.context(name, self_signed=self_signed)
     with Receiver(tls=context) as receiver, Sending(ca_bundle=str(authority.bundle)) as sending:
         sent = sending.one(receiver.url)
@@ -282,12 +283,12 @@ def test_a_certificate_that_does_not_fit(authority: Authority, name: str, self_s
     assert sent.detail.startswith("TLS handshake: ")
 
 
-def test_an_authority_that_is_not_trusted(authority: Authority) -> None:
+def test_an_untrusted_authority_is_refused(authority: Authority) -> None:
     with Receiver(tls=authority.context("127.0.0.1")) as receiver, Sending() as sending:
         assert sending.one(receiver.url).error == ErrorKind.TLS
 
 
-def test_garbage_instead_of_a_handshake(receiver: Receiver, sending: Sending) -> None:
+def test_garbage_instead_of_a_handshake_is_a_tls_error(receiver: Receiver, sending: Sending) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         answer = threading.Thread(target=lambda: _say(server, b"HTTP/1.1 400 Bad Request\r\n\r\n"))
         answer.start()
@@ -328,7 +329,7 @@ def test_a_literal_address_that_the_guard_refuses_is_not_dialled(receiver: Recei
 
 @pytest.mark.parametrize("spelling", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
 def test_no_spelling_gets_past_the_guard(receiver: Receiver, spelling: str) -> None:
-    """`Guard.check_url` refuses these before they are saved. Were one to come here, it would still not be dialled."""
+    """`Guard.check_url` refuses these before they are saved. If one came this far, the sender would still not connect."""
     with Sending(allow=()) as sending:
         sent = sending.one(f"http://{spelling}:{receiver.port}/", deadline=3.0)
     assert sent.status is None
@@ -345,7 +346,7 @@ def test_proxies_of_the_environment_are_ignored(receiver: Receiver, monkeypatch:
         assert proxy.connections == 0
 
 
-def test_only_http_and_https(sending: Sending, tmp_path: Path) -> None:
+def test_only_http_and_https_are_sent(sending: Sending, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     for url in (f"file://localhost{tmp_path}/secret", "gopher://127.0.0.1:1/", "ftp://127.0.0.1/"):
         sent = sending.one(url, deadline=2)
@@ -359,10 +360,10 @@ def test_a_header_cannot_carry_another(receiver: Receiver, sending: Sending) -> 
     assert receiver.heads == 0
 
 
-# ── results, the end ─────────────────────────────────────────────────────────────────────────────────────
+# ── results and shutdown ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_too_late_to_start_is_not_sent(receiver: Receiver) -> None:
+def test_a_request_past_its_start_deadline_is_not_sent(receiver: Receiver) -> None:
     with Sending() as sending:
         late, good = (
             request(receiver.url, start_before=clock.monotonic() - 0.001),
@@ -373,7 +374,7 @@ def test_what_is_too_late_to_start_is_not_sent(receiver: Receiver) -> None:
     assert len(receiver.requests) == 1
 
 
-def test_a_fault_in_on_results_does_not_stop_the_sender(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_on_results_does_not_stop_the_sender(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     kept: Results = []
     first, second = threading.Event(), threading.Event()
 
@@ -402,7 +403,7 @@ def test_close_finishes_what_it_can(receiver: Receiver) -> None:
         assert sending.wait(one, timeout=0)[0].body == b"late"
 
 
-def test_close_hands_over_what_it_gives_up(receiver: Receiver) -> None:
+def test_close_returns_the_requests_that_it_gives_up(receiver: Receiver) -> None:
     receiver.behave(Behaviour(hang=True))
     with Sending(slots=2) as sending:
         flying = [request(f"{receiver.url}/{n}") for n in range(2)]
@@ -419,7 +420,7 @@ def test_close_hands_over_what_it_gives_up(receiver: Receiver) -> None:
         sending.sender.close(0)
 
 
-def test_close_of_a_sender_that_never_started(receiver: Receiver) -> None:
+def test_a_sender_that_never_started_can_be_closed(receiver: Receiver) -> None:
     sending = Sending()
     one = request(receiver.url)
     sending.submit(one)

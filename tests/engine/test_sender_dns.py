@@ -1,4 +1,4 @@
-"""Names: cached, coalesced, bounded, guarded. Against a real name server."""
+"""DNS lookups against a real name server: cached, shared, limited in number, and checked by the guard."""
 
 from __future__ import annotations
 
@@ -63,24 +63,22 @@ def look_up(resolver: Resolver, name: str, timeout: float = 60.0) -> Answer:
 # ── the resolver ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_both_families(resolver: Resolver, names: NameServer) -> None:
+def test_ipv4_and_ipv6_addresses_are_found(resolver: Resolver, names: NameServer) -> None:
     names.answer("both.test", "192.0.2.7", "192.0.2.8", "2001:db8::9")
     assert set(look_up(resolver, "both.test").addresses) == {"192.0.2.7", "192.0.2.8", "2001:db8::9"}
 
 
-def test_one_family_alone(resolver: Resolver, names: NameServer) -> None:
+def test_a_name_with_one_address_family_is_found(resolver: Resolver, names: NameServer) -> None:
     names.answer("six.test", "2001:db8::6")
     assert look_up(resolver, "six.test").addresses == ("2001:db8::6",)
 
 
-def test_the_hosts_file(resolver: Resolver, names: NameServer) -> None:
+def test_the_hosts_file_is_read(resolver: Resolver, names: NameServer) -> None:
     assert "127.0.0.1" in look_up(resolver, "localhost").addresses
     assert names.queries == []
 
 
-def test_a_name_that_does_not_exist_is_remembered_for_a_while(
-    resolver: Resolver, names: NameServer, time: Clock
-) -> None:
+def test_a_missing_name_is_cached_for_a_while(resolver: Resolver, names: NameServer, time: Clock) -> None:
     assert look_up(resolver, "none.test") == Answer(problem="the name does not exist")
     assert look_up(resolver, "none.test").problem
     assert names.asked("none.test") == 1
@@ -89,7 +87,7 @@ def test_a_name_that_does_not_exist_is_remembered_for_a_while(
     assert look_up(resolver, "none.test").addresses == ("192.0.2.1",)
 
 
-def test_an_answer_is_kept_as_long_as_its_zone_says(resolver: Resolver, names: NameServer, time: Clock) -> None:
+def test_an_answer_is_cached_for_its_ttl(resolver: Resolver, names: NameServer, time: Clock) -> None:
     names.answer("short.test", "192.0.2.2", ttl=20)
     look_up(resolver, "short.test")
     time.now += 19
@@ -98,7 +96,7 @@ def test_an_answer_is_kept_as_long_as_its_zone_says(resolver: Resolver, names: N
     assert resolver.cached("short.test") is None
 
 
-def test_no_answer_is_kept_for_longer_than_the_bound(resolver: Resolver, names: NameServer, time: Clock) -> None:
+def test_no_answer_is_cached_longer_than_the_limit(resolver: Resolver, names: NameServer, time: Clock) -> None:
     names.answer("long.test", "192.0.2.3", ttl=86_400)
     look_up(resolver, "long.test")
     time.now += MAX_TTL - 1
@@ -114,7 +112,7 @@ def test_a_changed_answer_replaces_the_old_one(resolver: Resolver, names: NameSe
     assert look_up(resolver, "moves.test").addresses == ("192.0.2.5",)
 
 
-def test_those_who_ask_for_one_name_share_a_look_up(resolver: Resolver, names: NameServer) -> None:
+def test_requests_for_one_name_share_a_lookup(resolver: Resolver, names: NameServer) -> None:
     names.silence("slow.test")
     heard: list[Answer] = []
     done = threading.Semaphore(0)
@@ -132,7 +130,7 @@ def test_those_who_ask_for_one_name_share_a_look_up(resolver: Resolver, names: N
     assert set(heard) == {Answer(problem="no name server answered in time")}
 
 
-def test_look_ups_under_way_are_bounded(names: NameServer) -> None:
+def test_concurrent_lookups_are_limited(names: NameServer) -> None:
     resolver = Resolver(servers=[names.address], lookups_most=2)
     for name in ("a.test", "b.test"):
         names.silence(name)
@@ -142,7 +140,7 @@ def test_look_ups_under_way_are_bounded(names: NameServer) -> None:
     resolver.close()
 
 
-def test_close_answers_those_who_wait(names: NameServer) -> None:
+def test_close_answers_open_lookups(names: NameServer) -> None:
     resolver = Resolver(servers=[names.address])
     names.silence("never.test")
     heard: list[Answer] = []
@@ -181,7 +179,7 @@ def test_an_answer_wakes_the_sender(
 ) -> None:
     monkeypatch.setattr("hookline.engine.sender.loop.LONGEST_WAIT", 600.0)
     monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
-    names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, when the sender sleeps
+    names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, while the sender sleeps
     receiver.behave(Behaviour(hang=True), "/hang")
     with Sending(resolver=resolver, connect_timeout=600.0) as sending:
         sending.submit(request(f"{receiver.url}/hang", deadline=600))
@@ -189,8 +187,10 @@ def test_an_answer_wakes_the_sender(
         assert sending.one(f"http://hook.test:{receiver.port}/", deadline=600).status == 200
 
 
-def test_ten_dead_names_delay_nobody(names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They wait for as long as the machine takes to answer the other one, and are given up at the end."""
+def test_ten_unanswered_names_delay_no_other(
+    names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ten lookups stay open while another name is answered, and are given up at the end."""
     monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
     monkeypatch.setattr("hookline.engine.sender.dns.TRY_TIMEOUT", 600.0)
     resolver = Resolver(servers=[names.address])
@@ -203,14 +203,14 @@ def test_ten_dead_names_delay_nobody(names: NameServer, receiver: Receiver, monk
         for n in range(10):
             names.wait_for(f"dead{n}.test")
         assert sending.one(f"http://alive.test:{receiver.port}/").status == 200
-        assert not any(sending.has(one) for one in dead)  # those still wait
+        assert not any(sending.has(one) for one in dead)  # the ten lookups still wait
         resolver.close()
         for sent in sending.wait(*dead):
             assert (sent.error, sent.untouched) == (ErrorKind.DNS, True)
             assert sent.detail.startswith("resolving dead")
 
 
-def test_a_look_up_does_not_outlive_the_deadline(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+def test_a_lookup_ends_at_the_deadline(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
     names.silence("dead.test")
     with Sending(resolver=resolver) as sending:
         sent = sending.one(f"http://dead.test:{receiver.port}/", deadline=0.2)
@@ -218,10 +218,10 @@ def test_a_look_up_does_not_outlive_the_deadline(resolver: Resolver, names: Name
     assert resolver.lookups == 1
 
 
-def test_the_time_for_the_name_counts_against_the_deadline(
+def test_the_lookup_counts_against_the_deadline(
     names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first question is lost and asked again a moment later: libcurl gets what is left of the deadline."""
+    """The first question is lost and repeated a moment later. libcurl gets the remaining time of the deadline."""
     monkeypatch.setattr("hookline.engine.sender.dns.TRY_TIMEOUT", 0.3)
     monkeypatch.setattr("hookline.engine.sender.dns.TRIES", 5)
     resolver = Resolver(servers=[names.address])
@@ -234,14 +234,14 @@ def test_the_time_for_the_name_counts_against_the_deadline(
     assert sent.timing.total - sent.timing.dns < 4_000_000
 
 
-def test_a_name_that_does_not_exist(resolver: Resolver, receiver: Receiver) -> None:
+def test_a_missing_name_is_a_dns_error(resolver: Resolver, receiver: Receiver) -> None:
     with Sending(resolver=resolver) as sending:
         sent = sending.one(f"http://none.test:{receiver.port}/")
     assert (sent.error, sent.detail) == (ErrorKind.DNS, "resolving none.test: the name does not exist")
     assert receiver.connections == 0
 
 
-def test_a_name_that_leads_to_a_refused_address(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+def test_a_name_with_a_refused_address_is_blocked(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
     names.answer("inside.test", "127.0.0.1")
     with Sending(resolver=resolver, allow=("127.0.0.2/32",)) as sending:
         sent = sending.one(f"http://inside.test:{receiver.port}/")
@@ -251,10 +251,10 @@ def test_a_name_that_leads_to_a_refused_address(resolver: Resolver, names: NameS
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_name_that_is_bound_anew_between_two_look_ups(
+def test_a_rebound_name_is_blocked(
     resolver: Resolver, names: NameServer, time: Clock, receiver: Receiver, fresh: bool
 ) -> None:
-    """127.0.0.2 stands for a public address here, 127.0.0.1 for one inside."""
+    """Here 127.0.0.2 stands for a public address and 127.0.0.1 for an internal one."""
     names.rebind("rebind.test", ("127.0.0.2",), ("127.0.0.1",))
     with Receiver(host="127.0.0.2", port=receiver.port) as outside:
         outside.behave(Behaviour(close_after=True))
@@ -277,7 +277,7 @@ def test_a_changed_answer_is_dialled(resolver: Resolver, names: NameServer, time
         new.wait_for(1)
 
 
-def test_of_several_addresses_only_those_allowed_are_dialled(
+def test_only_allowed_addresses_of_a_name_are_dialled(
     resolver: Resolver, names: NameServer, receiver: Receiver
 ) -> None:
     names.answer("mixed.test", "127.0.0.1", "127.0.0.2", "10.0.0.1")
@@ -287,8 +287,9 @@ def test_of_several_addresses_only_those_allowed_are_dialled(
     assert receiver.connections == 0
 
 
-def test_libcurl_never_looks_a_name_up_itself(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
-    """A host whose spelling libcurl reads otherwise than we do has no answer of ours: it must fail, not be looked up."""
+def test_libcurl_never_resolves_a_name_itself(resolver: Resolver, names: NameServer, receiver: Receiver) -> None:
+    """If libcurl spells a host differently than we do, it has no answer from us. The request must fail without a lookup
+    by libcurl."""
     names.answer("odd.test.", "127.0.0.1")
     names.answer("2130706433", "127.0.0.1")
     with Sending(resolver=resolver) as sending:

@@ -1,4 +1,4 @@
-"""The sender in a process of its own: what goes in comes back, whoever dies."""
+"""The sender in its own process: each request gets a result, whichever process dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, con
 
 
 class Noted(asyncio.Event):
-    """Somebody can wait for its end, too."""
+    """A task whose end can be awaited too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Noted(asyncio.Event):
 
 
 class Apart:
-    """A sender's process whose results can be awaited."""
+    """A sender process whose results can be awaited."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         self._results: dict[object, Sent] = {}
@@ -65,7 +65,7 @@ class Apart:
         return [self._results[one.ref] for one in requests]
 
     def pid(self) -> int:
-        """Of the child: the only one of this test's process that runs the sender."""
+        """Process id of the child, the only child process that runs the sender."""
         [found] = [pid for pid in _children(os.getpid()) if "send_child" in _command(pid)]
         return found
 
@@ -118,7 +118,7 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart: Apart, receiver: Receiver) -> None:
+async def test_it_is_ready_only_while_it_takes_requests(apart: Apart, receiver: Receiver) -> None:
     async with asyncio.timeout(60):
         await apart.sender.ready.wait()
     [sent] = await apart.send(request(receiver.url))
@@ -131,7 +131,7 @@ async def test_it_is_ready_once_it_takes_requests_and_not_while_it_is_dead(apart
         await ready.wait()
 
 
-async def test_what_goes_in_comes_back(apart: Apart, receiver: Receiver) -> None:
+async def test_each_request_gets_its_result(apart: Apart, receiver: Receiver) -> None:
     bodies = [os.urandom(size) for size in (1, 70_000, 3_000_000)]
     sent = await apart.send(*(request(receiver.url, body) for body in bodies))
     assert [one.status for one in sent] == [200, 200, 200]
@@ -139,7 +139,7 @@ async def test_what_goes_in_comes_back(apart: Apart, receiver: Receiver) -> None
     assert all(one.address and one.timing.total and one.started_at.tzinfo for one in sent)
 
 
-async def test_the_guard_is_told_what_it_may_allow(apart: Apart) -> None:
+async def test_the_guard_gets_the_allowed_networks(apart: Apart) -> None:
     [sent] = await apart.send(request("http://10.1.2.3/"))
     assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
 
@@ -162,17 +162,17 @@ async def test_a_process_that_dies_is_replaced_and_its_requests_were_interrupted
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_request_that_comes_as_the_process_dies_has_its_result(
+def test_a_request_during_the_death_of_the_process_gets_a_result(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """uvloop's transports raise when they are closed; whoever submits would lose what it has in hand."""
+    """uvloop transports raise when they are closed. The caller of submit would lose its requests."""
 
     async def scene() -> None:
         apart, late = Apart(), [request(receiver.url, b"x" * sender_process.MAX_FRAME) for _ in range(3)]
         lose = sender_process._Line.connection_lost
 
         def lost(line: sender_process._Line, error: Exception | None) -> None:
-            asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before anybody hears of the death
+            asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before the death is noticed
             lose(line, error)
 
         monkeypatch.setattr(sender_process._Line, "connection_lost", lost)
@@ -212,15 +212,13 @@ async def test_signals_of_the_group_do_not_end_it(apart: Apart, receiver: Receiv
     assert (sent.status, apart.pid()) == (200, pid)
 
 
-async def test_it_holds_nothing_that_is_secret(
-    apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_process_holds_no_secrets(apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKLINE_SECRET_KEY", "only the worker's")
     monkeypatch.setenv("PGPASSWORD", "only the worker's")
-    monkeypatch.setenv("DATABASE_URL", "only the worker's")  # whatever else its owner keeps there
+    monkeypatch.setenv("DATABASE_URL", "only the worker's")  # other variables in the environment of the worker
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/an authority of our own")
     await apart.send(request(receiver.url))
-    os.kill(pid := apart.pid(), signal.SIGKILL)  # the next one is born with these in the worker's environment
+    os.kill(pid := apart.pid(), signal.SIGKILL)  # the next child starts with these in the worker's environment
     await _gone(pid)
     while (await apart.send(request(receiver.url)))[0].status is None:
         pass  # written before the death was noticed
@@ -231,7 +229,7 @@ async def test_it_holds_nothing_that_is_secret(
 
 
 async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one frame they would all be in memory several times over, and past 4 GiB a frame cannot be written at all."""
+    """In one frame all requests would be in memory several times, and a frame above 4 GiB cannot be written at all."""
     sizes: list[int] = []
 
     def noted(value: object) -> bytes:
@@ -250,7 +248,7 @@ async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, mo
     assert max(frames) < 3 * large + 1000
 
 
-async def test_the_end_gives_up_what_hangs(receiver: Receiver) -> None:
+async def test_shutdown_gives_up_hanging_requests(receiver: Receiver) -> None:
     receiver.behave(Behaviour(hang=True))
     apart, hanging = Apart(), request(receiver.url)
     await apart.sender.start()
@@ -265,7 +263,7 @@ async def test_the_end_gives_up_what_hangs(receiver: Receiver) -> None:
         apart.sender.submit([hanging])
 
 
-async def test_one_that_cannot_start_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_start_loses_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_process, "COMMAND", ("/nowhere/to/be/found",))
     apart, waiting = Apart(), request("http://127.0.0.1:9/")
     await apart.sender.start()
@@ -293,7 +291,7 @@ asyncio.run(main())
 """
 
 
-async def test_it_ends_with_the_worker_however_that_ended() -> None:
+async def test_it_ends_with_the_worker_even_if_that_was_killed() -> None:
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=asyncio.subprocess.PIPE)
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"up\n"
@@ -303,7 +301,7 @@ async def test_it_ends_with_the_worker_however_that_ended() -> None:
     await _gone(child)
 
 
-def test_frames_are_cut_wherever_the_stream_is() -> None:
+def test_frames_are_read_however_the_stream_is_cut() -> None:
     values: list[object] = [[1, "two", b"three" * 100], "a line", 2.5]
     stream = b"".join(frame(value) for value in values)
     for step in (1, 3, 7, len(stream)):
@@ -317,7 +315,7 @@ def frame_of(body: bytes) -> bytes:
 
 
 async def test_idle_connections_to_many_hosts_leave_room_for_others() -> None:
-    """Each process begins with few open files, as shells and services give them, and may have more."""
+    """Each process starts with a low limit of open files, as shells and services set it, and may raise it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = max(map(int, os.listdir("/proc/self/fd"))) + 20  # noqa: PTH208 - so that it can be started at all
 

@@ -1,4 +1,4 @@
-"""Responses of every kind, and what is none: what the sender makes of them."""
+"""Responses of every kind, valid and invalid, and the results that the sender reports for them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_body_as_long_as_the_cap_is_whole(receiver: Receiver, sending: Sending
     assert (len(sent.body), sent.truncated) == (1_000, False)
 
 
-def test_a_body_that_the_receiver_breaks_off(receiver: Receiver, sending: Sending) -> None:
+def test_a_body_cut_by_the_receiver_keeps_the_status(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(status=201, body=b"0123456789", cut=4))
     sent = sending.one(receiver.url)
     assert (sent.status, sent.error, sent.body, sent.truncated) == (201, None, b"0123", True)
     assert "cut off" in sent.detail
 
 
-def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sending) -> None:
+def test_a_body_that_drips_past_the_deadline_keeps_the_status(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(status=200, body=b"d" * 500, drip=0.05))
     sent = sending.one(receiver.url, deadline=3.0)
     assert (sent.status, sent.error, sent.truncated) == (200, None, True)
@@ -59,7 +59,7 @@ def test_a_body_that_drips_past_the_deadline(receiver: Receiver, sending: Sendin
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that has not come whole when the sender looks is not waited for."""
+    """A sender that does not wait for a body that is incomplete when it checks."""
     monkeypatch.setattr("hookline.engine.sender.loop.MAX_QUIET", 0.0)
     monkeypatch.setattr("hookline.engine.sender.loop.LOOK_EVERY", 0.0)
 
@@ -67,7 +67,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("body", [b"", b"5\r\nhello\r\n"])
 def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, body: bytes) -> None:
-    """It is neither head nor body, so that no cap of theirs counts it."""
+    """A chunk extension is neither head nor body, so no size limit of these counts it."""
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     receiver.behave(Behaviour(first=head + body + b"5;", endless=b"a" * 10_000))
     sent = sending.one(receiver.url)
@@ -77,12 +77,12 @@ def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, bod
 
 @pytest.mark.usefixtures("hasty")
 def test_an_answer_that_comes_long_after_an_interim_one_is_waited_for(receiver: Receiver, sending: Sending) -> None:
-    receiver.behave(Behaviour(first=b"HTTP/1.1 103 Early Hints\r\n\r\n", delay=0.3))  # the sender looks meanwhile
+    receiver.behave(Behaviour(first=b"HTTP/1.1 103 Early Hints\r\n\r\n", delay=0.3))  # the sender checks in between
     sent = sending.one(receiver.url)
     assert (sent.status, sent.body, sent.truncated) == (200, b"ok", False)
 
 
-def test_a_chunked_body_that_is_malformed(receiver: Receiver, sending: Sending) -> None:
+def test_a_malformed_chunked_body_keeps_the_status(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"))
     sent = sending.one(receiver.url)
     assert (sent.status, sent.body, sent.truncated) == (200, b"hello", True)
@@ -128,7 +128,7 @@ def test_nul_bytes_in_the_body_are_kept(receiver: Receiver, sending: Sending) ->
     assert sending.one(receiver.url).body == b"a\0b\xff"
 
 
-# ── responses that are none ───────────────────────────────────────────────────────────────────────────────────────
+# ── invalid responses ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_nul_bytes_in_the_body_are_kept(receiver: Receiver, sending: Sending) ->
     ],
     ids=["ssh", "http/0.9", "status", "version", "nul", "length", "colon"],
 )
-def test_malformed_responses(receiver: Receiver, sending: Sending, raw: bytes) -> None:
+def test_malformed_responses_are_protocol_errors(receiver: Receiver, sending: Sending, raw: bytes) -> None:
     receiver.behave(Behaviour(raw=raw))
     sent = sending.one(receiver.url)
     assert (sent.error, sent.status, sent.untouched) == (ErrorKind.MALFORMED, None, False)
@@ -172,21 +172,21 @@ def test_interim_responses_are_skipped(receiver: Receiver, sending: Sending) -> 
     assert (sent.status, sent.headers, sent.truncated) == (204, {"server": "late"}, False)
 
 
-def test_a_switch_of_protocols_is_no_final_response(receiver: Receiver, sending: Sending) -> None:
+def test_switching_protocols_is_not_a_final_response(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(raw=b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"))
     sent = sending.one(receiver.url)
     assert sent.status is None
     assert sent.error in {ErrorKind.MALFORMED, ErrorKind.RESET}
 
 
-def test_a_response_that_breaks_off_in_its_headers(receiver: Receiver, sending: Sending) -> None:
+def test_a_response_cut_in_its_headers_is_an_error(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(raw=b"HTTP/1.1 200 OK\r\nserver: half"))
     sent = sending.one(receiver.url)
     assert (sent.error, sent.status) == (ErrorKind.MALFORMED, None)
     assert sent.detail == "reading the response: it broke off in its headers"
 
 
-def test_a_reset_in_the_middle_of_the_response(receiver: Receiver, sending: Sending) -> None:
+def test_a_reset_during_the_response_is_reported(receiver: Receiver, sending: Sending) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         answer = threading.Thread(target=lambda: _reset_after(server, b"HTTP/1.1 200 OK\r\nserver: half"))
         answer.start()
@@ -203,13 +203,13 @@ def _reset_after(server: socket.socket, words: bytes) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def test_a_reset_before_the_body_was_read(receiver: Receiver, sending: Sending) -> None:
+def test_a_reset_before_the_body_is_read_is_reported(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(reset="before"))
     sent = sending.one(receiver.url, b"x" * 3_000_000)
     assert (sent.error, sent.untouched) == (ErrorKind.RESET, False)
 
 
-def test_a_receiver_that_hangs_before_its_headers(receiver: Receiver, sending: Sending) -> None:
+def test_a_receiver_that_sends_no_headers_times_out(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(hang=True))
     sent = sending.one(receiver.url, deadline=3.0)
     assert (sent.error, sent.status, sent.untouched) == (ErrorKind.TIMEOUT, None, False)

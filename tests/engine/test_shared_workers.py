@@ -1,4 +1,4 @@
-"""Applications that share workers: one that hangs leaves room for the next, and one with a rate keeps to it."""
+"""Applications that share workers: one that hangs leaves slots for the next, and one with a rate keeps to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def application(scene: Scene, **fields: object) -> Application:
 
 
 async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -> None:
-    """An application with many endpoints, all of which hang."""
+    """Create an application with many endpoints, all of which hang."""
     receiver.behave(Behaviour(hang=True), path="/hangs")
     app = await application(scene)
     for _ in range(lanes):
@@ -55,7 +55,7 @@ async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene
 async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hundreds of them, and nothing to be had: the worker looks now and then."""
+    """Hundreds of lanes wait and no slot is free. The worker checks only now and then."""
     await hog(scene, receiver, lanes=250, messages=1)
     looks: list[int] = []
     claim = scene.store.claim
@@ -72,14 +72,14 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
             while sum(looks) < 202:
                 await asyncio.sleep(0.02)
         looks.clear()
-        await asyncio.sleep(1.5)  # what is counted is what happens while nothing does
+        await asyncio.sleep(1.5)  # count what happens while nothing is done
         claims, lanes = len(looks), sum(looks)
     assert claims <= 150
     assert lanes <= 1000
 
 
 async def test_lanes_that_were_passed_over_go_on_as_soon_as_others_are_done(scene: Scene, receiver: Receiver) -> None:
-    """Far more lanes than slots: each outcome lets the next one in, and none is forgotten."""
+    """There are far more lanes than slots. Each outcome lets the next lane start, and none is forgotten."""
     receiver.behave(Behaviour(delay=0.02))
     app = await application(scene)
     for _ in range(50):
@@ -92,7 +92,7 @@ async def test_lanes_that_were_passed_over_go_on_as_soon_as_others_are_done(scen
 
 
 async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second: Store, receiver: Receiver) -> None:
-    """Two workers, five endpoints: 20 a second, as the receiver counts them, and not more by the number of either."""
+    """With two workers and five endpoints, the receiver counts 20 requests a second in total."""
     app = await application(scene, throttle_rate=20)
     for _ in range(5):
         await scene.endpoint(app, url=receiver.url)
@@ -104,5 +104,5 @@ async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second:
         arrived = [one.at for one in await receiver.arrived(101)]
         await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
         await receiver.arrived(200)
-    # One that is delayed comes later, never sooner: at each instant there are no more than the rate allows since the start.
+    # A delayed request comes later, never sooner. So at no time have more arrived than the rate allows since the start.
     assert all(number <= 3 + 20 * (at - began) for number, at in enumerate(arrived, 1))

@@ -1,4 +1,4 @@
-"""The runner: every worker takes part in every task, and none of them is lost with a worker."""
+"""The task runner: every worker takes part in every task, and no task is lost with a worker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def working(*runners: TaskRunner) -> AsyncIterator[None]:
 
 
 async def ended(store: Store, task: Task, within: float = 60.0) -> Task:
-    """Another task of the loop, or another process, does the work: there is no event to await."""
+    """Wait for the end of a task. Another asyncio task or process does the work, so there is no event to await."""
     async with asyncio.timeout(within):
         while True:
             found = await store.task(task.org_id, task.id)
@@ -62,18 +62,18 @@ async def add(scene: Scene, by: Store | None = None) -> Task:
 
 
 async def test_a_task_that_is_added_here_is_done_at_once(scene: Scene) -> None:
-    """Polling is out of reach."""
+    """The poll interval is too long to matter here."""
     await scene.endpoint()
     messages = await buried(scene, 5)
     async with working(runner(scene.store, poll=3600)):
         for _ in range(3):
-            await asyncio.sleep(0)  # the runner has looked, and waits
+            await asyncio.sleep(0)  # the runner has checked, and waits
         done = await ended(scene.store, await add(scene))
     assert (done.status, done.done, done.total) == (TaskStatus.FINISHED, 5, 5)
     assert len(await scene.claim_all()) == len(messages)
 
 
-async def test_when_all_is_done_it_looks_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_runner_stops_checking_when_all_tasks_are_done(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[list[str]] = []
     look = scene.store.open_tasks
 
@@ -85,14 +85,14 @@ async def test_when_all_is_done_it_looks_no_more(scene: Scene, monkeypatch: pyte
     async with working(runner(scene.store, poll=3600)):
         await ended(scene.store, await add(scene))
         async with asyncio.timeout(60):
-            while looks[-1]:  # it looks once more after what it did
-                await asyncio.sleep(0.01)  # there is no event for it
+            while looks[-1]:  # it checks once more after its last step
+                await asyncio.sleep(0.01)  # there is no event for this
         before = len(looks)
-        await asyncio.sleep(0.2)  # what is not to happen has no event
+        await asyncio.sleep(0.2)  # there is no event for something that must not happen
     assert len(looks) == before
 
 
-async def test_a_task_of_another_process_is_found_by_looking(scene: Scene, second: Store) -> None:
+async def test_a_task_of_another_process_is_found_by_polling(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await buried(scene, 5)
     async with working(runner(scene.store, poll=0.02)):
@@ -110,7 +110,7 @@ async def test_several_workers_share_several_tasks_and_do_each_row_once(scene: S
     assert Counter(job.message_id for job in await scene.claim_all(1000)) == Counter(messages)
 
 
-async def test_a_round_gives_every_task_one_step(scene: Scene) -> None:
+async def test_each_round_gives_every_task_one_step(scene: Scene) -> None:
     await scene.endpoint()
     await buried(scene, 30)
     tasks = [await add(scene) for _ in range(3)]
@@ -120,7 +120,7 @@ async def test_a_round_gives_every_task_one_step(scene: Scene) -> None:
     await scene.claim_all()
 
 
-async def test_cancel_ends_it_between_two_steps(scene: Scene) -> None:
+async def test_cancel_ends_a_task_between_two_steps(scene: Scene) -> None:
     await scene.endpoint()
     await buried(scene, 30)
     task = await add(scene)
@@ -131,7 +131,7 @@ async def test_cancel_ends_it_between_two_steps(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 10
 
 
-async def test_a_step_that_fails_again_and_again_fails_its_task_and_no_other(scene: Scene) -> None:
+async def test_a_step_that_keeps_failing_fails_only_its_own_task(scene: Scene) -> None:
     await scene.endpoint()
     await buried(scene, 5)
     broken, well = await add(scene), await add(scene)
@@ -150,7 +150,7 @@ async def test_a_step_that_fails_again_and_again_fails_its_task_and_no_other(sce
     await scene.claim_all()
 
 
-async def test_what_goes_wrong_is_tried_again_later_not_at_once(scene: Scene) -> None:
+async def test_a_failed_step_is_retried_later(scene: Scene) -> None:
     task = await add(scene)
     await scene.raw.execute("UPDATE task SET position = 'nowhere'")
     each = runner(scene.store)
@@ -163,8 +163,8 @@ async def test_what_goes_wrong_is_tried_again_later_not_at_once(scene: Scene) ->
     assert (await ended(scene.store, task)).status == TaskStatus.FINISHED
 
 
-LETTERS = 4000  # several steps
-# Each letter takes a millisecond or two: no worker has done all of them before anybody could look.
+LETTERS = 4000  # enough for several steps
+# Each letter takes a millisecond or two, so no worker has finished before the test can read the state.
 _SLOW = {
     "sqlite": ["CREATE TRIGGER slow BEFORE DELETE ON dead_letter BEGIN SELECT length(hex(zeroblob(300000))); END"],
     "postgres": [
@@ -179,7 +179,7 @@ _QUICK = {"sqlite": ["DROP TRIGGER slow"], "postgres": ["DROP TRIGGER slow ON de
 async def test_a_worker_that_ends_in_the_middle_loses_and_repeats_nothing(
     database_url: str, tmp_path: Path, signal: str
 ) -> None:
-    """A real process, killed while it works through a task; another one does the rest."""
+    """A real process is killed while it works on a task. Another process finishes it."""
     env = environment(database_url)
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
@@ -212,7 +212,7 @@ async def test_a_worker_that_ends_in_the_middle_loses_and_repeats_nothing(
 
 
 async def _dead(store: Store, url: str, app_no: int, count: int) -> list[str]:
-    """Dead letters, as many as several steps need; the lane's throttle keeps nearly all of the replayed ones waiting."""
+    """Create dead letters for several steps. The throttle of the lane keeps nearly all replayed ones waiting."""
     messages: list[str] = []
     while len(messages) < count:
         batch = factory.new_messages(app_no, 1000)

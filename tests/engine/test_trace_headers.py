@@ -1,4 +1,4 @@
-"""The trace of a message on the wire: two headers, the same on each attempt, and nothing that nobody meant to send."""
+"""The trace of a message as two request headers: the same on each attempt, and no other header by accident."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-async def test_each_attempt_has_it(scene: Scene, receiver: Receiver) -> None:
+async def test_each_attempt_sends_the_trace(scene: Scene, receiver: Receiver) -> None:
     def once_ill(received: Received) -> Behaviour:
         return Behaviour(status=503 if received.headers["webhook-attempt"] == "1" else 200)
 
@@ -43,7 +43,7 @@ async def test_each_attempt_has_it(scene: Scene, receiver: Receiver) -> None:
 
 
 async def test_a_trace_that_was_smuggled_into_the_store_is_not_sent(scene: Scene, receiver: Receiver) -> None:
-    """Past every check that keeps it out: the last one is where it would become headers."""
+    """The value is written past every earlier check. The last check is where it would become a header."""
     await scene.endpoint(url=receiver.url)
     traces = [f"{PARENT}\r\n{INJECTED}: 1", f"{PARENT} a=1\r\n{INJECTED}: 1", f"{PARENT}\n{INJECTED}: 1 a=1", PARENT]
     async with working(scene.store):
@@ -96,7 +96,7 @@ def _lines(trace: str | None, **headers: str) -> list[str]:
 
 
 def test_an_endpoints_own_header_is_the_only_one() -> None:
-    """Each name once: two of them would be no trace at all to whoever receives them."""
+    """Each header has one value. A receiver that gets two would reject the trace."""
     assert _lines(f"{PARENT} a=1") == [f"traceparent: {PARENT}", "tracestate: a=1"]
     assert _lines(f"{PARENT} a=1", TraceParent="mine") == ["TraceParent: mine"]
     assert _lines(f"{PARENT} a=1", tracestate="mine=1") == ["tracestate: mine=1"]

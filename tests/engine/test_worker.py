@@ -108,7 +108,7 @@ async def test_an_address_that_the_guard_refuses_is_dead(scene: Scene, receiver:
     assert receiver.requests == []
 
 
-async def test_attempts_run_out(scene: Scene, receiver: Receiver) -> None:
+async def test_a_delivery_dies_when_its_attempts_run_out(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(Behaviour(status=429))
     await scene.endpoint(url=receiver.url, policy=factory.full_policy())
     policy = PolicyOverride(schedule=(0.01,), max_attempts=3)
@@ -142,8 +142,8 @@ async def test_a_lane_that_holds_its_share_goes_on_as_soon_as_one_is_done(scene:
 async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most slots hang; of the others one is freed again and again, and each might be the first of many."""
-    monkeypatch.setattr("hookline.engine.worker.SETTLE", PATIENCE)  # longer than any time between two of them
+    """Most slots hang. One of the others is freed again and again, and each time the worker might wait for more."""
+    monkeypatch.setattr("hookline.engine.worker.SETTLE", PATIENCE)  # longer than the time between two outcomes
     worker = make_worker(scene.store, slots=16)
     worker._sender.ready.set()
     worker._flying = 15
@@ -151,7 +151,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
     async def trickle() -> None:
         while True:
             worker._freed.set()
-            await asyncio.sleep(0)  # the worker has its turn
+            await asyncio.sleep(0)  # the worker gets control
 
     trickling = asyncio.create_task(trickle())
     try:
@@ -167,7 +167,7 @@ async def test_a_hanging_endpoint_leaves_room_for_the_others(scene: Scene, recei
     receiver.behave(Behaviour(hang=True), path="/hangs")
     await scene.endpoint(url=receiver.url + "/hangs", event_types=("slow",))
     await scene.endpoint(url=receiver.url + "/well", event_types=("quick",))
-    async with working(scene.store, share=16, drain=0.5, deadline=500.0):  # none that hangs makes room for another
+    async with working(scene.store, share=16, drain=0.5, deadline=500.0):  # no hanging request frees a slot
         await scene.send(200, event_type="slow")
         await receiver.arrived(16)
         messages = await scene.send(20, event_type="quick")
@@ -176,8 +176,8 @@ async def test_a_hanging_endpoint_leaves_room_for_the_others(scene: Scene, recei
         assert sum(received.path == "/hangs" for received in receiver.requests) == 16
 
 
-async def test_a_sleeping_worker_hears_of_a_new_message(scene: Scene, second: Store, receiver: Receiver) -> None:
-    """The message comes through another handle: another process's, as far as the worker can tell. Polling is out of reach."""
+async def test_a_new_message_wakes_a_sleeping_worker(scene: Scene, second: Store, receiver: Receiver) -> None:
+    """The message comes through another store handle, as from another process. The poll interval is too long to matter."""
     await scene.endpoint(url=receiver.url)
     async with working(scene.store, poll=3600.0):
         await scene.send()
@@ -205,7 +205,7 @@ async def test_a_circuit_opens_spends_no_attempts_and_recovers(scene: Scene, rec
     async with working(scene.store):
         messages = await scene.send(40)
         async with asyncio.timeout(PATIENCE):
-            while (await scene.lane(endpoint)).trips < 2:  # it has opened, and a probe has failed
+            while (await scene.lane(endpoint)).trips < 2:  # the circuit has opened, and a probe has failed
                 await asyncio.sleep(0.01)
         spent = [(await scene.delivery(message_id)).attempts for message_id in messages]
         assert max(spent) < 12
@@ -217,7 +217,7 @@ async def test_a_circuit_opens_spends_no_attempts_and_recovers(scene: Scene, rec
 
 @pytest.mark.store_options(circuit=CircuitPolicy(recovery_step=0.1, recovery_rate=100.0))
 async def test_an_endpoint_that_refuses_is_slowed_and_gets_everything(scene: Scene, receiver: Receiver) -> None:
-    """It takes three at once and refuses the others: no circuit opens, and nothing dies."""
+    """The endpoint takes three requests at once and refuses others. No circuit opens and no delivery dies."""
     busy = threading.Semaphore(3)
 
     def take(received: Received) -> Behaviour:
@@ -254,7 +254,7 @@ async def test_a_secret_that_no_key_opens_is_dead_and_blocks_nobody(scene: Scene
 # ── shutdown ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_in_flight_is_finished_before_the_worker_ends(scene: Scene, receiver: Receiver) -> None:
+async def test_the_worker_finishes_requests_in_flight_before_it_ends(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(Behaviour(delay=0.4))
     await scene.endpoint(url=receiver.url)
     async with working(scene.store, drain=60.0):
@@ -263,7 +263,9 @@ async def test_what_is_in_flight_is_finished_before_the_worker_ends(scene: Scene
     assert await scene.state(message_id) == DeliveryState.DELIVERED
 
 
-async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(scene: Scene, receiver: Receiver) -> None:
+async def test_a_request_unfinished_at_shutdown_is_released_and_spends_no_attempt(
+    scene: Scene, receiver: Receiver
+) -> None:
     receiver.behave(Behaviour(hang=True))
     await scene.endpoint(url=receiver.url)
     async with working(scene.store, deadline=30.0, drain=0.5):
@@ -271,14 +273,14 @@ async def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(sc
         await receiver.arrived(1)
     delivery = await scene.delivery(message_id)
     assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 0, 1)
-    [attempt] = await scene.store.attempts(message_id)  # it may have arrived: that must not be hidden
+    [attempt] = await scene.store.attempts(message_id)  # the request may have arrived, and the result must show that
     assert (attempt.outcome, attempt.detail) == ("retry", "waiting for the response: shutting down")
 
 
-async def test_one_that_cannot_be_signed_takes_no_other_with_it(
+async def test_a_request_that_cannot_be_signed_affects_no_other(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours while signing: that one is told, without the secret, and its slot is free again."""
+    """Signing raises an internal error. The error is logged without the secret, and the slot is free again."""
     await scene.endpoint(url=receiver.url)
     bad, good = await scene.send(), await scene.send()
     real = Target.headers
@@ -298,7 +300,7 @@ async def test_one_that_cannot_be_signed_takes_no_other_with_it(
 
 
 async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, receiver: Receiver) -> None:
-    """The lease has 60 s, the request 30 s and the recording 5 s: half a minute's stall before the start is too long."""
+    """The lease is 60 s, a request 30 s and recording 5 s. A stall of half a minute before the start is too long."""
     endpoint = await scene.endpoint(url=receiver.url)
     [message_id] = await scene.send()
     [job] = await scene.claim()
@@ -320,7 +322,7 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
 
 
 async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> None:
-    """PostgreSQL stops while requests are in flight; their outcomes wait in memory until it is back."""
+    """PostgreSQL stops while requests are in flight. Their outcomes wait in memory until it is back."""
     stopped = threading.Event()
     receiver.behave(Behaviour(answer_when=stopped))
     with private_server() as server:
@@ -336,7 +338,7 @@ async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> No
             await asyncio.to_thread(server.stop)
             stopped.set()
             async with asyncio.timeout(PATIENCE):
-                while worker._recorder.waiting < 20:  # all are answered, and none can be recorded
+                while worker._recorder.waiting < 20:  # every request has its answer, and none can be recorded
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(server.start)
             for message in messages:
@@ -354,7 +356,7 @@ async def _settled_through_outage(store: Store, message_id: str) -> DeliveryStat
                 await asyncio.sleep(0.05)
 
 
-# ── an untouched failure ──────────────────────────────────────────────────────────────────────────────────────────
+# ── a request that reached nobody ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_refused_connection_is_tried_once_more_within_the_attempt(scene: Scene) -> None:
@@ -367,7 +369,7 @@ async def test_a_refused_connection_is_tried_once_more_within_the_attempt(scene:
     assert (delivery.reason, attempt.error) == (Reason.ATTEMPTS_EXHAUSTED, ErrorKind.REFUSED)
 
 
-# ── sweep and recorder around an outage, and around a fault of ours ───────────────────────────────────────────────
+# ── sweep and recorder during an outage and an internal error ─────────────────────────────────────────────────────
 
 
 async def test_after_an_outage_the_sweep_takes_no_lease_away_for_one_lease(scene: Scene) -> None:
@@ -404,7 +406,7 @@ async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -
 async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours. The others of its frame are recorded, and its slot is free for the next."""
+    """Judging raises an internal error. The other results of the frame are recorded, and the slot is free again."""
     await scene.endpoint(url=receiver.url)
     odd = await scene.send(event_type="odd.one")
     even = await scene.send(6)

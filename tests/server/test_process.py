@@ -1,4 +1,4 @@
-"""What a process checks before it starts to work."""
+"""Checks that a process makes before it starts to work."""
 
 from __future__ import annotations
 

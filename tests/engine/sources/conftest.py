@@ -13,7 +13,7 @@ from tests.support.shop_database import ShopDatabase
 
 @pytest.fixture(scope="session")
 def shop_url(postgres_databases: Databases) -> str:
-    """A database with an outbox and nothing else. One for all tests, which take turns: `shop` clears it."""
+    """A PostgreSQL database with only an outbox. All tests share it one after the other, and `shop` clears it."""
     url = postgres_databases.server.url(postgres_databases.create())
     postgres_databases.run(lambda: install(url))
     return url

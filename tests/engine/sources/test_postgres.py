@@ -1,4 +1,4 @@
-"""The outbox of another PostgreSQL database: every row becomes one message, whatever dies on the way."""
+"""The relay from the outbox of another PostgreSQL database: every row becomes one message, whichever process dies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.shop_database import CRASH_AT_COMMIT, CRASH_AT_DELETE, ShopDa
 
 OpenSource = Callable[[], PostgresSource]
 
-# Of Hookline's own database: where the source alone is on trial, and not how its rows are taken.
+# Hookline's own database is SQLite here: these tests are about the source, not about how a store takes rows.
 one_engine = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -55,7 +55,7 @@ def source(open_source: OpenSource) -> PostgresSource:
 
 
 async def messages(scene: Scene) -> list[str]:
-    """Their event ids, in the order in which they were accepted."""
+    """Return the event ids of all messages, in the order in which they were accepted."""
     return [row["event_id"] for row in await scene.raw.rows("SELECT event_id FROM message ORDER BY seq")]
 
 
@@ -84,7 +84,7 @@ async def test_every_field_of_a_row_is_in_its_message(scene: Scene, shop: ShopDa
     assert await shop.waiting() == 0
 
 
-async def test_an_empty_outbox_is_nothing(source: PostgresSource) -> None:
+async def test_an_empty_outbox_gives_no_messages(source: PostgresSource) -> None:
     assert await source.move(10) == RelayReport()
 
 
@@ -95,7 +95,7 @@ async def test_no_more_than_the_limit_is_taken(scene: Scene, shop: ShopDatabase,
 
 
 @one_engine
-async def test_large_payloads_come_a_few_at_a_time(
+async def test_large_payloads_are_read_in_small_batches(
     scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "MAX_BYTES", 1000)
@@ -111,7 +111,7 @@ async def test_large_payloads_come_a_few_at_a_time(
     ]
 
 
-# ── what dies on the way ──────────────────────────────────────────────────────────────────────────────────────────
+# ── crashes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("trigger", [CRASH_AT_DELETE, CRASH_AT_COMMIT], ids=["at delete", "at commit"])
@@ -144,7 +144,7 @@ async def test_rows_that_cannot_be_messages_are_set_aside_once_however_often_the
 
 
 @one_engine
-async def test_hooklines_own_database_away_leaves_the_rows_where_they_are(
+async def test_rows_stay_in_the_outbox_while_hooklines_database_is_down(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
 ) -> None:
     await shop.publish(scene.app.id)
@@ -162,7 +162,7 @@ class _Away:
 
 
 @one_engine
-async def test_a_database_that_is_away_comes_back(scene: Scene) -> None:
+async def test_the_relay_continues_after_an_outage_of_the_source(scene: Scene) -> None:
     with private_server() as server:
         url = server.url("postgres")
         await install(url)
@@ -199,7 +199,7 @@ async def relaying(source: PostgresSource) -> AsyncIterator[None]:
 async def until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not done():
-            await asyncio.sleep(0.01)  # the relay has no event for it
+            await asyncio.sleep(0.01)  # the relay has no event for this
 
 
 async def until_messages(scene: Scene, count: int) -> None:
@@ -243,7 +243,7 @@ async def test_the_database_of_a_hookline_is_no_source(
 
 
 @one_engine
-async def test_a_role_without_rights_is_told_so(scene: Scene, shop: ShopDatabase) -> None:
+async def test_a_role_without_rights_gets_a_clear_error(scene: Scene, shop: ShopDatabase) -> None:
     role = f"stranger_{factory.number()}"
     await shop.connection.execute(f"CREATE ROLE {role} LOGIN")
     source = PostgresSource(shop.url.replace("//hookline@", f"//{role}@"), scene.store, poll=0.02)
@@ -308,7 +308,7 @@ async def test_rows_that_another_relay_holds_are_left_to_it(
 
 
 @one_engine
-async def test_rows_with_a_key_wait_for_whoever_has_the_guard(
+async def test_rows_with_a_key_wait_for_the_relay_that_holds_the_lock(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
 ) -> None:
     keyed = await shop.publish(scene.app.id, 2, ordering_key="k")
@@ -337,13 +337,13 @@ async def test_a_late_commit_is_not_skipped(scene: Scene, shop: ShopDatabase, so
 
 
 @one_engine
-async def test_dear_looks_rest_also_while_they_find_something(
+async def test_slow_scans_pause_even_while_they_find_rows(
     scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
     monkeypatch.setattr(relay, "monotonic", clock)
     monkeypatch.setattr(postgres, "monotonic", clock)
-    clock.step = 1.0  # as beside a long transaction
+    clock.step = 1.0  # each scan seems to take a second, as beside a long transaction
     for _ in range(5):
         await shop.publish(scene.app.id)
         assert (await source.move(10)).relayed == 1
@@ -357,7 +357,7 @@ async def test_dear_looks_rest_also_while_they_find_something(
     assert (await messages(scene))[-2:] == [plain, keyed]
 
 
-# ── rows that somebody wrote by hand ──────────────────────────────────────────────────────────────────────────────
+# ── rows written by hand ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_application_that_is_made_later_gets_what_was_set_aside(
@@ -395,7 +395,7 @@ HOSTILE = {
 }
 
 
-async def test_rows_that_cannot_be_messages_stand_aside_and_block_nothing(
+async def test_invalid_rows_are_set_aside_and_block_nothing(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
 ) -> None:
     for fields in HOSTILE.values():
@@ -414,7 +414,7 @@ async def test_rows_that_cannot_be_messages_stand_aside_and_block_nothing(
     assert await scene.store.retry_set_aside(None) == len(HOSTILE)
     again = await scene.store.relay(100)
     assert (again.relayed, again.set_aside) == (0, len(HOSTILE)), (
-        "what could not be read is not left out when it is retried"
+        "a retry must not drop the part of a row that could not be read"
     )
 
 
@@ -430,10 +430,10 @@ async def test_a_row_without_an_event_id_has_the_same_one_each_time(
     assert len(set(await messages(scene))) == 2
 
 
-async def test_a_row_that_is_too_large_to_be_copied_stays_where_it_is(
+async def test_a_row_too_large_to_copy_stays_in_the_outbox(
     scene: Scene, shop: ShopDatabase, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of 800 MB took three gigabytes here, and longer than a statement may: it held up all that came after it."""
+    """A row of 800 MB took three gigabytes of memory and longer than the statement timeout. It blocked all later rows."""
     monkeypatch.setattr(postgres, "LARGEST_PAYLOAD", 1000)
     await shop.write(scene.app.id, payload="convert_to('\"' || repeat('x', 2000) || '\"', 'UTF8')")
     published = await shop.publish(scene.app.id, 2)
@@ -451,10 +451,10 @@ async def test_a_row_that_is_too_large_to_be_copied_stays_where_it_is(
     assert "1 row stands aside there" in view.hints[0]
 
 
-async def test_rows_that_cannot_be_read_are_told_apart(
+async def test_unreadable_rows_with_the_same_event_id_are_kept_apart(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
 ) -> None:
-    """Two applications may have given an event the same id."""
+    """Two applications may give the same id to an event."""
     unreadable = {"deliver_at": "'4713-01-01 00:00 BC'", "event_id": "'order-1'"}
     for app in ("app_a", "app_b"):
         await shop.write(app, **unreadable)
@@ -463,7 +463,7 @@ async def test_rows_that_cannot_be_read_are_told_apart(
 
 
 @pytest.mark.parametrize(("encoding", "letter"), [("SQL_ASCII", r"\xe9"), ("WIN1252", r"\x81")])
-async def test_bytes_that_are_no_text_stand_aside_and_block_nothing(
+async def test_bytes_that_are_not_text_are_set_aside_and_block_nothing(
     scene: Scene, postgres: PostgresServer, encoding: str, letter: str
 ) -> None:
     name = f"shop_{encoding}_{factory.number()}".lower()

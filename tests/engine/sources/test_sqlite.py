@@ -1,4 +1,4 @@
-"""Rows of an application's SQLite file become messages: each once, whatever becomes of the file, and none is lost."""
+"""The relay from an application's SQLite file: each row becomes one message, whatever happens to the file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """What Hookline's own database is matters little here; `test_both_engines_keep_the_place` takes both."""
+    """These tests need only one engine for Hookline's own database; `test_both_engines_keep_the_position` uses both."""
     name: str = request.param
     return name
 
@@ -60,7 +60,7 @@ async def open_source(scene: Scene) -> AsyncIterator[OpenSource]:
 
     yield open_
     for source in opened:
-        await source.close()  # a second time, of those that the test has closed
+        await source.close()  # closes a second time those that the test has closed
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def source(open_source: OpenSource, shop: AppFile) -> SqliteSource:
 
 
 async def moved(source: SqliteSource, limit: int = BATCH) -> RelayReport:
-    """A move that has come through: a file that was written this moment is not believed at once."""
+    """Move rows once the file has settled. The source does not trust a file that was written a moment ago."""
     async with asyncio.timeout(60):
         while True:
             report = await source.move(limit)
@@ -79,7 +79,7 @@ async def moved(source: SqliteSource, limit: int = BATCH) -> RelayReport:
 
 
 async def drained(source: SqliteSource) -> RelayReport:
-    """Until there is nothing any more, for certain: the file has had its time to settle."""
+    """Move rows until none is left, after the file has settled."""
     total = RelayReport()
     quiet = 0
     while quiet < 3:
@@ -91,7 +91,7 @@ async def drained(source: SqliteSource) -> RelayReport:
             reasons=total.reasons + report.reasons,
         )
         quiet = 0 if report.gone else quiet + 1
-        await asyncio.sleep(0.03)  # longer in sum than what counts as fresh
+        await asyncio.sleep(0.03)  # in total longer than the time for which a file counts as just written
     return total
 
 
@@ -103,7 +103,7 @@ async def reasons(store: Store) -> list[str]:
     return [one.reason for one in await store.set_aside(Page())]
 
 
-# ── the usual course ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── normal operation ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_every_field_of_a_row_is_in_its_message(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
@@ -150,7 +150,7 @@ async def test_a_row_is_relayed_once_in_every_journal_mode(
 async def test_nothing_is_left_beside_the_file_but_the_marker(
     scene: Scene, source: SqliteSource, shop: AppFile, tmp_path: Path
 ) -> None:
-    """A WAL of ours, and its index, would belong to another user than the application's."""
+    """A WAL or an index file of ours would belong to another user than the application's."""
     await drained(source)
     shop.publish(scene.app.id)
     await drained(source)
@@ -176,7 +176,7 @@ async def test_a_transaction_that_is_open_or_rolled_back_sends_nothing(
 async def test_batches_follow_each_other(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
     shop.publish(scene.app.id, 7)
     await moved(source, 3)
-    await source.wait(60)  # there is more: it comes back at once
+    await source.wait(60)  # more rows are left, so the source returns at once
     assert [(await source.move(3)).relayed for _ in range(3)] == [3, 1, 0]
 
 
@@ -222,7 +222,7 @@ async def test_two_processes_of_hookline_share_the_file(
     assert await scene.raw.count("message") == 60
 
 
-async def test_who_was_overtaken_does_not_take_the_file_for_empty(
+async def test_a_process_that_was_overtaken_does_not_report_an_empty_file(
     scene: Scene, second: Store, open_source: OpenSource, shop: AppFile
 ) -> None:
     sources = [open_source(shop), open_source(shop, second)]
@@ -232,7 +232,7 @@ async def test_who_was_overtaken_does_not_take_the_file_for_empty(
     assert [report.more for report in reports] == [True] * 8
 
 
-# ── garbage ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── invalid data ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 GARBAGE: dict[str, tuple[dict[str, Any], str]] = {
     "channels no JSON": ({"channels": "eu,us"}, "channels: is not a list of strings in JSON"),
@@ -261,7 +261,7 @@ GARBAGE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-async def test_rows_that_cannot_be_read_stand_aside_and_block_nothing(
+async def test_unreadable_rows_are_set_aside_and_block_nothing(
     scene: Scene, source: SqliteSource, shop: AppFile
 ) -> None:
     await scene.endpoint()
@@ -277,7 +277,7 @@ async def test_rows_that_cannot_be_read_stand_aside_and_block_nothing(
 
     assert await scene.store.retry_set_aside(None) == len(GARBAGE)
     again = await scene.store.relay(100)
-    assert (again.relayed, again.set_aside) == (0, len(GARBAGE)), "tried again, none goes out without what was wrong"
+    assert (again.relayed, again.set_aside) == (0, len(GARBAGE)), "a retry must not send a row without its invalid part"
 
 
 async def test_a_table_made_by_hand_may_hold_anything(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
@@ -327,7 +327,7 @@ async def test_nobody_reaches_the_management_organization_through_a_file(
     assert (await scene.store.relay(10)).set_aside == 3
 
 
-# ── the file comes, goes and changes ──────────────────────────────────────────────────────────────────────────────
+# ── the file appears, disappears and changes ──────────────────────────────────────────────────────────────────────
 
 
 async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
@@ -337,7 +337,7 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
     source = open_source(file)
     with structlog.testing.capture_logs() as logs:
         assert (await drained(source)).gone == 0
-        assert not (await source.move(BATCH)).more  # it has nothing that anybody waits for
+        assert not (await source.move(BATCH)).more  # the missing file has no rows to wait for
         file.execute("PRAGMA journal_mode = wal")
         assert (await drained(source)).gone == 0
         file.make()
@@ -371,7 +371,7 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
     ],
     ids=["a script", "a directory", "another table", "ids of any type"],
 )
-async def test_what_is_no_outbox_is_said_and_comes_back_when_it_is_one(
+async def test_a_file_that_is_no_outbox_is_reported_until_it_is_one(
     scene: Scene, open_source: OpenSource, tmp_path: Path, make: Callable[[Path], Any], reason: str
 ) -> None:
     path = tmp_path / "odd.db"
@@ -386,13 +386,13 @@ async def test_what_is_no_outbox_is_said_and_comes_back_when_it_is_one(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-async def test_a_file_that_may_not_be_read_is_said(open_source: OpenSource, shop: AppFile) -> None:
+async def test_a_file_without_read_permission_is_reported(open_source: OpenSource, shop: AppFile) -> None:
     shop.path.chmod(0)
     with pytest.raises(SourceUnavailable, match="may this user read it"):
         await open_source(shop).move(BATCH)
 
 
-async def test_a_file_that_is_locked_for_long_is_said(
+async def test_a_file_that_stays_locked_is_reported(
     open_source: OpenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_file, "_PATIENCE", 0.0)
@@ -404,14 +404,14 @@ async def test_a_file_that_is_locked_for_long_is_said(
         with pytest.raises(SourceUnavailable, match="locked"):
             await source.move(BATCH)
         monkeypatch.setattr(sqlite_file, "_PATIENCE", 600.0)
-        assert (await source.move(BATCH)).more  # for a while it is only not looked at
+        assert (await source.move(BATCH)).more  # for a short time the lock only delays the reading
     assert not (await source.move(BATCH)).more
 
 
 async def test_a_read_that_never_ends_is_given_up(
     open_source: OpenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hold up the application's commits, and Hookline's own end."""
+    """A read without end would block the application's commits and Hookline's shutdown."""
     monkeypatch.setattr(sqlite_file, "LONGEST_READ", 0.05)
     file = AppFile(tmp_path / "endless.db").make()
     columns = ", ".join(f"NULL AS {name}" for name in sqlite_rows.COLUMNS if name != "id")
@@ -442,7 +442,7 @@ async def test_the_file_is_deleted_and_made_anew(scene: Scene, source: SqliteSou
     await drained(source)
     shop.path.unlink()
     assert (await drained(source)).gone == 0
-    assert (await source.move(BATCH)).more  # who knows what was in it
+    assert (await source.move(BATCH)).more  # nobody knows which rows the deleted file had
     shop.make().publish(scene.app.id, 2)
     assert (await drained(source)).relayed == 2
     assert await scene.raw.count("message") == 5
@@ -456,9 +456,9 @@ async def test_an_older_backup_is_restored(scene: Scene, source: SqliteSource, s
     await drained(source)
     shop.path.unlink()
     shutil.copy(tmp_path / "backup.db", shop.path)
-    # The marker may know the third row still, and this publish would delete the first three.
+    # The marker may still name the third row, and this publish would delete the first three rows.
     shop.marker.unlink(missing_ok=True)
-    later = shop.publish(scene.app.id, 4)  # under numbers that had others before
+    later = shop.publish(scene.app.id, 4)  # these row numbers were used before by other rows
     report = await drained(source)
     assert (report.relayed, report.repeated) == (4, 3)
     assert [await scene.store.message(scene.app.no, one) is not None for one in later] == [True] * 4
@@ -485,7 +485,7 @@ async def test_a_file_whose_time_is_in_the_future_is_read(scene: Scene, source: 
 async def test_a_commit_that_is_as_old_as_the_last_one_is_found(
     scene: Scene, source: SqliteSource, shop: AppFile
 ) -> None:
-    """Times are coarse, and a commit is seen after its last write: the regular read finds what they hide."""
+    """File times are coarse, and a commit is visible only after its last write. The regular read finds such a commit."""
     await drained(source)
     with closing(shop.connect()) as held:
         held.execute("SELECT * FROM orders").fetchall()
@@ -496,7 +496,7 @@ async def test_a_commit_that_is_as_old_as_the_last_one_is_found(
         assert (await moved(source)).relayed == 1
 
 
-async def test_a_wait_ends_now_and_then_whatever_the_times_say(source: SqliteSource) -> None:
+async def test_a_wait_ends_regularly_even_if_the_file_times_do_not_change(source: SqliteSource) -> None:
     await drained(source)
     async with asyncio.timeout(60):
         await source.wait(600)
@@ -505,7 +505,8 @@ async def test_a_wait_ends_now_and_then_whatever_the_times_say(source: SqliteSou
 async def test_a_file_that_was_written_this_moment_is_read_a_moment_later(
     shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has it open, so no lock tells what is happening to it; and the next write may leave the same times."""
+    """No process has the file open, so no lock shows that it is being written, and the next write may leave the same
+    times."""
     written = clock.from_micros(shop.path.stat().st_mtime_ns // 1000)
     file = SqliteFile(shop.path)
     monkeypatch.setattr(sqlite_file, "wall", lambda: written + timedelta(milliseconds=40))
@@ -526,7 +527,7 @@ async def test_a_file_that_is_written_while_it_is_read_as_it_lies_there_is_read_
 async def test_what_a_killed_application_left_is_relayed(
     scene: Scene, source: SqliteSource, shop: AppFile, tmp_path: Path
 ) -> None:
-    """The WAL is there and nobody has it open; or, in a copy, without its index."""
+    """The WAL exists and no process has it open; or, in a copy, it has no index."""
     with closing(shop.connect()) as conn:
         conn.execute("SELECT * FROM orders").fetchall()
         shop.publish(scene.app.id, 2)
@@ -544,7 +545,7 @@ async def test_what_a_killed_application_left_is_relayed(
 async def test_what_a_killed_application_never_committed_is_not_relayed(
     scene: Scene, open_source: OpenSource, tmp_path: Path
 ) -> None:
-    """Its pages are in the file already; the journal that takes them back is the application's to play."""
+    """Its pages are already in the file. Only the application may play back the journal that removes them."""
     file = AppFile(tmp_path / "hot.db", mode="delete").make()
     file.publish(scene.app.id)
     source = open_source(file)
@@ -589,7 +590,7 @@ async def test_a_path_may_have_any_characters(scene: Scene, open_source: OpenSou
         await source.close()
 
 
-# ── what has been relayed goes ────────────────────────────────────────────────────────────────────────────────────
+# ── deletion of relayed rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_next_publish_deletes_what_was_relayed(
@@ -605,10 +606,11 @@ async def test_the_next_publish_deletes_what_was_relayed(
     assert (report.relayed, report.repeated) == (2, 0)
 
 
-async def test_the_marker_never_runs_ahead_of_the_place(
+async def test_the_marker_is_never_ahead_of_the_stored_position(
     scene: Scene, source: SqliteSource, shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of an earlier life of Hookline's database would delete what this one has not seen: it goes before the first read."""
+    """The marker of an earlier Hookline database would delete rows that this one has not read, so it is removed before
+    the first read."""
     read, marked = SqliteFile.read, []
 
     def noted(self: SqliteFile, place: OutboxPlace | None, limit: int) -> Batch:
@@ -639,7 +641,7 @@ async def test_the_marker_waits_for_the_commit(scene: Scene, shop: AppFile) -> N
 
 
 class _Away:
-    """Hookline's own database, which goes away between the look and the copy."""
+    """Hookline's own database fails between the reading and the copying of rows."""
 
     async def place(self, _source: str) -> None:
         return None
@@ -648,9 +650,7 @@ class _Away:
         raise StoreUnavailable("Hookline's database is away")
 
 
-async def test_a_directory_that_cannot_be_written_to_is_said_once(
-    scene: Scene, source: SqliteSource, shop: AppFile
-) -> None:
+async def test_a_read_only_directory_is_reported_once(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
     shop.marker.mkdir()
     with structlog.testing.capture_logs() as logs:
         for _ in range(2):
@@ -678,7 +678,7 @@ async def test_reading_is_not_done_on_the_event_loop(
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
-async def test_both_engines_keep_the_place(scene: Scene, open_source: OpenSource, shop: AppFile) -> None:
+async def test_both_engines_keep_the_position(scene: Scene, open_source: OpenSource, shop: AppFile) -> None:
     shop.publish(scene.app.id, 5)
     shop.insert(app="nobody")
     assert (await drained(open_source(shop))).relayed == 5

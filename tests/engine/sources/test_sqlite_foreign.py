@@ -1,4 +1,5 @@
-"""A Hookline that runs as another user than the application: whatever it left beside the file, the application could not use."""
+"""Hookline runs as another user than the application. The application could not use files that Hookline created beside
+its own."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ def _as_guest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def beside(shop: AppFile) -> dict[str, int]:
-    """Names and inodes: a file that was made anew has another."""
+    """Return names and inodes of the files. A file that was created again has another inode."""
     return {path.name: path.stat().st_ino for path in shop.path.parent.glob("shop.db*")}
 
 
 def keep_inodes(shop: AppFile) -> None:
-    """They would be given to the next file that is made."""
+    """Keep the inodes in use. Otherwise the next new file would get one of them."""
     for path in list(shop.path.parent.glob("shop.db-*")):
         path.with_name(f"kept-{path.name}").hardlink_to(path)
 
@@ -40,7 +41,7 @@ def read(shop: AppFile) -> int:
     return len(SqliteFile(shop.path).read(None, 10).rows)
 
 
-def test_the_owner_and_root_are_no_guests(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_and_root_are_not_foreign(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = shop.path.stat().st_uid
     for user, guest in ((0, False), (owner, False), (owner + 1, True)):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
@@ -59,7 +60,7 @@ def test_a_file_that_is_open_is_read(shop: AppFile) -> None:
 def test_an_application_that_closes_meanwhile_finds_its_own_files_or_none(
     shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last connection would take both files away, after we have seen them and before SQLite has."""
+    """The last connection of the application would remove both files after we have seen them and before SQLite has."""
     conn = shop.connect()
     conn.execute("SELECT * FROM orders").fetchall()
     shop.publish("acme", 3)
@@ -90,7 +91,7 @@ def test_an_application_that_is_just_opening_the_file_makes_its_index_itself(
     assert beside(shop) == before
 
 
-def test_a_writer_is_not_disturbed(tmp_path: Path) -> None:
+def test_reading_does_not_disturb_a_writer(tmp_path: Path) -> None:
     shop = AppFile(tmp_path / "shop.db", mode="delete").make()
     with closing(shop.connect(isolation_level=None)) as conn:
         conn.execute("BEGIN EXCLUSIVE")
@@ -100,7 +101,7 @@ def test_a_writer_is_not_disturbed(tmp_path: Path) -> None:
     assert read(shop) == 0
 
 
-def test_a_file_that_is_gone_or_may_not_be_read(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_unreadable_file_is_reported(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(error: type[OSError]) -> None:
         def refused(_: Path) -> None:
             raise error

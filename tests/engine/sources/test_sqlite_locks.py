@@ -1,4 +1,4 @@
-"""A busy Hookline beside an application on SQLite: no "database is locked" because of it, and no order without its message."""
+"""A busy Hookline beside an application on SQLite causes no "database is locked", and every order gets its message."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def shop(tmp_path: Path, mode: str) -> AppFile:
 async def run_publisher(
     shop: AppFile, app: str, enough: asyncio.Event, *, timeout: float, lifetime: str
 ) -> dict[str, Any]:
-    """A process of its own: locks of one process are no obstacle to itself."""
+    """Run the publisher in its own process, because locks do not exclude the process that holds them."""
     arguments = ("-m", "tests.support.sqlite_publisher", str(shop.path), app, str(ORDERS), str(timeout), lifetime)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
     await enough.wait()
-    output, _ = await process.communicate(b"")  # the end of its input
+    output, _ = await process.communicate(b"")  # ends its input
     said: dict[str, Any] = json.loads(output)
     return said
 
@@ -53,11 +53,12 @@ async def run_publisher(
 async def relay(
     source: SqliteSource, app: asyncio.Task[Any], enough: asyncio.Event, shop: AppFile, scene: Scene
 ) -> list[RelayReport]:
-    """Without a pause, as no real relay is, until everything that was committed is there."""
+    """Relay without pauses, which no real relay does, until every committed event has arrived."""
     reports = []
     while not app.done() or await scene.raw.count("message") < len(app.result()["committed"]):
         reports.append(await source.move(50))
-        if len(reports) > 50 and shop.marker.exists():  # it was busy, and has told how far the application may delete
+        # the relay has run, and the marker says how far the application may delete
+        if len(reports) > 50 and shop.marker.exists():
             enough.set()
     return reports
 
@@ -65,8 +66,8 @@ async def relay(
 @pytest.mark.parametrize(
     ("mode", "lifetime", "timeout"),
     [
-        ("wal", "session", 0),  # not even the shortest wait
-        ("wal", "request", 5),  # 5 seconds are sqlite3's own default, and Django's
+        ("wal", "session", 0),  # no waiting time at all
+        ("wal", "request", 5),  # 5 seconds, the default of sqlite3 and Django
         ("delete", "session", 5),
         ("delete", "request", 5),
     ],
@@ -85,4 +86,4 @@ async def test_a_transaction_that_reads_and_then_writes_never_fails_because_of_t
     assert messages == set(said["committed"])
     assert await scene.raw.count("message") == len(said["committed"])
     assert sum(report.repeated for report in reports) == 0
-    assert len(shop.ids()) < len(said["committed"]), "what was relayed has been deleted by the application"
+    assert len(shop.ids()) < len(said["committed"]), "the application has not deleted the relayed rows"
