@@ -230,7 +230,7 @@ def tab_to(page: Page, words: str) -> None:
 
 
 @one_engine
-def test_a_phone_shows_the_current_page_in_the_menu(visitor: Visitor) -> None:
+def test_a_phone_scrolls_the_menu_to_the_current_page(visitor: Visitor) -> None:
     page = visitor.operator("/settings", viewport=PHONE)
     expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings")).to_be_in_viewport()
     assert page.evaluate("scrollY") == 0

@@ -14,8 +14,8 @@ from tests.browser.visitor import PHONE, Visitor, check_accessible, check_fits
 from tests.browser.world import World
 
 FILES = {"/dead-letters/export", "/messages/{message_id}/payload"}  # downloads instead of a page
-# URLs that redirect to another page, because they show a secret only once.
-PASSAGES = {
+# URLs that redirect: a dead letter leads to its message, and pages that show a secret once lead to their object.
+REDIRECTS = {
     "/dead-letters/{dead_letter_id}",
     "/endpoints/{endpoint_id}/secret",
     "/endpoints/{endpoint_id}/secret/rotate",
@@ -25,7 +25,7 @@ CUSTOMERS = {"/contract"}  # operators see this beside each endpoint
 
 
 def shown(*, portal: bool) -> list[View]:
-    left = FILES | PASSAGES | (set() if portal else CUSTOMERS)
+    left = FILES | REDIRECTS | (set() if portal else CUSTOMERS)
     return [view for view in views(portal=portal) if view.path not in left]
 
 
@@ -72,7 +72,7 @@ def test_every_link_leads_somewhere(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_urls_shown_once_redirect_later(visitor: Visitor, world: World) -> None:
+def test_redirecting_urls_lead_to_their_object(visitor: Visitor, world: World) -> None:
     """A reader who returns to such a URL is redirected to the page of its object."""
     customer = scene(world)
     endpoint = world.get(f"/app/{customer.id}/endpoint?limit=1")["data"][0]["id"]

@@ -195,7 +195,7 @@ def opened(engine: str, database_url: str, directory: Path, *, role: str = "all"
             "HOOKLINE_PORTAL_ORIGINS": embedders.friend,
             "HOOKLINE_RETRY_MAX_ATTEMPTS": "3",
             "HOOKLINE_POOL_SIZE": "6",
-            "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # a browser keeps its circuit or session open until somebody closes it
+            "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # a circuit stays open until somebody closes it
             "HOOKLINE_CIRCUIT_COOLDOWN_CAP": "10m",
             "HOOKLINE_SECRET_KEY": new_key(),
             **PATIENT,

@@ -192,7 +192,7 @@ async def _check(
 
 
 def _copies_without_a_kill(signed: list[int], kills: list[tuple[float, float]]) -> bool:
-    """Return messages with two copies that no kill explains: no worker died between the signing of the two."""
+    """Return whether two copies were signed without a kill of a worker in between."""
     return not all(
         any(first <= after and before < second + 1 for before, after in kills)
         for first, second in pairwise(sorted(signed))

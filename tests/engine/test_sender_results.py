@@ -144,7 +144,7 @@ def test_nul_bytes_in_the_body_are_kept(receiver: Receiver, sending: Sending) ->
     ],
     ids=["ssh", "http/0.9", "status", "version", "nul", "length", "colon"],
 )
-def test_malformed_responses_are_protocol_errors(receiver: Receiver, sending: Sending, raw: bytes) -> None:
+def test_malformed_responses_are_reported_as_malformed(receiver: Receiver, sending: Sending, raw: bytes) -> None:
     receiver.behave(Behaviour(raw=raw))
     sent = sending.one(receiver.url)
     assert (sent.error, sent.status, sent.untouched) == (ErrorKind.MALFORMED, None, False)

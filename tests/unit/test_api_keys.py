@@ -1,4 +1,4 @@
-"""API keys: their form, their check, their hash."""
+"""API keys: their format, their checksum and their hash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.errors import SignatureError
 from hookline.security import api_keys
 
 
-def test_the_form_that_scanners_look_for() -> None:
+def test_the_format_matches_secret_scanners() -> None:
     made = {api_keys.make() for _ in range(200)}
     assert len(made) == 200
     assert all(re.fullmatch(r"hk_[0-9A-Za-z]{38}", key) for key in made)
@@ -24,7 +24,7 @@ def test_a_key_of_an_earlier_release_still_fits() -> None:
 
 
 @given(st.integers(3, 40), st.sampled_from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
-def test_one_wrong_character_is_noticed(position: int, letter: str) -> None:
+def test_one_wrong_character_fails_the_checksum(position: int, letter: str) -> None:
     key = api_keys.make()
     wrong = key[:position] + letter + key[position + 1 :]
     if wrong != key:
@@ -33,7 +33,7 @@ def test_one_wrong_character_is_noticed(position: int, letter: str) -> None:
 
 
 @given(st.text())
-def test_whatever_else_is_no_key(text: str) -> None:
+def test_other_text_is_not_a_key(text: str) -> None:
     for wrong in (text, f"hk_{text}"):
         with pytest.raises(SignatureError):
             api_keys.check(wrong)

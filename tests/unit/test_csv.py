@@ -1,4 +1,4 @@
-"""CSV that no spreadsheet computes, whatever strangers wrote into it."""
+"""CSV in which no spreadsheet finds a formula, whatever text the cells hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hookline.dashboard.csv import Cell, cell, lines
 
 FORMULA = "=+-@\t\r\n＝＋－＠"
-# As spreadsheets of different countries, and careless programs, may cut a line into cells.
+# The separators at which spreadsheets of different countries, and careless programs, may cut a line.
 MARKS = ",;|\t\r\n"
 
 texts = st.text(st.one_of(st.sampled_from("=+-@＝＋－＠,;|\t\r\n\"' aä✓\x00\ufeff"), st.characters()))
@@ -48,14 +48,14 @@ def read(raw: bytes, delimiter: str = ",") -> list[list[str]]:
         ("\ud800", "\ufffd"),
     ],
 )
-def test_a_formula_is_disarmed_and_the_rest_is_as_it_was(text: str, shown: str) -> None:
+def test_only_formulas_are_changed(text: str, shown: str) -> None:
     assert cell(text) == shown
 
 
 @pytest.mark.parametrize("char", ["'", '"', "\t", " ", ";", "' ", "=;"])
-def test_no_text_takes_long(char: str) -> None:
-    """One that took a second would, a hundred thousand times in a file, hold up everybody else."""
-    began = time.thread_time()  # what others do on the machine is no fault of ours
+def test_every_text_is_checked_fast(char: str) -> None:
+    """A text that takes a second would, a hundred thousand times in a file, block all other requests."""
+    began = time.thread_time()  # CPU time, because other programs on the machine must not count
     cell(char * 20_000)
     assert time.thread_time() - began < 1
 

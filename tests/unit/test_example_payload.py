@@ -1,4 +1,4 @@
-"""Examples: what the schema says itself, or what fits it; bounded, whatever the schema is."""
+"""Example payloads: the schema's own example or a value that fits it, limited in size for every schema."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def of(schema: Any) -> Any:
     return made({"1": schema})
 
 
-def test_without_a_schema() -> None:
+def test_an_event_type_without_a_schema_has_an_example() -> None:
     assert made(None) == made({}) == FALLBACK
 
 
-def test_of_the_newest_schema() -> None:
+def test_the_newest_schema_is_used() -> None:
     assert made({"9": {"const": "old"}, "10": {"const": "new"}}) == "new"
 
 
@@ -61,11 +61,11 @@ def test_of_the_newest_schema() -> None:
         ({}, {}),
     ],
 )
-def test_what_a_schema_asks_for(schema: Any, wanted: Any) -> None:
+def test_the_example_fits_the_schema(schema: Any, wanted: Any) -> None:
     assert of(schema) == wanted
 
 
-def test_a_schema_that_never_ends() -> None:
+def test_a_recursive_schema_gives_a_limited_example() -> None:
     assert of({"$ref": "#"}) == FALLBACK
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
     assert of(tree | {"required": ["left"]}) == FALLBACK
@@ -73,7 +73,7 @@ def test_a_schema_that_never_ends() -> None:
     assert line["next"]["next"]["name"] == "n"
 
 
-def test_a_large_example_that_is_repeated() -> None:
+def test_a_large_repeated_example_is_limited() -> None:
     schema = {
         "properties": {f"p{n}": {"$ref": "#/$defs/big"} for n in range(500)},
         "$defs": {"big": {"const": "x" * 50_000}},
@@ -103,11 +103,11 @@ words = [
 
 
 @given(st.dictionaries(st.sampled_from(words), json, max_size=5))
-def test_whatever_a_schema_says_there_is_a_payload(schema: dict[str, Any]) -> None:
+def test_every_schema_gives_a_payload(schema: dict[str, Any]) -> None:
     of(schema)
 
 
-def test_a_usual_schema_is_met() -> None:
+def test_the_example_of_a_common_schema_is_valid() -> None:
     schema = {
         "type": "object",
         "required": ["id", "customer", "lines"],

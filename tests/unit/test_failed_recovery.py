@@ -1,4 +1,4 @@
-"""An endpoint that falls while it is being brought back: the next recovery stops below what knocked it down."""
+"""An endpoint fails again during its recovery. The next recovery stays below the rate at which it failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookline.rules.lane.pace import LOADED, QUIET, STAY
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=2, recovery_rate=10.0, recovery_step=1.0, recovery_done=128)
-FIRST = 20.0  # starts a second with which a recovery begins
+FIRST = 20.0  # starts per second at the beginning of a recovery
 
 
 def ahead(seconds: float) -> datetime:
@@ -34,18 +34,18 @@ def recovering(window: int, **fields: object) -> Lane:
 
 
 def fell(lane: Lane) -> Fold:
-    """Five failures in a row, over more than a second."""
+    """Record five failures in a row, over more than a second."""
     for at in (0.1, 0.4, 0.7, 1.0):
         lane = told(lane, Health.BAD, at).lane
     return told(lane, Health.BAD, 1.3)
 
 
 def back_at(lane: Lane, at: float) -> Lane:
-    """A probe goes well then."""
+    """Record a successful probe at this time."""
     return told(replace(lane, circuit=Circuit.HALF_OPEN), Health.GOOD, at, probe=True).lane
 
 
-def test_it_falls_at_the_rate_of_the_first_failure_and_comes_back_with_half_of_it():
+def test_recovery_continues_at_half_the_rate_of_the_first_failure():
     result = fell(recovering(64))
     lane = result.lane
     assert (lane.circuit, lane.pace, lane.pace_top) == (Circuit.OPEN, 320.0, 320.0)
@@ -54,35 +54,35 @@ def test_it_falls_at_the_rate_of_the_first_failure_and_comes_back_with_half_of_i
 
 
 @pytest.mark.parametrize("window", [2, 4])
-def test_one_that_falls_under_little_load_was_not_well_yet(window):
+def test_a_failure_under_little_load_sets_no_pace(window):
     assert window * POLICY.recovery_rate < LOADED * FIRST
     result = fell(recovering(window))
     assert result.lane.pace is None
     assert [event.kind for event in result.events] == [LaneEventKind.CIRCUIT_OPENED]
 
 
-def test_an_outage_of_an_endpoint_that_was_well_teaches_nothing():
+def test_an_outage_of_a_healthy_endpoint_sets_no_pace():
     lane = fell(Lane(endpoint_no=3, app_no=1)).lane
     assert (lane.circuit, lane.pace, lane.pace_top) == (Circuit.OPEN, None, None)
 
 
-def test_a_stray_failure_in_a_recovery_leaves_nothing_behind_once_it_is_closed():
+def test_a_single_failure_in_a_recovery_sets_no_pace():
     lane = told(recovering(128), Health.BAD, 0.1).lane
     lane = told(lane, Health.GOOD, 2.0).lane
     assert (lane.circuit, lane.pace, lane.pace_top) == (Circuit.CLOSED, None, None)
 
 
-def test_it_stays_at_that_pace_for_a_while_after_it_is_back_however_long_it_was_away():
+def test_the_pace_stays_for_a_while_after_the_recovery():
     away = 2 * QUIET.total_seconds()
     lane = back_at(fell(recovering(64)).lane, away)
     for second in range(1, int(STAY.total_seconds())):
         lane = told(lane, Health.GOOD, away + second).lane
     assert (lane.circuit, lane.pace) == (Circuit.CLOSED, 320.0)
     lane = told(lane, Health.GOOD, away + STAY.total_seconds() + 1).lane
-    assert lane.pace == pytest.approx(336.0)  # a twentieth more
+    assert lane.pace == pytest.approx(336.0)  # five percent more
 
 
-def test_one_that_falls_again_comes_back_with_half_of_that():
+def test_a_second_failure_halves_the_pace_again():
     lane = back_at(fell(recovering(64)).lane, 100)
     well = replace(lane, circuit=Circuit.CLOSED, window=None, pace=400.0)
     for at in (300.0, 300.4, 300.8, 301.2, 301.6):
@@ -90,12 +90,12 @@ def test_one_that_falls_again_comes_back_with_half_of_that():
     assert (well.circuit, well.pace) == (Circuit.OPEN, 200.0)
 
 
-def test_a_stray_failure_leaves_what_a_lane_has_learnt():
+def test_a_single_failure_keeps_the_learned_pace():
     lane = Lane(endpoint_no=3, app_no=1, pace=5.0, pace_at=BEGIN, pace_top=20.0, slowed_at=BEGIN)
     lane = told(told(lane, Health.BAD, 0.1).lane, Health.GOOD, 0.2).lane
     assert (lane.pace, lane.pace_top) == (5.0, 20.0)
 
 
-def test_a_lane_that_learnt_a_low_pace_keeps_it_through_an_outage():
+def test_a_learned_pace_survives_an_outage():
     lane = Lane(endpoint_no=3, app_no=1, pace=5.0, pace_at=BEGIN, pace_top=6.0, slowed_at=BEGIN)
     assert fell(lane).lane.pace == 5.0

@@ -1,4 +1,4 @@
-"""Fan-out: who gets a message, under which policy, for how long."""
+"""Fan-out: which endpoints get a message, with which policy and time budget."""
 
 from __future__ import annotations
 

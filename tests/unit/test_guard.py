@@ -1,4 +1,4 @@
-"""No URL that is saved, and no address that is dialled, leads into a private network, however it is spelled."""
+"""No saved URL and no dialled address leads into a private network, however it is spelled."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_saved_literal_is_one_that_may_be_dialled(url: str) -> None:
     assert GUARD.allows(host)
 
 
-# What the Fetch standard calls bad ports, and the services that a network most likely has inside.
+# The bad ports of the Fetch standard, and ports of services that are common inside a network.
 WEB = {80, 443, 3000, 4000, 5000, 8000, 8071, 8080, 8081, 8443, 8888, 9000, 9443}
 SERVICES = {
     "ssh": 22, "smtp": 25, "dns": 53, "ldap": 389, "smb": 445, "rsync": 873, "socks": 1080, "sql server": 1433, "oracle": 1521,
@@ -221,7 +221,7 @@ def test_a_port_is_judged_alike_when_it_is_saved_and_when_it_is_dialled(port: in
 
 
 def test_which_ports_stay_open() -> None:
-    """Those that receivers use, and all that a kernel gives to whoever asks for any."""
+    """The ports that receivers use, and the range from which a kernel assigns ports."""
     open_ports = {port for port in range(65536) if GUARD.allows("93.184.216.34", port)}
     assert open_ports >= WEB
     assert open_ports.issuperset(range(32768, 65536))
@@ -240,7 +240,7 @@ def test_no_spelling_of_a_port_gets_past(spelling: str) -> None:
 
 
 def within(networks: tuple[str, ...]) -> st.SearchStrategy[int]:
-    """A number inside one of the networks; both ends are likely."""
+    """A number inside one of the networks. Both ends are likely."""
     nets = [ip_network(net) for net in networks]
     return st.sampled_from(nets).flatmap(lambda net: st.integers(int(net[0]), int(net[-1])))
 
@@ -348,7 +348,7 @@ EDGES = [
 
 
 @pytest.mark.parametrize(("outside", "inside"), EDGES)
-def test_ranges_end_where_they_end(outside: str, inside: str) -> None:
+def test_refused_ranges_end_exactly(outside: str, inside: str) -> None:
     assert GUARD.allows(outside)
     assert not GUARD.allows(inside)
 

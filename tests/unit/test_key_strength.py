@@ -1,4 +1,4 @@
-"""Keys that could be guessed are refused wherever somebody gives one; random keys never are."""
+"""Keys that could be guessed are refused everywhere. Random keys are never refused."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def new(key: str, scheme: Scheme = Scheme.STANDARD) -> NewEndpoint:
 
 
 @weak
-def test_an_endpoints_secret(key: bytes) -> None:
+def test_a_weak_endpoint_secret_is_refused(key: bytes) -> None:
     with pytest.raises(InvalidInput, match="can be guessed"):
         catalogue.check_endpoint(new(f"whsec_{encoded(key)}"), GUARD)
 
 
 @weak
-def test_a_rotated_secret(key: bytes) -> None:
+def test_a_weak_rotated_secret_is_refused(key: bytes) -> None:
     current = CURRENT
     change = EndpointChange(secrets=(Secret(key=f"whsec_{encoded(key)}"), *current.secrets))
     with pytest.raises(InvalidInput, match="can be guessed"):
         catalogue.check_change(change, current, GUARD)
 
 
-def test_the_seed_of_a_signing_key() -> None:
+def test_a_weak_signing_key_is_refused() -> None:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     for seed in (bytes(32), bytes(range(32))):
@@ -77,7 +77,7 @@ def test_the_seed_of_a_signing_key() -> None:
 @pytest.mark.parametrize(
     "key", ["a" * 16, "0123456789abcdef", "abab" * 8, "password1" * 3, "whsec_" + "A" * 32, bytes(range(16)).hex()]
 )
-def test_a_secret_that_is_a_text(scheme: Scheme, key: str) -> None:
+def test_a_weak_text_secret_is_refused(scheme: Scheme, key: str) -> None:
     with pytest.raises(InvalidInput, match="can be guessed"):
         catalogue.check_endpoint(new(key, scheme), GUARD)
 
@@ -92,7 +92,7 @@ def test_a_weak_secret_from_before_can_be_rotated_away() -> None:
 
 
 @weak
-def test_the_keys_of_the_deployment(key: bytes) -> None:
+def test_weak_keys_of_the_deployment_are_refused(key: bytes) -> None:
     given = {
         "HOOKLINE_DATABASE_URL": "postgresql://db.example/hooks",
         "HOOKLINE_JWT_SECRET": encoded(random.Random(3).randbytes(32)),
@@ -113,15 +113,15 @@ def test_the_keys_of_the_deployment(key: bytes) -> None:
 
 
 @given(st.integers(0, 2**64), st.integers(24, 64))
-def test_no_random_key(seed: int, size: int) -> None:
+def test_no_random_key_is_refused(seed: int, size: int) -> None:
     key = random.Random(seed).randbytes(size)
     assert weakness(key) is None
     assert weakness_of_text(key.hex()) is None
     assert weakness_of_text(encoded(key)) is None
 
 
-def test_how_rarely_a_random_key_could_be() -> None:
-    """Of n random bytes, how many have fewer than 8 different ones, or steps: less than one in 10^22 for the shortest key."""
+def test_a_random_key_is_practically_never_refused() -> None:
+    """Fewer than one in 10^22 of the shortest random keys has fewer than 8 different bytes or differences."""
     for size in (23, 24, 32):
         chances = [1.0]
         for _ in range(size):
@@ -131,8 +131,8 @@ def test_how_rarely_a_random_key_could_be() -> None:
         assert sum(chances[:8]) < 1e-22
 
 
-def test_no_published_vector() -> None:
-    """Those of Standard Webhooks and of Svix: they can be set as well as verified with."""
+def test_no_published_test_key_is_refused() -> None:
+    """The published test keys of Standard Webhooks and Svix can be set and verified with."""
     found = {text for text in _texts(VECTORS) if text.startswith("whsec_")}
     assert found
     for key in found:

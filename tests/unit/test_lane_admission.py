@@ -1,4 +1,4 @@
-"""What a lane lets through: never more than its bounds, never less than its rate, and never asleep with work to do."""
+"""Admission of a lane: never above its limits, never below its rate, and never asleep with work to do."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_lane_that_is_not_active_admits_nothing_and_wakes_nobody(status, circu
     assert asked(a_lane(status=status, circuit=circuit, probe_at=ahead(-1))) == Admission(quota=0, rest_at=None)
 
 
-def test_a_held_lane_is_looked_at_when_its_hold_ends():
+def test_a_held_lane_wakes_when_its_hold_ends():
     assert asked(a_lane(held_until=ahead(12))) == Admission(quota=0, rest_at=ahead(12))
     assert asked(a_lane(held_until=BEGIN)).quota == 50
 
@@ -74,7 +74,7 @@ def test_a_lane_that_holds_its_share_of_the_worker_is_left_to_others():
     assert asked(a_lane(concurrency=9), crowded=8).quota == 8
 
 
-def test_a_lane_that_fails_is_narrow_before_its_circuit_may_open():
+def test_a_failing_lane_is_narrowed_before_its_circuit_opens():
     doubtful = a_lane(failures=POLICY.threshold, failing_since=ahead(-0.1))
     assert limited(doubtful, POLICY)
     admission = asked(doubtful)
@@ -187,7 +187,8 @@ def most_in_a_second(starts: list[datetime]) -> int:
 
 
 def paced(rate: float, wants: list[int], gaps: list[float], seconds: float) -> list[datetime]:
-    """The starts of a lane whose claims come when it said, or later by the gaps, and take what they want of its quota."""
+    """Return the starts of a lane. Its claims come when the lane said, or later by the gaps, and take what they want of
+    its quota."""
     now, tat, starts, turn = BEGIN, None, [], 0
     while now < ahead(seconds):
         quota, next_at = gcra(tat, now, rate)
@@ -222,7 +223,7 @@ def test_the_burst_is_a_sixteenth_of_the_rate():
     assert gcra(None, BEGIN, 900.0)[0] == 56
 
 
-@example(rate=181.58704324265278, tat=ahead(0.094493))  # short of a start by less than a nanosecond
+@example(rate=181.58704324265278, tat=ahead(0.094493))  # less than a nanosecond before the next start is allowed
 @given(rate=st.floats(0.001, 5000.0), tat=st.none() | st.floats(-100.0, 1e6).map(ahead))
 def test_the_next_start_is_really_free_then_and_never_now(rate, tat):
     starts, next_at = gcra(tat, BEGIN, rate)
@@ -234,7 +235,7 @@ def test_the_next_start_is_really_free_then_and_never_now(rate, tat):
 
 @given(before=st.floats(0.001, 5000.0), after=st.floats(0.001, 5000.0))
 def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_long(before, after):
-    """It starts when it says, and within two of its intervals and a second."""
+    """It starts at the time it reports, and within two of its intervals and a second."""
     for tat in (advance(None, BEGIN, before, max(1, int(burst(before)))), ahead(86_400)):
         starts, next_at = gcra(tat, BEGIN, after)
         wait = 0.0 if starts else (next_at - BEGIN).total_seconds()
@@ -243,7 +244,7 @@ def test_a_rate_that_was_raised_or_a_clock_that_fell_does_not_hold_the_lane_for_
 
 
 def test_a_claim_that_began_before_another_gets_no_more_than_is_left():
-    """Its transaction's clock is behind that of the one that it waited for."""
+    """The clock of its transaction is behind the clock of the transaction that it waited for."""
     for rate in (0.5, 20.0, 300.0):
         full = advance(None, BEGIN, rate, max(1, int(burst(rate))))
         assert gcra(full, ahead(-0.9), rate)[0] == 0
@@ -285,7 +286,7 @@ def test_a_limited_lane_wakes_for_a_retry_that_is_not_due_yet(lane):
 
 
 class LaneMachine(RuleBasedStateMachine):
-    """Workers that claim, finish, stall and die in any order; the endpoint does as it likes."""
+    """Workers claim, finish, stall and die in any order, and the endpoint succeeds or fails at random."""
 
     world: World
 
@@ -326,7 +327,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.05, 0.3, 1.1, 8.0, 30.0, 100.0]))
     def wait(self, seconds: float) -> None:
-        """No living worker holds a job past its lease: what is too late is cut off and released."""
+        """Wait. A live worker holds no job past its lease: it cancels and releases late requests."""
         self.world.advance(seconds)
         if late := [job for job in self.world.jobs if job.lease_until <= self.world.now]:
             self.world.finish(late, Health.NONE)
@@ -373,14 +374,14 @@ class LaneMachine(RuleBasedStateMachine):
         self.epoch = self.world.lane.epoch
 
     def teardown(self) -> None:
-        """Whatever came before, the backlog drains once the endpoint is well and its workers are alive."""
+        """After any history, the backlog drains once the endpoint is healthy and the workers are alive."""
         if not hasattr(self, "world"):
             return
         for job in list(self.world.jobs):
             self.world.lose(job)
         self.world.set_status(EndpointStatus.ACTIVE)
         slowest = self.world.lane.throttle_rate or 10.0
-        paced = 0.0 if self.world.lane.pace is None else QUIET.total_seconds()  # by then it is forgotten
+        paced = 0.0 if self.world.lane.pace is None else QUIET.total_seconds()  # the pace is forgotten by then
         self.world.drain(longest=300.0 + paced + (self.world.made + 2) / min(10.0, slowest))
         check_gentle(self.world)
 
@@ -390,7 +391,7 @@ def circuit_of(lane: Lane) -> tuple[object, ...]:
 
 
 def check_gentle(world: World) -> None:
-    """In no second of one recovery are there more starts than its largest window's rate and burst."""
+    """No second of a recovery has more starts than the rate and burst of its largest window."""
     recovering = [job for job in world.starts if job.circuit == Circuit.RECOVERING]
     for first in recovering:
         end = first.started_at + timedelta(seconds=1)

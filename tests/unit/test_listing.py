@@ -1,4 +1,4 @@
-"""From where to where a listing is walked, and when the walk must have an end."""
+"""The range of a listing, and when a listing needs a limit of rows to read."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_without_bounds_everything_lies_between() -> None:
     assert backwards.near < minted(NOON) < backwards.far
 
 
-def test_the_iterator_is_where_it_begins() -> None:
+def test_a_listing_starts_at_its_iterator() -> None:
     here = minted(NOON)
     assert listing.span(ids.MESSAGE, MessageFilter(), Page(iterator=here)).near == here
     assert listing.span(ids.MESSAGE, MessageFilter(), Page(iterator=here, backwards=True)).near == here
 
 
 @given(instants, instants, st.booleans())
-def test_what_is_in_the_bounds_of_time_is_in_the_walk(one: datetime, other: datetime, backwards: bool) -> None:
+def test_ids_within_the_time_bounds_are_listed(one: datetime, other: datetime, backwards: bool) -> None:
     after, before = sorted((one, other))
     found = listing.span(ids.MESSAGE, MessageFilter(after=after, before=before), Page(backwards=backwards))
     low, high = sorted((found.near, found.far))
@@ -66,13 +66,13 @@ def test_the_nearer_of_iterator_and_bound_counts() -> None:
         (MessageFilter(channel="a"), True),
         (MessageFilter(tag="a"), True),
         (AttemptFilter(), False),
-        (AttemptFilter(delivered=False), False),  # these have an index
+        (AttemptFilter(delivered=False), False),  # these filters have an index
         (AttemptFilter(delivered=True), True),
         (AttemptFilter(code_class=500), True),
         (AttemptedFilter(), True),
     ],
 )
-def test_a_filter_that_may_match_rarely_gets_an_end(where: MessageFilter, rare: bool) -> None:
+def test_a_filter_without_an_index_gets_a_limit(where: MessageFilter, rare: bool) -> None:
     assert listing.rare(where) == rare
 
 
@@ -89,7 +89,7 @@ def test_a_filter_that_may_match_rarely_gets_an_end(where: MessageFilter, rare: 
         (True, 500, True),
     ],
 )
-def test_a_class_without_success_is_looked_for_among_what_failed(
+def test_status_classes_without_2xx_search_only_failed_attempts(
     delivered: bool | None, code_class: int | None, outcome: bool | None
 ) -> None:
     assert listing.outcome(AttemptFilter(delivered=delivered, code_class=code_class)) == outcome
@@ -112,7 +112,7 @@ def test_a_page_holds_what_fits_and_one_at_least() -> None:
     assert listing.fits(sized(None, most, None)) == 3
 
 
-def test_the_end_of_a_walk_matters_only_where_the_page_is_not_full() -> None:
+def test_the_limit_matters_only_if_the_page_is_not_full() -> None:
     assert listing.walked([3, 2], Page(limit=2), "end").end is None
     short = listing.walked([3, 2], Page(limit=3), "end")
     assert (short.rows, short.end) == ([3, 2], "end")

@@ -1,4 +1,4 @@
-"""Which results are told of. The rest of it is tested where it is written: tests/store/test_operational.py."""
+"""Which results cause an operational event. tests/store/test_operational.py tests how the events are written."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def tried(sent: int, *, attempts: int | None = None, trigger: int = 0) -> Leased
     return job(7, sent=sent, attempts=sent if attempts is None else attempts, trigger=trigger)
 
 
-def test_what_goes_well_is_not_told() -> None:
+def test_a_success_causes_no_event() -> None:
     assert of_results(factory.delivered(tried(sent)) for sent in range(FAILING)) == []
 
 
-def test_the_fourth_failure_alone_is_told() -> None:
+def test_only_the_fourth_failure_causes_an_event() -> None:
     found = of_results(factory.retry(tried(sent)) for sent in range(10))
     assert [(each.kind, each.sent) for each in found] == [(Kind.ATTEMPT_FAILING, FAILING)]
 
 
-def test_a_death_is_not_a_failing_too() -> None:
+def test_a_dead_letter_causes_no_failing_event() -> None:
     (found,) = of_results([factory.dead(tried(FAILING - 1))])
     assert found.kind == Kind.ATTEMPT_EXHAUSTED
 
@@ -37,12 +37,12 @@ def test_a_death_is_not_a_failing_too() -> None:
         (tried(FAILING), True),
         (tried(1, attempts=0, trigger=1), True),  # a dead letter that was replayed
         (tried(2, attempts=1, trigger=1), True),
-        (tried(1, attempts=1, trigger=1), False),  # sent again by hand
+        (tried(1, attempts=1, trigger=1), False),  # resent by hand
         (tried(0, trigger=1), False),
         (tried(1, attempts=0), False),  # a failed probe
     ],
 )
-def test_recovery(given: LeasedDelivery, expected: bool) -> None:
+def test_only_a_success_after_trouble_counts_as_recovered(given: LeasedDelivery, expected: bool) -> None:
     assert recovers(factory.delivered(given)) is expected
     assert not recovers(factory.retry(given))
     assert not recovers(factory.dead(given))

@@ -1,4 +1,4 @@
-"""What a batch of results means to lanes and rows."""
+"""What a batch of results changes in lanes and rows."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_bare_keeps_only_what_is_ours() -> None:
 
 
 @given(st.integers(2, 50))
-def test_halves_lose_nothing(count: int) -> None:
+def test_splitting_a_batch_loses_no_result(count: int) -> None:
     results = [factory.delivered(job(number)) for number in range(count)]
     first, second = halves(results)
     assert [*first, *second] == results

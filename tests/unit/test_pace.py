@@ -1,4 +1,5 @@
-"""The pace of a lane: a complaint slows it once, good answers bring it back, and it settles just under what is taken."""
+"""The pace of a lane: a slow-down answer lowers it once, successes raise it, and it settles just below what is
+accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from hookline.rules.lane.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, forgott
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=3, recovery_rate=8.0, recovery_step=1.0, recovery_done=64)
-START = 24.0  # as fast as a recovery begins
+START = 24.0  # the rate at which a recovery begins
 K = LaneEventKind
 
 
@@ -67,17 +68,18 @@ def test_a_recovering_lane_goes_at_half_of_what_its_window_allows():
     assert (lane.pace, lane.pace_top) == (8.0, 16.0)
 
 
-def test_the_answers_to_one_burst_are_one_complaint():
+def test_the_answers_to_one_burst_lower_the_pace_once():
     lane = complained(a_lane())
     for late in (0.01, 0.5, 0.99):
         assert complained(lane, at=late, claimed=-0.2) == lane
-    assert complained(lane, at=7.0, claimed=-0.2) == lane  # a slow answer to a request from before the cut
+    assert complained(lane, at=7.0, claimed=-0.2) == lane  # a slow answer to a request from before the pace was lowered
     assert complained(lane, at=0.5, claimed=0.2) == lane
     assert complained(lane, at=1.0, claimed=0.2).pace == START / 2
 
 
-def test_a_complaint_right_after_a_raise_is_heard():
-    """A fixed window takes the first of each second and refuses the rest: were those not heard, the pace would run away."""
+def test_a_slow_down_answer_right_after_a_raise_counts():
+    """A fixed window accepts the first requests of each second and refuses the others. If those were ignored, the pace
+    would grow without limit."""
     raised = paced(22.0, pace_at=ahead(-0.1))
     assert complained(raised, claimed=-0.2).pace == 11.0
 
@@ -106,14 +108,14 @@ def test_no_pace_is_slower_than_the_floor():
 # ── quicker ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_lane_without_a_pace_is_left_alone():
+def test_a_lane_without_a_pace_is_unchanged():
     lane = a_lane(throttle_rate=3.0)
     assert answered(lane) is lane
 
 
 @pytest.mark.parametrize("bound", [{"throttle_rate": 8.0}, {"circuit": Circuit.RECOVERING, "window": 1}])
-def test_a_complaint_slows_a_lane_that_is_kept_below_its_pace(bound):
-    """By a throttle, or by the window of a recovery."""
+def test_a_slow_down_answer_slows_a_lane_below_its_pace(bound):
+    """The lane is limited by a throttle, or by the window of a recovery."""
     lane = paced(320.0, slowed_at=ahead(-60), **bound)
     assert effective_rate(lane, POLICY) == 8.0
     assert effective_rate(complained(lane), POLICY) == 4.0
@@ -134,7 +136,7 @@ def test_it_doubles_until_something_is_known_to_be_too_much():
         None,
         None,
         None,
-    ]  # 64 * 8 is where a recovery ends, 4 times that is well above
+    ]  # a recovery ends at 64 * 8; 4 times that is well above
 
 
 def test_it_goes_half_way_back_to_what_was_too_much_and_then_gently_beyond():
@@ -194,7 +196,7 @@ lanes = st.builds(
 
 
 @given(lane=lanes, claimed=st.none() | st.floats(-800.0, 0.0))
-def test_a_complaint_never_raises_it_and_a_good_answer_never_lowers_it(lane, claimed):
+def test_a_slow_down_answer_never_raises_the_pace_and_a_success_never_lowers_it(lane, claimed):
     down, up = complained(lane, claimed=claimed), answered(lane, claimed=claimed)
     assert down.pace is not None
     assert FLOOR <= down.pace <= lane.pace
@@ -212,13 +214,13 @@ class Limiter(ABC):
     def takes(self, at: float) -> bool: ...
 
     def back_at(self, at: float) -> datetime | None:
-        """As a Retry-After tells it."""
+        """The seconds that a Retry-After header gives."""
         return None
 
 
 @dataclass
 class Bucket(Limiter):
-    """Takes so many a second, and a burst of that many at once."""
+    """An endpoint that accepts this many requests a second, and a burst of as many at once."""
 
     rate: float
     burst: float
@@ -238,11 +240,11 @@ class Bucket(Limiter):
 
 @dataclass
 class Minute(Limiter):
-    """Takes so many in each span of the clock, and refuses all others."""
+    """An endpoint that accepts this many requests in each span of the clock and refuses all others."""
 
     most: int
     span: float
-    tells: bool = False  # by a Retry-After
+    tells: bool = False  # whether it sends Retry-After
     seen: Counter[int] = field(default_factory=Counter)
 
     def takes(self, at: float) -> bool:
@@ -255,7 +257,7 @@ class Minute(Limiter):
 
 @dataclass
 class Endless:
-    """A lane that is never empty, in virtual time: the real admission, circuit and pace."""
+    """A lane that is never empty, in virtual time, with the real admission, circuit and pace."""
 
     endpoint: Limiter
     latency: float
@@ -313,14 +315,14 @@ class Endless:
         self.kinds += [event.kind for event in folded.events]
 
     def rates(self, first: int, last: int) -> tuple[float, float]:
-        """Taken and refused a second."""
+        """Return accepted and refused requests per second."""
         span = range(first, last)
         return tuple(sum(seen[at] for at in span) / len(span) for seen in (self.good, self.refused))
 
 
 @dataclass
 class Few(Limiter):
-    """Takes so many at once."""
+    """An endpoint that accepts this many requests at once."""
 
     most: int
     world: Endless | None = None

@@ -1,8 +1,8 @@
-"""The numbers of the recovery ramp: an endpoint that is back sees little at first, and its backlog is not kept waiting for long.
+"""The recovery ramp: an endpoint that is back gets few requests at first, and its backlog is sent soon.
 
-In the first ten seconds at most a fifth of what it gets from a lane that nothing holds back, in any second; and what that lane
-would have sent in 20 s or more is gone within twice the time. Below 8 s nobody can promise both: ten seconds at a fifth of the
-speed lose eight.
+In any of the first ten seconds the endpoint gets at most a fifth of the requests of an unlimited lane. A backlog that
+an unlimited lane would send in 20 s or more is sent within twice that time. Below 8 s both cannot hold: ten seconds at
+a fifth of the speed lose eight.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hookline.rules.lane.admission import admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold
 from tests.support.lanes import BEGIN
 
-SLOTS = 128  # that one lane may hold of one worker
+SLOTS = 128  # slots of one worker that one lane may hold
 TICK = timedelta(milliseconds=10)
 POLICY = CircuitPolicy()
 WELL = Lane(endpoint_no=7, app_no=3)
@@ -36,7 +36,7 @@ BACK = Lane(
 
 
 def starts(lane: Lane, messages: int, latency: float, workers: int = 1) -> list[float]:
-    """When each of so many starts, in seconds, if all wait from the beginning and each is answered well after `latency`."""
+    """Return when each request starts, in seconds, if all are waiting at first and each succeeds after `latency`."""
     now, chance, began = BEGIN, random.Random(1), []
     flying: deque[tuple[timedelta, LaneOutcome]] = deque()
     while len(began) < messages:
@@ -75,6 +75,6 @@ def test_an_endpoint_that_is_back_sees_a_fifth_for_ten_seconds_and_is_done_in_tw
     assert ours[-1] <= 2 * unlimited[-1]
 
 
-def test_a_few_messages_are_not_kept_waiting() -> None:
-    """The ramp is for backlogs: what an endpoint gets in an ordinary second goes out in the first."""
+def test_a_few_messages_are_sent_at_once() -> None:
+    """The ramp is for backlogs. The requests of an ordinary second are all sent in the first second."""
     assert starts(BACK, 20, 0.05)[-1] < 1.1

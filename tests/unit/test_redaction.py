@@ -1,4 +1,4 @@
-"""What customers are told: words from a fixed list, whatever the text for operators says."""
+"""Customers read fixed phrases about failures, whatever the text for operators says."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ texts = st.one_of(
 
 @pytest.mark.parametrize("kind", ErrorKind)
 @given(detail=texts)
-def test_a_failure_is_told_in_fixed_words(kind: ErrorKind, detail: str) -> None:
+def test_a_failure_has_a_fixed_phrase(kind: ErrorKind, detail: str) -> None:
     told = redaction.failure(kind, detail)
     assert told
     assert told.replace(": ", "").isascii()
@@ -45,7 +45,7 @@ def test_a_failure_is_told_in_fixed_words(kind: ErrorKind, detail: str) -> None:
 
 @pytest.mark.parametrize("attempts", [0, 2])
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_what_the_judge_says_of_a_death_is_recognised(kind: ErrorKind, attempts: int) -> None:
+def test_reasons_of_the_judge_are_recognised(kind: ErrorKind, attempts: int) -> None:
     sent = Sent(error=kind, detail=f"connecting: {INSIDE} said so", address=f"{INSIDE}:443", started_at=NOW)
     job = a_job(attempts=attempts)
     verdict = judge(
@@ -60,24 +60,24 @@ def test_what_the_judge_says_of_a_death_is_recognised(kind: ErrorKind, attempts:
 
 
 @pytest.mark.parametrize("status", [199, 302, 410, 422, 503])
-def test_what_the_endpoint_itself_answered_is_theirs_to_read(status: int) -> None:
+def test_customers_read_the_answer_of_their_endpoint(status: int) -> None:
     said = describe(Sent(status=status, headers={"location": "https://elsewhere.example/"}, started_at=NOW))
     assert redaction.death(said) == said
 
 
 @given(detail=texts)
-def test_a_death_that_is_not_recognised_says_nothing(detail: str) -> None:
+def test_an_unknown_reason_is_hidden(detail: str) -> None:
     assert INSIDE not in redaction.death(detail)
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_what_is_kept_of_a_lane_is_recognised(kind: ErrorKind) -> None:
+def test_texts_of_a_lane_are_recognised(kind: ErrorKind) -> None:
     for detail in ("", f"connecting: {INSIDE}"):
         sent = Sent(error=kind, detail=detail, started_at=NOW)
         assert redaction.cause(cause_of(gone(sent))) == redaction.failure(kind, detail)
 
 
-def test_of_an_answer_that_broke_off_the_status_is_told() -> None:
+def test_a_truncated_answer_shows_its_status() -> None:
     cut = Sent(status=503, detail=f"the body was cut off: {INSIDE}", started_at=NOW)
     assert redaction.cause(cause_of(gone(cut))) == "status 503"
 
@@ -88,8 +88,8 @@ def gone(sent: Sent) -> Result:
 
 # ── nothing is forgotten ──────────────────────────────────────────────────────────────────────────────────────────
 
-FREE = {"detail", "cause", "last_error", "error", "address", "status_reason"}  # text that was made for operators
-NOT_READ = {"Sent", "Dead"}  # on the way in
+FREE = {"detail", "cause", "last_error", "error", "address", "status_reason"}  # text made for operators
+NOT_READ = {"Sent", "Dead"}  # text on its way in
 
 
 def test_every_text_for_operators_has_a_rule() -> None:

@@ -1,4 +1,4 @@
-"""The simulations: what they show, that the docs hold what they make, and that they lose nothing."""
+"""The simulations: their results, the pages that show them, and that they lose no message."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_after_an_outage_the_first_seconds_are_gentle_and_everything_is_delivere
 
 
 def test_an_outage_costs_few_attempts(away: dict[Plan, Outcome]) -> None:
-    assert away[OURS].seen.wasted <= 0.1 * MESSAGES  # the outage costs every delivery four attempts without the circuit
+    assert away[OURS].seen.wasted <= 0.1 * MESSAGES  # without the circuit the outage costs every delivery four attempts
     assert away[EXPONENTIAL].seen.wasted >= 3 * MESSAGES
 
 
@@ -94,7 +94,7 @@ def test_another_seed_is_another_course_of_events() -> None:
 
 
 class Moody:
-    """Answers as it pleases."""
+    """An endpoint that succeeds or fails at random."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -156,21 +156,21 @@ def test_the_fleet_loses_nothing(whole: dict[Case, Tally]) -> None:
     assert whole[Case.WITHOUT_SICK].dead == 0
 
 
-def test_the_sick_do_not_slow_the_healthy(whole: dict[Case, Tally]) -> None:
+def test_failing_endpoints_do_not_slow_healthy_ones(whole: dict[Case, Tally]) -> None:
     with_sick, without = (whole[case].latency["healthy"] for case in (Case.OURS, Case.WITHOUT_SICK))
     assert sum(with_sick.values()) == sum(without.values())
     for part in (0.5, 0.99, 0.999):
         assert percentile(with_sick, part) <= 1.5 * percentile(without, part)
 
 
-def test_the_sick_see_few_requests(whole: dict[Case, Tally]) -> None:
+def test_failing_endpoints_get_few_requests(whole: dict[Case, Tally]) -> None:
     ours, without = (
         sum(whole[case].sick_requests_by_sample) / whole[case].workers for case in (Case.OURS, Case.WITHOUT_CIRCUIT)
     )
     assert 3 * ours <= without
     assert (
         max(whole[Case.OURS].probed) <= 40
-    )  # in 25 hours: six until the cooldown is an hour, then one an hour, jittered
+    )  # in 25 hours: six until the cooldown is an hour, then one an hour, with jitter
 
 
 @pytest.mark.parametrize(("millis", "kept"), [(0, 0), (999, 999), (1_000, 1_000), (1_239, 1_230), (98_765, 98_700)])
@@ -192,7 +192,7 @@ def a_page(**changes: object) -> Page:
     return Page(**(given | changes))  # type: ignore[arg-type]
 
 
-def test_what_is_said_is_escaped() -> None:
+def test_labels_are_escaped() -> None:
     root = ElementTree.fromstring(chart(a_page(), [Curve("a<b", [1, 2])]))
     assert root.findtext(f"{SVG}title") == "<Load> & more"
     assert "a<b" in [text.text for text in root.iter(f"{SVG}text")]
@@ -205,13 +205,13 @@ def test_a_curve_is_drawn_in_steps_and_ends_where_it_ends() -> None:
     assert f'class="line" d="M64 184{steps}"' in drawn
 
 
-def test_a_curve_that_nobody_followed_to_its_end_is_left_open() -> None:
+def test_a_curve_without_an_end_stays_open() -> None:
     ended, left = (panels(a_page(), [Curve("c", [2], ended=ended)], height=100) for ended in (True, False))
     assert "V134H131.2V184" in ended
     assert "V134H131.2V184" not in left.replace('V184Z"', "")
 
 
-def test_what_lies_beyond_the_page_is_left_out() -> None:
+def test_points_outside_the_picture_are_left_out() -> None:
     drawn = chart(a_page(start=-5.0), [Curve("c", [1] * 100)])
     assert "H736" in drawn
     assert "H803" not in drawn

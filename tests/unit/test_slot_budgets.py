@@ -1,4 +1,4 @@
-"""The slots of a worker: who holds them, and which lanes wait for them."""
+"""The slots of a worker: which lanes hold them, and which lanes wait for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def some_slots() -> Slots:
     return Slots(16, lane_limit=4, app_part=0.75)
 
 
-def test_a_lane_waits_for_one_of_its_own() -> None:
+def test_a_full_lane_waits_for_one_of_its_own_slots() -> None:
     slots = some_slots()
     slots.line_up(a_batch(refused={11: None, 12: None}))
     assert slots.next_in_line([a_job(13, 1)]) == set()
@@ -52,26 +52,26 @@ def test_a_lane_waits_for_one_of_its_own() -> None:
 
 
 def test_a_lane_of_a_large_application_waits_for_any_of_it_and_its_turn() -> None:
-    """Each slot that comes free wakes one lane, in the order in which they were refused."""
+    """Each slot that is freed wakes one lane, in the order in which the lanes were refused."""
     slots = some_slots()
     slots.line_up(a_batch(refused={21: 1, 22: 1, 31: 2}))
     slots.line_up(a_batch(refused={23: 1, 21: 1}))
     assert slots.waiting == 4
     woken = slots.next_in_line([a_job(99, 1), a_job(98, 1), a_job(97, 3)])
     assert woken == {21, 22}
-    assert slots.next_in_line([a_job(99, 1)]) == {21}  # nothing is forgotten before it is recorded
+    assert slots.next_in_line([a_job(99, 1)]) == {21}  # nothing is removed from the line before it is recorded
     slots.leave_line(woken)
     assert slots.next_in_line([a_job(99, 1), a_job(99, 1), a_job(99, 2)]) == {23, 31}
 
 
-def test_who_got_something_waits_no_more() -> None:
+def test_a_lane_that_got_slots_waits_no_more() -> None:
     slots = some_slots()
     slots.line_up(a_batch(refused={21: 1, 22: 1}))
     slots.line_up(a_batch(a_job(21, 1)))
     assert (slots.waiting, slots.next_in_line([a_job(50, 1), a_job(51, 1)])) == (1, {22})
 
 
-def test_nobody_waits_while_no_budget_is_full() -> None:
+def test_no_lane_waits_while_no_budget_is_full() -> None:
     slots = some_slots()
     slots.line_up(a_batch(a_job(21, 1)))
     assert (slots.waiting, slots.next_in_line([a_job(21, 1)])) == (0, set())

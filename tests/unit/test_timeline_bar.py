@@ -1,4 +1,4 @@
-"""The bands of a timeline: as wide as asked for, no outage lost in them, and the state of before carried on."""
+"""The bars of a timeline: as wide as asked for, with every outage, and starting with the earlier state."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def drawn(*events: LaneEvent, width: int = 10) -> dict[str, str]:
     return dict(timeline_bar.bands(events, START, END, width))
 
 
-def test_nothing_happened() -> None:
+def test_a_timeline_without_events_has_one_state() -> None:
     assert drawn() == {"circuit": "─" * 10, "": "─ closed"}
 
 
-def test_an_outage_from_its_beginning_to_its_end() -> None:
+def test_an_outage_is_drawn_from_start_to_end() -> None:
     found = drawn(
         event(K.CIRCUIT_OPENED, 2.0),
         event(K.CIRCUIT_PROBE_FAILED, 3.5),
@@ -40,12 +40,12 @@ def test_an_outage_from_its_beginning_to_its_end() -> None:
     assert found[""] == "─ closed   ▒ recovering   █ open   ╵ probe (half-open)"
 
 
-def test_a_minute_of_a_day_is_still_seen() -> None:
+def test_a_minute_within_a_day_is_visible() -> None:
     found = drawn(event(K.CIRCUIT_OPENED, 4.21), event(K.CIRCUIT_RESET, 4.22))
     assert found["circuit"] == "────█─────"
 
 
-def test_what_was_before_goes_on() -> None:
+def test_the_earlier_state_continues() -> None:
     long_ago = event(K.CIRCUIT_OPENED, -90.0), event(K.ENDPOINT_DISABLED, -80.0)
     found = drawn(*long_ago, event(K.ENDPOINT_ENABLED, 5.0))
     assert found["circuit"] == "█" * 10
@@ -60,7 +60,7 @@ def test_status_and_pace_are_drawn_where_they_changed() -> None:
     assert list(found) == ["circuit", "status", "pace", ""]
 
 
-def test_a_close_by_hand_is_no_probe() -> None:
+def test_closing_by_hand_is_not_drawn_as_a_probe() -> None:
     assert "probes" not in drawn(event(K.CIRCUIT_OPENED, 1.0, HAND), event(K.CIRCUIT_RECOVERING, 2.0, HAND))
 
 

@@ -1,4 +1,4 @@
-"""The trace of a message: what of it is kept, and that nothing else ever becomes a header."""
+"""The trace of a message: which parts are kept, and that no other text becomes a header."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def test_a_traceparent_stays_as_it_is(flags: str) -> None:
         f" {PARENT}",
     ],
 )
-def test_one_that_is_malformed_is_none(parent: str) -> None:
+def test_a_malformed_traceparent_is_ignored(parent: str) -> None:
     assert well_formed(parent) is None
     assert well_formed(f"{parent} vendor=1") is None
     assert header_lines(parent) == []
 
 
 @pytest.mark.parametrize("value", [None, 7, 1.5, b"00-" + TRACE.encode(), ["x"], {}])
-def test_a_value_of_another_type_is_none(value: object) -> None:
+def test_a_traceparent_of_another_type_is_ignored(value: object) -> None:
     assert well_formed(value) is None
 
 
 @pytest.mark.parametrize("later", ["01", "cc", "fe"])
-def test_of_a_later_version_what_is_known_is_kept(later: str) -> None:
+def test_the_known_part_of_a_later_version_is_kept(later: str) -> None:
     assert well_formed(f"{later}-{TRACE}-b7ad6b7169203331-ff") == PARENT
     assert well_formed(f"{later}-{TRACE}-b7ad6b7169203331-fe-what=ever") == f"00-{TRACE}-b7ad6b7169203331-00"
 
@@ -118,12 +118,12 @@ def test_a_tracestate_goes_with_its_parent(state: str, kept: str) -> None:
         ",".join(f"k{n}=1" for n in range(33)),
     ],
 )
-def test_one_that_is_malformed_is_dropped_and_the_parent_kept(state: str) -> None:
+def test_a_malformed_tracestate_is_dropped_and_the_parent_kept(state: str) -> None:
     assert joined(PARENT, state) == PARENT
     assert header_lines(f"{PARENT} {state}") == [f"traceparent: {PARENT}"]
 
 
-def test_a_long_one_loses_whole_members_long_ones_first() -> None:
+def test_a_long_tracestate_loses_its_longest_members_first() -> None:
     long, last = f"long={'x' * 200}", f"last={'z' * 90}"
     members = ["first=1", long, *(f"m{n}={'y' * 97}" for n in range(4)), last]
     assert joined(PARENT, ",".join(members)) == f"{PARENT} {','.join(['first=1', *members[2:]])}"
@@ -131,7 +131,7 @@ def test_a_long_one_loses_whole_members_long_ones_first() -> None:
     assert joined(PARENT, ",".join(members)) == f"{PARENT} {','.join(['first=1', *members[2:-1]])}"
 
 
-def test_a_huge_one_is_soon_judged() -> None:
+def test_a_huge_tracestate_is_checked_fast() -> None:
     assert well_formed(f"{PARENT} {'a=1,' * 1_000_000}") == PARENT
     assert well_formed("0" * 10_000_000) is None
 
@@ -156,7 +156,7 @@ def test_a_trace_becomes_header_lines() -> None:
 
 
 @given(st.one_of(st.text(), st.text().map(lambda state: f"{PARENT} {state}")))
-def test_whatever_it_is_no_line_holds_more_than_one_header(trace: str) -> None:
+def test_no_value_puts_two_headers_into_one_line(trace: str) -> None:
     lines = header_lines(trace)
     assert all(line.isascii() and line.isprintable() for line in lines)
     assert sum(map(len, lines)) <= len("traceparent: tracestate: ") + len(PARENT) + MAX_STATE
@@ -167,7 +167,7 @@ def test_whatever_it_is_no_line_holds_more_than_one_header(trace: str) -> None:
 # ── messages ──
 
 
-def test_a_message_is_kept_without_what_is_wrong_with_its_trace() -> None:
+def test_a_message_with_an_invalid_trace_is_kept_without_it() -> None:
     now = clock.wall()
     for given_, kept in (
         (f"{PARENT} a=1", f"{PARENT} a=1"),

@@ -1,4 +1,4 @@
-// Operational webhooks. The organization is everybody's here: each check subscribes to what it makes itself, and unsubscribes.
+// Operational webhooks. All checks share the organization, so each check subscribes to its own events and unsubscribes.
 
 import assert from "node:assert/strict";
 import { FILTER, first, invalid, refused } from "./sdk.mjs";

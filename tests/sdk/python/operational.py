@@ -1,4 +1,4 @@
-"""Operational webhooks. The organization is everybody's here: each check subscribes to what it makes itself, and unsubscribes."""
+"""Operational webhooks. All checks share the organization, so each check subscribes to its own events and unsubscribes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def what_happened_is_told_and_verified(world: World) -> None:
     world.receiver.answer(refusing, (400, b"no"))
     endpoint = world.endpoint(app, refusing)
     message = world.send(app, event_id=world.fresh("event"))
-    told = {each["type"]: each["data"] for each in _told(world, path, app, 2)}
+    told = {each["type"]: each["data"] for each in _events_of(world, path, app, 2)}
     operational.delete(listener.id)
     who = {"appId": app.id, "appUid": app.uid, "endpointId": endpoint.id, "endpointUid": None}
     assert told["endpoint.created"] == who
@@ -72,8 +72,8 @@ def what_happened_is_told_and_verified(world: World) -> None:
     assert (last["id"], last["responseStatusCode"]) == (attempt.id, 400)
 
 
-def _told(world: World, path: str, app: Any, count: int) -> list[Any]:
-    """Of this application: there may be others."""
+def _events_of(world: World, path: str, app: Any, count: int) -> list[Any]:
+    """Return the events of this application. Other checks may cause events too."""
     found: list[Any] = []
     while len(found) < count:
         arrival = world.receiver.next(path)
