@@ -140,8 +140,8 @@ async def fleet(store: Store, env: dict[str, str], tmp_path: Path) -> AsyncItera
             started.append((f"127.0.0.1:{port}", process))
         async with asyncio.timeout(60):
             for _, process in started:
-                while '"address"' not in process.said():
-                    assert process.running, process.said()
+                while '"address"' not in process.output():
+                    assert process.running, process.output()
                     await asyncio.sleep(0.02)  # it says so in a file
         yield started
 

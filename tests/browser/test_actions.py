@@ -20,17 +20,17 @@ from tests.support.receiver import OK
 
 _named = {"/tasks/stop", "/tasks/{task_id}/stop"}  # in test_tasks.py
 
-Story = Callable[[Visitor, World], None]
+BrowserTest = Callable[[Visitor, World], None]
 
 
-def does(*paths: str) -> Callable[[Story], Story]:
+def does(*paths: str) -> Callable[[BrowserTest], BrowserTest]:
     """Name the actions of a test. The requests that its pages post show that the test does each of them."""
     _named.update(paths)
 
-    def checked(story: Story) -> Story:
-        @wraps(story)
+    def checked(scenario: BrowserTest) -> BrowserTest:
+        @wraps(scenario)
         def test(visitor: Visitor, world: World) -> None:
-            story(visitor, world)
+            scenario(visitor, world)
             posted = [path.removeprefix(PORTAL) for path in visitor.posted]
             assert [path for path in paths if not any(compile_path(path)[0].match(each) for each in posted)] == []
 

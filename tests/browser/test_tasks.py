@@ -30,7 +30,7 @@ def dead(world: World, tmp_path: Path) -> list[Endpoint]:
         for endpoint in found:
             endpoint.customer.publish()
             endpoint.customer.wait_for_dead(1)
-        assert worker.stop() == 0, worker.said()
+        assert worker.stop() == 0, worker.output()
     return found
 
 

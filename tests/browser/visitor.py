@@ -111,7 +111,7 @@ class Visitor:
                 page.close()
 
     def check(self) -> None:
-        unexpected = [said for said in self.complaints if not any(part in said for part in self.expected)]
+        unexpected = [error for error in self.complaints if not any(part in error for part in self.expected)]
         assert not unexpected, "\n".join(unexpected)
 
 

@@ -63,11 +63,11 @@ class World:
             raw = None if body is None else msgspec.json.encode(body)
             connection.request(method, f"/api/v1{path}", raw, {"authorization": f"Bearer {self.token}"})
             answer = connection.getresponse()
-            said = answer.read()
+            text = answer.read()
         finally:
             connection.close()
-        assert answer.status < 300, (path, answer.status, said)
-        return msgspec.json.decode(said) if said else None
+        assert answer.status < 300, (path, answer.status, text)
+        return msgspec.json.decode(text) if text else None
 
     # ── customers ──
 

@@ -108,13 +108,13 @@ class Fleet:
             # The kill must come at a random time, so there is nothing to wait for.
             await asyncio.sleep(self._chance.uniform(0.8, 2.0))
             victim = self._chance.randrange(len(self._workers))
-            assert self._workers[victim].running, self.said()
+            assert self._workers[victim].running, self.output()
             before = time.time()
             self._workers[victim].kill()
             self.kills.append((before, time.time()))
             self._workers[victim] = self._start()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
     def end(self) -> None:
@@ -154,7 +154,7 @@ async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await
-    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.said()}")
+    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.output()}")
 
 
 async def _check(
@@ -220,7 +220,7 @@ async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(
             assert received.headers["webhook-attempt"] == "1"
             assert received.headers["webhook-event-type"] == "order.paid"
             assert received.body == message.payload
-        assert worker.stop() == 0, worker.said()
+        assert worker.stop() == 0, worker.output()
     finally:
         if worker.running:
             worker.kill()

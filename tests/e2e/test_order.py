@@ -49,7 +49,7 @@ class Arrivals:
             [Behaviour(), Behaviour(status=503), Behaviour(reset="after"), Behaviour(close=True)], [70, 14, 8, 8]
         )[0]
 
-    def told(self) -> str:
+    def summary(self) -> str:
         seen = [*self.turns.values()]
         again = sum(earlier == later for turns in seen for earlier, later in pairwise(turns))
         return f"{sum(map(len, seen)):,} requests, {again:,} of them right after the same message; none out of order"
@@ -83,8 +83,8 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
         for key in range(KEYS):
             _check(arrivals.turns[path, f"k{key}"], ROUNDS)
     _check(arrivals.whole["/fifo"], KEYS)
-    assert "lanes_repaired" not in fleet.said()
-    print(f"{engine}: {KEYS} keys, {KEYS * ROUNDS:,} messages, {len(fleet.kills)} kills, {arrivals.told()}")
+    assert "lanes_repaired" not in fleet.output()
+    print(f"{engine}: {KEYS} keys, {KEYS * ROUNDS:,} messages, {len(fleet.kills)} kills, {arrivals.summary()}")
 
 
 def _check(seen: list[int], count: int) -> None:

@@ -62,7 +62,7 @@ async def test_every_committed_order_has_its_webhook_and_no_other_has_one(
                 await asyncio.to_thread(_wait_for_orders, receiver, committed | {"last"})
             except TimeoutError:
                 missing = (committed | {"last"}) - {_order(one) for one in receiver.requests}
-                pytest.fail(f"{missing} {await _state(hookline_url, env)} {worker.said()[-4000:]}")
+                pytest.fail(f"{missing} {await _state(hookline_url, env)} {worker.output()[-4000:]}")
         finally:
             shops.end()
             worker.end()
@@ -86,13 +86,13 @@ class Worker:
         return Process(["worker"], self._env, self._log)
 
     def suffer(self) -> None:
-        assert self._process.running, self._process.said()
+        assert self._process.running, self._process.output()
         self._process.kill()
         self.kills += 1
         self._process = self._start()
 
-    def said(self) -> str:
-        return self._process.said()
+    def output(self) -> str:
+        return self._process.output()
 
     def end(self) -> None:
         if self._process.running:

@@ -181,8 +181,8 @@ async def test_the_dashboard_works_behind_an_untrusted_proxy(program: str, tmp_p
     work."""
     cli = Cli({"HOOKLINE_PORT": free_port()}, str(tmp_path))
     async with cli.running("serve", "--role", "api", "--json") as running:
-        told, made = await running.json_line(), await cli.json("token")
-        with proxy(program, tmp_path, told["address"].removeprefix("http://")) as (process, port):
+        printed, made = await running.json_line(), await cli.json("token")
+        with proxy(program, tmp_path, printed["address"].removeprefix("http://")) as (process, port):
             await _up(process, port)
             browser = Client(f"127.0.0.1:{port}")
             page = (await browser.get("/login")).page()

@@ -78,7 +78,7 @@ async def test_many_copies_at_once_get_200_or_409_and_have_one_effect(keys: str,
         signed = _signer(given.secret, body)
         copies = await send_copies(receiving.url, body, signed, rate=RATE, count=count, answered=answered)
     print(f"{len(copies.answers)} copies in {copies.took:.1f} s: {copies.statuses()}")
-    assert set(copies.statuses()) == {200, 409}, receiving.said()
+    assert set(copies.statuses()) == {200, 409}, receiving.output()
     assert len(copies.answers) == count
     assert copies.statuses()[409] >= count // 4
     assert len({answer.body for answer in copies.answers if answer.status == 200}) == 1

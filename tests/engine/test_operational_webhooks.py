@@ -62,11 +62,11 @@ async def received_at(receiver: Receiver, path: str, count: int) -> list[Receive
 async def test_a_failing_endpoint_causes_signed_events(scene: Scene, receiver: Receiver) -> None:
     """Four failures and a last one give two events, failing and exhausted, each once and signed with the endpoint's
     secret."""
-    receiver.behave(Behaviour(status=409, headers={"Retry-After": "0"}), "/sick")
+    receiver.behave(Behaviour(status=409, headers={"Retry-After": "0"}), "/failing")
     listener = await listen(scene.store, scene.organization.id, receiver.url + "/ops")
     async with delivering(scene.store):
         endpoint = await scene.endpoint(
-            url=receiver.url + "/sick", policy=PolicyOverride(max_attempts=5, base=0.001, cap=0.001)
+            url=receiver.url + "/failing", policy=PolicyOverride(max_attempts=5, base=0.001, cap=0.001)
         )
         (message,) = await scene.send(event_id="order-17")
         (delivery,) = await settled(scene.store, message)

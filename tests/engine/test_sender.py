@@ -193,8 +193,8 @@ def test_a_descriptor_above_the_limit_of_select_is_served(receiver: Receiver, se
     with contextlib.ExitStack() as stack:
         for _ in range(1_100):
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        receiver.behave(Behaviour(delay=0.2, body=b"heard"), "/")
-        assert sending.one(f"{receiver.url}/").body == b"heard"
+        receiver.behave(Behaviour(delay=0.2, body=b"served"), "/")
+        assert sending.one(f"{receiver.url}/").body == b"served"
 
 
 @pytest.mark.usefixtures("patient", "descriptors")

@@ -114,11 +114,11 @@ def test_a_changed_answer_replaces_the_old_one(resolver: Resolver, names: NameSe
 
 def test_requests_for_one_name_share_a_lookup(resolver: Resolver, names: NameServer) -> None:
     names.silence("slow.test")
-    heard: list[Answer] = []
+    answers: list[Answer] = []
     done = threading.Semaphore(0)
 
     def hear(_: str, answer: Answer) -> None:
-        heard.append(answer)
+        answers.append(answer)
         done.release()
 
     for _ in range(50):
@@ -127,7 +127,7 @@ def test_requests_for_one_name_share_a_lookup(resolver: Resolver, names: NameSer
     assert (resolver.lookups, names.asked("slow.test")) == (1, 1)
     for _ in range(50):
         assert done.acquire(timeout=60)
-    assert set(heard) == {Answer(problem="no name server answered in time")}
+    assert set(answers) == {Answer(problem="no name server answered in time")}
 
 
 def test_concurrent_lookups_are_limited(names: NameServer) -> None:
@@ -143,17 +143,17 @@ def test_concurrent_lookups_are_limited(names: NameServer) -> None:
 def test_close_answers_open_lookups(names: NameServer) -> None:
     resolver = Resolver(servers=[names.address])
     names.silence("never.test")
-    heard: list[Answer] = []
+    answers: list[Answer] = []
     done = threading.Event()
 
     def hear(_: str, answer: Answer) -> None:
-        heard.append(answer)
+        answers.append(answer)
         done.set()
 
     resolver.look_up("never.test", hear)
     resolver.close()
     assert done.wait(60)
-    assert heard[0].problem
+    assert answers[0].problem
     assert look_up(resolver, "later.test").problem
 
 

@@ -41,14 +41,14 @@ async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -
 @pytest.mark.store_options(lease=600.0)
 async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
     await hog(scene, receiver, lanes=60)
-    await scene.endpoint(url=f"{receiver.url}/well")
+    await scene.endpoint(url=f"{receiver.url}/healthy")
     async with working(scene.store, drain=0.5, deadline=500.0):
         await receiver.arrived(48)
         for _ in range(5):
             for message_id in await scene.send(10):
                 assert [one.state for one in await settled(scene.store, message_id)] == [DeliveryState.DELIVERED]
         paths = Counter(received.path for received in receiver.requests)
-    assert paths == {"/hangs": 48, "/well": 50}
+    assert paths == {"/hangs": 48, "/healthy": 50}
 
 
 @pytest.mark.store_options(lease=600.0)

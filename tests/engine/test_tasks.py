@@ -134,7 +134,7 @@ async def test_cancel_ends_a_task_between_two_steps(scene: Scene) -> None:
 async def test_a_step_that_keeps_failing_fails_only_its_own_task(scene: Scene) -> None:
     await scene.endpoint()
     await buried(scene, 5)
-    broken, well = await add(scene), await add(scene)
+    broken, healthy = await add(scene), await add(scene)
     await scene.raw.execute("UPDATE task SET position = 'nowhere' WHERE id = $1", broken.id)
     each = runner(scene.store)
     with capture_logs() as logs:
@@ -142,7 +142,7 @@ async def test_a_step_that_keeps_failing_fails_only_its_own_task(scene: Scene) -
         for _ in range(TRIES):
             each._failing = {task_id: (failures, 0.0) for task_id, (failures, _) in each._failing.items()}
             await each.once()
-    failed, done = await ended(scene.store, broken), await ended(scene.store, well)
+    failed, done = await ended(scene.store, broken), await ended(scene.store, healthy)
     assert (failed.status, failed.done) == (TaskStatus.FAILED, 0)
     assert "nowhere" in (failed.error or "")
     assert (done.status, done.done) == (TaskStatus.FINISHED, 5)

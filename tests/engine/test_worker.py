@@ -166,7 +166,7 @@ async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
 async def test_a_hanging_endpoint_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(Behaviour(hang=True), path="/hangs")
     await scene.endpoint(url=receiver.url + "/hangs", event_types=("slow",))
-    await scene.endpoint(url=receiver.url + "/well", event_types=("quick",))
+    await scene.endpoint(url=receiver.url + "/healthy", event_types=("quick",))
     async with working(scene.store, share=16, drain=0.5, deadline=500.0):  # no hanging request frees a slot
         await scene.send(200, event_type="slow")
         await receiver.arrived(16)
@@ -241,14 +241,14 @@ async def test_an_endpoint_that_refuses_is_slowed_and_gets_everything(scene: Sce
 
 async def test_a_secret_that_no_key_opens_is_dead_and_blocks_nobody(scene: Scene, receiver: Receiver) -> None:
     sealed = await scene.endpoint(url=receiver.url + "/sealed")
-    well = await scene.endpoint(url=receiver.url + "/well")
+    healthy = await scene.endpoint(url=receiver.url + "/healthy")
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", b"not sealed by any key", sealed.no)
     async with working(scene.store):
         [message_id] = await scene.send()
         found = {d.endpoint_no: d for d in await settled(scene.store, message_id)}
     assert found[sealed.no].reason == Reason.UNSENDABLE
-    assert found[well.no].state == DeliveryState.DELIVERED
-    assert [received.path for received in receiver.requests] == ["/well"]
+    assert found[healthy.no].state == DeliveryState.DELIVERED
+    assert [received.path for received in receiver.requests] == ["/healthy"]
 
 
 # ── shutdown ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -234,26 +234,26 @@ def outlive_leases(keys: Keys | AsyncKeys, path: str) -> None:
             assert keys.seen.renewed.acquire(timeout=PATIENCE)
 
 
-class _LogCapture(logging.Handler):
+class _Ear(logging.Handler):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
-        self.seen = threading.Event()
+        self.heard = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._text in record.getMessage():
-            self.seen.set()
+            self.heard.set()
 
 
 @contextmanager
 def logged(text: str) -> Iterator[threading.Event]:
     """Set when the kit has logged it."""
-    capture, logger = _LogCapture(text), logging.getLogger("hookline.receive")
-    logger.addHandler(capture)
+    ear, logger = _Ear(text), logging.getLogger("hookline.receive")
+    logger.addHandler(ear)
     try:
-        yield capture.seen
+        yield ear.heard
     finally:
-        logger.removeHandler(capture)
+        logger.removeHandler(ear)
 
 
 @contextmanager

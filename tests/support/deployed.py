@@ -66,9 +66,9 @@ async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool], t
                     return found
         except OSError as error:
             last = error
-        assert process.running, process.said()
+        assert process.running, process.output()
         await asyncio.sleep(0.05)
-    raise AssertionError(f"{last.samples if isinstance(last, Scrape) else last}\n{process.said()}")
+    raise AssertionError(f"{last.samples if isinstance(last, Scrape) else last}\n{process.output()}")
 
 
 def delivered(found: Scrape) -> float:

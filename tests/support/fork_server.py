@@ -71,11 +71,11 @@ class ForkServer:
             for its in (its_stdin, its_out, its_err):
                 os.close(its)
             asked.sendall(request)
-            said = await asyncio.gather(
+            results = await asyncio.gather(
                 asyncio.to_thread(_write, ours, stdin), asyncio.to_thread(_read, out), asyncio.to_thread(_read, err)
             )
             (code,) = _CODE.unpack(await asyncio.to_thread(_exactly, asked, _CODE.size))
-        return code, said[1], said[2]
+        return code, results[1], results[2]
 
 
 def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-# ── the server ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def main() -> None:

@@ -43,9 +43,9 @@ def main(directory: str, rounds: str, seed: str) -> None:
     for number in range(int(rounds)):
         published += shop.publish(app, 1 + number % 5)
         last = chance.randint(1, chance.choice(calls)) if calls else LIVE
-        told = _forked(partial(_run, shop, hookline, last))
-        if told:
-            calls.append(int(told))
+        output = _forked(partial(_run, shop, hookline, last))
+        if output:
+            calls.append(int(output))
         else:
             killed += 1
         _forget_event_ids(hookline)
@@ -64,9 +64,9 @@ def _forked(work: Callable[[], object]) -> str:
             os._exit(0)
     os.close(writes)
     with os.fdopen(reads, "rb") as pipe:
-        told = pipe.read().decode()
+        output = pipe.read().decode()
     os.waitpid(pid, 0)
-    return told
+    return output
 
 
 def _made(hookline: Path) -> str:

@@ -82,7 +82,7 @@ class Process:
             self._popen.send_signal(signal.SIGTERM)
         return self._popen.wait(timeout)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
 

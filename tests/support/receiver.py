@@ -60,7 +60,7 @@ class Receiver(ThreadedServer):
         self._behaviours: dict[str | None, Behaviour | Choose] = {None: OK}
         self._news = threading.Condition()
 
-    # ── for tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── for tests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def url(self) -> str:
@@ -87,7 +87,7 @@ class Receiver(ThreadedServer):
             if not self._news.wait_for(lambda: self.heads >= count, timeout):
                 raise TimeoutError(f"{self.heads} of {count} heads arrived in {timeout} s")
 
-    # ── the receiver's loop ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── the receiver's loop ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

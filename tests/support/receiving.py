@@ -81,12 +81,12 @@ class Receiving:
         with closing(merchant.open_ledger(self._directory)) as ledger:
             return [event for (event,) in ledger.execute("SELECT event FROM step WHERE name = ? ORDER BY no", (name,))]
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._directory / "merchant.log").read_text(errors="replace")
 
     async def _listens(self) -> bool:
         assert self._popen is not None
-        assert self._popen.poll() is None, self.said()
+        assert self._popen.poll() is None, self.output()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 

@@ -24,10 +24,10 @@ class Served(Struct, frozen=True, kw_only=True):
 
     def ended_well(self) -> None:
         """Check that the server stopped with exit code 0 and that no request made it fail."""
-        code, said = self.process.stop(), self.process.said()
-        assert code == 0, said
-        assert "Traceback" not in said, said
-        assert "request_failed" not in said, said
+        code, output = self.process.stop(), self.process.output()
+        assert code == 0, output
+        assert "Traceback" not in output, output
+        assert "request_failed" not in output, output
 
 
 @contextmanager
@@ -43,9 +43,9 @@ def announced(process: Process, timeout: float = 60) -> str:
     """Return the address that the server prints once it listens. The log is a file, so there is no event to wait for."""
     deadline = time.monotonic() + timeout
     while process.running and time.monotonic() < deadline:
-        for line in process.said().splitlines():
+        for line in process.output().splitlines():
             if line.startswith('{"address":'):
                 address: str = json.loads(line)["address"]
                 return address
         time.sleep(0.05)  # another process does the work
-    raise AssertionError(f"`hookline serve` did not start: {process.said()}")
+    raise AssertionError(f"`hookline serve` did not start: {process.output()}")

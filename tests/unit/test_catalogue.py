@@ -439,7 +439,7 @@ def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "said"),
+    ("payload", "expected"),
     [
         (b"", "not JSON"),
         (b"{'a': 1}", "not JSON"),
@@ -456,8 +456,8 @@ def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
         (b"[" * 200_000 + b"]" * 200_000, "nested"),
     ],
 )
-def test_a_payload_must_be_json(payload: bytes, said: str) -> None:
-    assert said in fault(message_checks.check_payload, payload)
+def test_a_payload_must_be_json(payload: bytes, expected: str) -> None:
+    assert expected in fault(message_checks.check_payload, payload)
 
 
 def test_the_payload_is_bounded() -> None:

@@ -253,12 +253,12 @@ def test_the_latest_hold_wins_and_is_reported_once():
 
 def test_short_holds_are_reported_only_now_and_then():
     """An endpoint that answers each request with 429 and "one second" would otherwise fill its timeline and the log."""
-    lane, told = a_lane(), []
+    lane, events = a_lane(), []
     for at in range(0, 300, 2):
         result = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at)
-        lane, told = result.lane, [*told, *result.events]
+        lane, events = result.lane, [*events, *result.events]
         assert lane.held_until == ahead(at + 1)
-    assert [(event.kind, event.at) for event in told] == [(K.LANE_HELD, BEGIN)]
+    assert [(event.kind, event.at) for event in events] == [(K.LANE_HELD, BEGIN)]
     later = folded(lane, an_outcome(Health.NONE, hold_until=ahead(401)), at=400)
     assert [event.kind for event in later.events] == [K.LANE_HELD]
 
@@ -293,16 +293,16 @@ def test_a_gone_endpoint_is_disabled_once_even_by_an_old_outcome():
     )
 
 
-# ── complaints ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── slow-down answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def a_complaint(epoch: int = 0, **fields: object) -> LaneOutcome:
+def a_slow_down(epoch: int = 0, **fields: object) -> LaneOutcome:
     return replace(an_outcome(Health.BAD, epoch, slow_down=True), cause="status 429", **fields)
 
 
 @pytest.mark.parametrize("lane", [a_lane(), recovering(window=64), a_lane(failures=2, failing_since=ahead(-3))])
 def test_slow_down_answers_slow_the_lane_and_are_no_failures(lane):
-    result = folded(lane, *[a_complaint(lane.epoch)] * 50)
+    result = folded(lane, *[a_slow_down(lane.epoch)] * 50)
     assert result.lane.pace == POLICY.recovery_window * POLICY.recovery_rate
     assert (result.lane.slowed_at, result.lane.circuit) == (BEGIN, lane.circuit)
     assert (result.lane.failures, result.lane.failing_since, result.lane.window) == (
@@ -311,30 +311,30 @@ def test_slow_down_answers_slow_the_lane_and_are_no_failures(lane):
         lane.window,
     )
     assert [(event.kind, event.cause) for event in result.events] == [(K.LANE_SLOWED, "status 429")]
-    again = folded(result.lane, a_complaint(lane.epoch), at=9.0)
+    again = folded(result.lane, a_slow_down(lane.epoch), at=9.0)
     assert (again.lane.pace, again.events) == (result.lane.pace / 2, ())
 
 
 def test_at_the_lowest_pace_a_slow_down_answer_is_a_failure():
     lane = a_lane(pace=FLOOR, pace_at=ahead(-90), pace_top=1.0, slowed_at=ahead(-90))
     for at in (0, 60, 120, 180):
-        lane = folded(lane, a_complaint(), at=at).lane
+        lane = folded(lane, a_slow_down(), at=at).lane
     assert (lane.failures, lane.failing_since, lane.circuit) == (4, BEGIN, Circuit.CLOSED)
-    assert folded(lane, a_complaint(), at=240).lane.circuit == Circuit.OPEN
+    assert folded(lane, a_slow_down(), at=240).lane.circuit == Circuit.OPEN
 
 
 def test_a_probe_that_is_refused_has_failed():
-    result = folded(half_open(), a_complaint(4, counted=True, probe=True), at=7)
+    result = folded(half_open(), a_slow_down(4, counted=True, probe=True), at=7)
     assert (result.lane.circuit, result.lane.trips, result.lane.pace) == (Circuit.OPEN, 3, None)
     assert [event.kind for event in result.events] == [K.CIRCUIT_PROBE_FAILED]
 
 
 def test_a_slow_down_answer_of_another_epoch_is_ignored():
-    assert folded(a_lane(epoch=4), a_complaint(3)).lane.pace is None
+    assert folded(a_lane(epoch=4), a_slow_down(3)).lane.pace is None
 
 
 def test_a_slow_down_answer_holds_the_lane_and_slows_it_later():
-    lane = folded(a_lane(), a_complaint(hold_until=ahead(30))).lane
+    lane = folded(a_lane(), a_slow_down(hold_until=ahead(30))).lane
     assert (lane.held_until, lane.pace) == (ahead(30), 20.0)
     assert admit(lane, now=ahead(29), want=50, room=None, policy=POLICY).quota == 0
     assert admit(lane, now=ahead(30), want=50, room=None, policy=POLICY).quota == int(burst(20.0))
@@ -410,7 +410,7 @@ def test_an_open_circuit_admits_nothing_before_its_probe(lane, now):
 
 
 def test_a_reset_clears_everything_but_the_lanes_own_limits() -> None:
-    sick = a_lane(
+    failing = a_lane(
         status=EndpointStatus.PAUSED,
         revision=9,
         circuit=Circuit.OPEN,
@@ -433,7 +433,7 @@ def test_a_reset_clears_everything_but_the_lanes_own_limits() -> None:
         pace_top=0.7,
         slowed_at=ahead(-4),
     )
-    after = reset(sick, now=ahead(3), cause="well again")
+    after = reset(failing, now=ahead(3), cause="well again")
     assert after.lane == a_lane(
         status=EndpointStatus.PAUSED,
         revision=9,
@@ -483,7 +483,7 @@ def test_an_outcome_from_before_a_reset_is_ignored() -> None:
 
 def test_a_retry_after_from_before_a_reset_still_holds_the_lane() -> None:
     clean = reset(a_lane(failures=2, epoch=6), now=ahead(0), cause="").lane
-    late = folded(clean, a_complaint(epoch=6, hold_until=ahead(30)), at=1.0)
+    late = folded(clean, a_slow_down(epoch=6, hold_until=ahead(30)), at=1.0)
     assert late.lane == replace(clean, held_until=ahead(30)), "held, but not slowed down"
 
 

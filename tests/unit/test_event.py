@@ -345,7 +345,7 @@ def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> No
     assert paid().trace is None
 
 
-# ── anything at all ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)) | st.binary()
 plain = st.recursive(

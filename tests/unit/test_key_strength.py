@@ -133,16 +133,16 @@ def test_a_random_key_is_practically_never_refused() -> None:
 
 def test_no_published_test_key_is_refused() -> None:
     """The published test keys of Standard Webhooks and Svix can be set and verified with."""
-    found = {text for text in _texts(VECTORS) if text.startswith("whsec_")}
+    found = {text for text in _strings(VECTORS) if text.startswith("whsec_")}
     assert found
     for key in found:
         if 24 <= len(base64.b64decode(key.removeprefix("whsec_") + "==")) <= 64:
             catalogue.check_endpoint(new(key), GUARD)
 
 
-def _texts(value: object) -> list[str]:
+def _strings(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [text for each in value.values() for text in _texts(each)]
+        return [text for each in value.values() for text in _strings(each)]
     if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
+        return [text for each in value for text in _strings(each)]
     return [value] if isinstance(value, str) else []

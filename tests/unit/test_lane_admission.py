@@ -404,7 +404,7 @@ TestLaneMachine = LaneMachine.TestCase
 TestLaneMachine.settings = settings(max_examples=120, stateful_step_count=40)
 
 
-# ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── for display ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def gone(sent: Sent) -> Result:
     return factory.result(a_job(), Dead(reason=Reason.ENDPOINT_GONE, detail="gone"), Health.BAD, sent)
 
 
-# ── nothing is forgotten ──────────────────────────────────────────────────────────────────────────────────────────
+# ── every text has a rule ─────────────────────────────────────────────────────────────────────────────────────────
 
 FREE = {"detail", "cause", "last_error", "error", "address", "status_reason"}  # text made for operators
 NOT_READ = {"Sent", "Dead"}  # text on its way in

@@ -446,7 +446,7 @@ def test_errors_never_show_a_key() -> None:
         assert KEY[6:] not in text
 
 
-# ── whatever comes ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMES = ["webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"]
 NAMES += ["Stripe-Signature", "X-Hub-Signature-256", "WEBHOOK-ID"]

@@ -22,7 +22,7 @@ STALE = "docs/simulations is not what the code makes: run `make simulate`"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-# ── what is in the docs ──
+# ── the documents ──
 
 
 @pytest.mark.parametrize("scenario", [Away, Fragile, Limited])
@@ -90,7 +90,7 @@ def test_another_seed_is_another_course_of_events() -> None:
     assert loads[0] == loads[1] != loads[2]
 
 
-# ── nothing is lost ──
+# ── no message is lost ──
 
 
 class Moody:

@@ -50,7 +50,7 @@ def expiry(claims: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(claims["exp"], UTC)
 
 
-# ── what is issued ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── issued tokens ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_organization_token_names_it_for_a_month() -> None:
@@ -299,7 +299,7 @@ def test_another_algorithm_is_refused_even_with_the_right_secret(algorithm: str)
         read(secret, token, NOW)
 
 
-# ── whatever comes ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(place=st.integers(0), letter=st.characters())

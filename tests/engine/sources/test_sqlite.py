@@ -343,10 +343,10 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
         file.make()
         file.publish(scene.app.id)
         assert (await moved(source)).relayed == 1
-    said = [(entry["event"], entry.get("error", "")) for entry in logs]
-    assert [event for event, _ in said] == ["outbox_away", "outbox_away", "outbox_back"]
-    assert "is not there yet" in said[0][1]
-    assert "hookline migrate" in said[1][1]
+    logged = [(entry["event"], entry.get("error", "")) for entry in logs]
+    assert [event for event, _ in logged] == ["outbox_away", "outbox_away", "outbox_back"]
+    assert "is not there yet" in logged[0][1]
+    assert "hookline migrate" in logged[1][1]
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ ROUNDS = 25
 def test_a_relay_that_is_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     arguments = [sys.executable, "-m", "tests.support.killed_relay", str(tmp_path), str(ROUNDS), str(seed)]
-    said = json.loads(subprocess.run(arguments, check=True, stdout=subprocess.PIPE, timeout=280).stdout)
-    assert said["killed"] > ROUNDS / 4, f"seed {seed}"
+    printed = json.loads(subprocess.run(arguments, check=True, stdout=subprocess.PIPE, timeout=280).stdout)
+    assert printed["killed"] > ROUNDS / 4, f"seed {seed}"
     with closing(sqlite3.connect(tmp_path / "hookline.db")) as conn:
         copied = [event_id for (event_id,) in conn.execute("SELECT event_id FROM message ORDER BY seq")]
-    assert copied == said["published"], f"seed {seed}"
+    assert copied == printed["published"], f"seed {seed}"
     assert len(AppFile(tmp_path / "shop.db").ids()) < len(copied), "the application has not deleted the relayed rows"

@@ -46,8 +46,8 @@ async def run_publisher(
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
     await enough.wait()
     output, _ = await process.communicate(b"")  # ends its input
-    said: dict[str, Any] = json.loads(output)
-    return said
+    printed: dict[str, Any] = json.loads(output)
+    return printed
 
 
 async def relay(
@@ -78,12 +78,12 @@ async def test_a_transaction_that_reads_and_then_writes_never_fails_because_of_t
     enough = asyncio.Event()
     app = asyncio.create_task(run_publisher(shop, scene.app.id, enough, timeout=timeout, lifetime=lifetime))
     reports = await relay(source, app, enough, shop, scene)
-    said = await app
-    assert said["errors"] == []
-    assert len(said["committed"]) + len(said["rolled_back"]) > ORDERS
+    printed = await app
+    assert printed["errors"] == []
+    assert len(printed["committed"]) + len(printed["rolled_back"]) > ORDERS
 
     messages = {row["event_id"] for row in await scene.raw.rows("SELECT event_id FROM message")}
-    assert messages == set(said["committed"])
-    assert await scene.raw.count("message") == len(said["committed"])
+    assert messages == set(printed["committed"])
+    assert await scene.raw.count("message") == len(printed["committed"])
     assert sum(report.repeated for report in reports) == 0
-    assert len(shop.ids()) < len(said["committed"]), "the application has not deleted the relayed rows"
+    assert len(shop.ids()) < len(printed["committed"]), "the application has not deleted the relayed rows"

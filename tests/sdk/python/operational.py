@@ -50,7 +50,7 @@ def secret_and_headers(world: World) -> None:
     operational.delete(made.id)
 
 
-def what_happened_is_told_and_verified(world: World) -> None:
+def changes_are_sent_as_events_and_verified(world: World) -> None:
     operational, path = world.svix.operational_webhook.endpoint, world.path()
     kinds = ["endpoint.created", "message.attempt.exhausted"]
     listener = operational.create(
@@ -60,11 +60,11 @@ def what_happened_is_told_and_verified(world: World) -> None:
     world.receiver.answer(refusing, (400, b"no"))
     endpoint = world.endpoint(app, refusing)
     message = world.send(app, event_id=world.fresh("event"))
-    told = {each["type"]: each["data"] for each in _events_of(world, path, app, 2)}
+    events = {each["type"]: each["data"] for each in _events_of(world, path, app, 2)}
     operational.delete(listener.id)
     who = {"appId": app.id, "appUid": app.uid, "endpointId": endpoint.id, "endpointUid": None}
-    assert told["endpoint.created"] == who
-    exhausted = told["message.attempt.exhausted"]
+    assert events["endpoint.created"] == who
+    exhausted = events["message.attempt.exhausted"]
     assert who.items() <= exhausted.items()
     assert (exhausted["msgId"], exhausted["msgEventId"]) == (message.id, message.event_id)
     (attempt,) = world.attempts(app, message, 1)
@@ -83,4 +83,4 @@ def _events_of(world: World, path: str, app: Any, count: int) -> list[Any]:
     return found
 
 
-CHECKS = (made_found_changed_and_deleted, secret_and_headers, what_happened_is_told_and_verified)
+CHECKS = (made_found_changed_and_deleted, secret_and_headers, changes_are_sent_as_events_and_verified)

@@ -66,9 +66,9 @@ def _passes(name: str, check: Callable[[World], None], world: World) -> bool:
 
 def _describe(error: Exception) -> str:
     """Return where the error happened with the values there, without the inner frames of the SDK."""
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if HERE in frame.filename])
-    return "".join(told.format())
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if HERE in frame.filename])
+    return "".join(shown.format())
 
 
 if __name__ == "__main__":
